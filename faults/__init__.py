@@ -1,0 +1,1 @@
+"""What breaks: one fault a file, targets, schedules, fault files and the nemesis."""

@@ -1,0 +1,1 @@
+"""What was seen: the history store, run directories and the report pages."""

@@ -1,0 +1,68 @@
+"""The record of everything but messages: JSON lines on the same clock as the history.
+
+Every event has ``t_us`` and ``kind``. The kinds, with their fields:
+
+=========  =====================================================================================
+cluster    ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``net_ticktime_s``,
+           ``broker_version``, ``driver``
+queues     ``queues``: {queue: {"type", "members": [node], "leader": node}} as declared, in index order
+phase      ``phase``: steady, chaos, recovery, drain or end; the moment at which it begins
+fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail`` (text).
+           States: injecting, injected, proven, unproven, healing, healed, heal_proven,
+           heal_unproven, skipped (a condition that never came true).
+           ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]]}
+nodes      ``states``: {node: up|paused|suspended|down}; sampled every half second
+sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online"}},
+           ``memory_bytes``: {node: int}; sampled every second from a node that answers
+recovery   ``complete`` (bool), ``detail``: what recovery still lacked
+drain      ``complete`` (bool), ``confirmed``, ``received``, ``unconsumed``, ``detail``
+worker     ``worker``, ``event`` (started, connected, connection_lost, blocked, unblocked, stopped,
+           killed), ``node``, ``detail``
+note       ``detail``: anything else worth telling
+=========  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from reports.history import now_us
+
+Event = dict[str, Any]
+
+EVENTS_FILE = "events.jsonl"
+
+
+class EventLog:
+    """Appends events to a file; safe to share between threads. Each event is in the kernel on return."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def record(self, kind: str, **fields: Any) -> Event:
+        event: Event = {"t_us": now_us(), "kind": kind, **fields}
+        with self._lock:
+            self._file.write(json.dumps(event, separators=(",", ":")) + "\n")
+        return event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
+def read_events(*paths: Path) -> Iterator[Event]:
+    """All events of the files in the order of their times; a last line cut short by a crash is left out."""
+    events: list[Event] = []
+    for path in paths:
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+            if line.endswith("\n"):
+                events.append(json.loads(line))
+    yield from sorted(events, key=lambda event: event["t_us"])

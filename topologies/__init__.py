@@ -1,0 +1,1 @@
+"""What runs: topologies, the catalogue of them, cluster drivers and links."""

@@ -1,0 +1,81 @@
+"""What a cluster looks like, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+NODES_MIN = 3
+NODES_MAX = 7
+
+#: RabbitMQ's own default for ``net_ticktime``, chosen by ``--production-timing``.
+PRODUCTION_NET_TICKTIME_S = 60
+
+ZoneName = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,8}$")]
+PartitionHandling = Literal["pause_minority", "autoheal", "ignore"]
+
+
+class Spec(BaseModel):
+    """Base of every value that a fault file can state: frozen, and no unknown field is accepted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Node(NamedTuple):
+    """One broker: ``name`` is its zone's name and a number (``a1``), unique in its topology."""
+
+    name: str
+    zone: str
+
+
+class Link(NamedTuple):
+    """One *directed* path between two brokers, by node name."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target}"
+
+
+class Topology(Spec):
+    """Frozen description of nodes, zones and broker configuration.
+
+    ``zones`` maps each zone to its number of nodes; node names follow from it (``{"a": 2, "b": 1}``
+    gives ``a1 a2 b1``). The three files are the user's own broker configuration; what the harness
+    must own (names, ports, cookie, data folders) is added to them.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    zones: Annotated[dict[ZoneName, Annotated[int, Field(ge=1, le=NODES_MAX)]], Field(min_length=1)]
+    partition_handling: PartitionHandling = "pause_minority"
+    net_ticktime_s: Annotated[int, Field(ge=1, le=3600)] = 5
+    rabbitmq_conf: Path | None = None
+    advanced_config: Path | None = None
+    definitions: Path | None = None
+
+    @model_validator(mode="after")
+    def _size(self) -> Self:
+        size = sum(self.zones.values())
+        if not NODES_MIN <= size <= NODES_MAX:
+            raise ValueError(f"a cluster has {NODES_MIN} to {NODES_MAX} nodes, the zones have {size}")
+        return self
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(Node(f"{zone}{i}", zone) for zone, n in self.zones.items() for i in range(1, n + 1))
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+    @property
+    def links(self) -> frozenset[Link]:
+        """Every directed link between two different nodes."""
+        names = self.node_names
+        return frozenset(Link(a, b) for a in names for b in names if a != b)
+
+    def zone_of(self, node: str) -> str:
+        return next(n.zone for n in self.nodes if n.name == node)

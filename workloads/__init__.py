@@ -1,0 +1,1 @@
+"""What load: publishers, consumers, their catalogue, and how they are run."""
