@@ -1,0 +1,31 @@
+# make partitions   sets everything up and plays the partition scenarios that fit in 15 minutes
+# make test         sets everything up and runs the project's own tests
+# make lint         style, format and types
+# Options for pytest go in ARGS, a Python in PYTHON, a broker in RABBITMQ_HOME.
+
+ARGS ?=
+
+pytest := .venv/bin/python -m pytest
+
+.PHONY: partitions test lint ready clean
+
+partitions: ready
+	@left=$$($(pytest) -qq --collect-only -m "partitions and slow" suites | grep -c '::'); \
+	echo "The scenarios that fit in 15 minutes are played; $$left are marked slow and left out" \
+	     "(all of them: .venv/bin/pytest -m partitions suites)."
+	$(pytest) -m "partitions and not slow" suites $(ARGS)
+
+test: ready
+	$(pytest) tests $(ARGS)
+
+lint:
+	@setup/start python
+	.venv/bin/python -m ruff check .
+	.venv/bin/python -m ruff format --check .
+	.venv/bin/python -m mypy
+
+ready:
+	@setup/start
+
+clean:
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis

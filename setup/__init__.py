@@ -1,0 +1,5 @@
+"""Sets the checkout up: ``.venv/`` and ``.tools/``, and nothing outside the checkout.
+
+It runs on the system's Python before anything is installed, so it uses the standard library only.
+``setup/start`` finds that Python and starts ``python -m setup``; the Makefile calls it.
+"""

@@ -1,0 +1,104 @@
+"""Takes packages of a Debian-like distribution without installing them: no root, no change to the system.
+
+apt checks what it downloads against the distribution's signed lists. Where the system has no lists, or
+lists so old that the packages are gone, fresh ones are read into a folder of our own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from setup.progress import Failed, megabytes, run
+from setup.steps import TOOLS
+
+#: As root, apt would drop to a user of its own, who may not write into the checkout.
+_NO_SANDBOX = ("-o", "APT::Sandbox::User=root")
+_INSTALLED = "/var/lib/dpkg/status"
+_DEPENDS = ("--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces")
+_URI_LINE = re.compile(r"^'[^']*' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Package:
+    """One file as apt announces it."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+
+
+def available() -> bool:
+    return all(shutil.which(program) for program in ("apt-get", "apt-cache", "dpkg"))
+
+
+def unpack(package: str, *, wanted: str, into: Path) -> None:
+    """Download ``package`` and those of its dependencies whose name matches ``wanted``; unpack them into ``into``.
+
+    Raises ``Failed`` if neither the system's package lists nor fresh ones lead to the files.
+    """
+    scratch = TOOLS / "packages"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        try:
+            files = _download(package, wanted=wanted, options=_NO_SANDBOX, into=scratch)
+        except Failed:
+            files = _download(package, wanted=wanted, options=_fresh_lists(scratch / "apt"), into=scratch)
+        for file in files:
+            run(["dpkg", "-x", file, into], doing=f"unpacking {file.name.partition('_')[0]}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _fresh_lists(folder: Path) -> tuple[str, ...]:
+    """Read the package lists of the system's sources into ``folder``; returns the options that use them."""
+    for part in ("state/lists/partial", "cache/archives/partial"):
+        (folder / part).mkdir(parents=True)
+    places = (f"Dir::State={folder / 'state'}", f"Dir::Cache={folder / 'cache'}", f"Dir::State::status={_INSTALLED}")
+    options = (*_NO_SANDBOX, *(part for place in places for part in ("-o", place)))
+    run(["apt-get", *options, "update"], doing="reading the distribution's package lists")
+    return options
+
+
+def _download(package: str, *, wanted: str, options: Sequence[str], into: Path) -> list[Path]:
+    names = _closure(package, wanted=wanted, options=options)
+    announced = run(["apt-get", *options, "--print-uris", "download", *names], doing="looking up packages", cwd=into)
+    packages = parse_uris(announced)
+    if len(packages) != len(names):
+        raise Failed(f"apt announced {len(packages)} files with a SHA-256 for {len(names)} packages")
+    total_bytes = sum(p.size_bytes for p in packages)
+
+    def done() -> str:
+        return f"{megabytes(sum(f.stat().st_size for f in into.glob('*.deb')))} of {megabytes(total_bytes)}"
+
+    doing = f"downloading {len(packages)} packages"
+    print(f"      {doing}, {megabytes(total_bytes)}", flush=True)
+    run(["apt-get", *options, "download", *names], doing=doing, cwd=into, done=done)
+    return [_checked(into, p) for p in packages]
+
+
+def _closure(package: str, *, wanted: str, options: Sequence[str]) -> list[str]:
+    listing = run(["apt-cache", *options, "depends", *_DEPENDS, package], doing="resolving dependencies")
+    names = sorted({line for line in listing.splitlines() if re.fullmatch(wanted, line)})
+    if package not in names:
+        raise Failed(f"the package lists hold no {package}")
+    return names
+
+
+def parse_uris(text: str) -> list[Package]:
+    """The files that ``apt-get --print-uris download`` announces."""
+    return [Package(m["file"], int(m["size"]), m["sha256"]) for m in _URI_LINE.finditer(text)]
+
+
+def _checked(folder: Path, package: Package) -> Path:
+    path = folder / package.file
+    with path.open("rb") as content:
+        got = hashlib.file_digest(content, "sha256").hexdigest()
+    if got != package.sha256:
+        raise Failed(f"{package.file} has SHA-256 {got}, the distribution's lists say {package.sha256}")
+    return path

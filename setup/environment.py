@@ -1,0 +1,97 @@
+"""The Python packages of the project, pinned, in ``.venv/``."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+from setup import debian
+from setup.progress import Failed, run
+from setup.steps import ROOT, TOOLS, VENV, Missing, Step, within_root
+
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "set-up-for"
+CONSTRAINTS = ROOT / "constraints.txt"
+
+_MISSING_VENV = """\
+{python} cannot make a virtual environment: {why}
+How to provide it:
+  Debian, Ubuntu   the package python3-venv
+  elsewhere        a Python that has the modules venv and ensurepip: make partitions PYTHON=/path/to/python3"""
+
+_MISSING_PACKAGES = """\
+The Python packages could not be installed: {why}
+How to provide them: pip takes its package index from its own configuration (PIP_INDEX_URL, PIP_FIND_LINKS, a proxy
+in HTTPS_PROXY). The versions that are needed are in constraints.txt."""
+
+
+def requirements(pyproject: Path) -> list[str]:
+    """What the project needs to run and to be developed, by name."""
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+
+
+def key() -> str:
+    """Changes with everything that the content of ``.venv/`` depends on, its own place included."""
+    parts = [sys.version, str(VENV), *requirements(ROOT / "pyproject.toml"), CONSTRAINTS.read_text(encoding="utf-8")]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def found() -> str | None:
+    if PYTHON.exists() and STAMP.exists() and STAMP.read_text(encoding="utf-8") == key():
+        return within_root(VENV)
+    return None
+
+
+def make() -> str:
+    pip = [str(PYTHON), "-m", "pip"] if _belongs_here() else _new_environment()
+    names = requirements(ROOT / "pyproject.toml")
+    install = [*pip, "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
+    try:
+        run([*install, "-c", CONSTRAINTS, *names], doing=f"installing {len(names)} packages and what they need")
+    except Failed as error:
+        raise Missing(_MISSING_PACKAGES.format(why=error)) from error
+    STAMP.write_text(key(), encoding="utf-8")
+    return within_root(VENV)
+
+
+def _belongs_here() -> bool:
+    """An environment is tied to its folder and its Python: a moved one, or another Python's, is made anew."""
+    config = VENV / "pyvenv.cfg"
+    if not (PYTHON.exists() and config.exists()):
+        return False
+    text = config.read_text(encoding="utf-8")
+    version = ".".join(str(part) for part in sys.version_info[:2])
+    return text.rstrip().endswith(str(VENV)) and f"version = {version}." in text and any(VENV.glob("lib/*/*/pip"))
+
+
+def _new_environment() -> list[str]:
+    """Make ``.venv/``; returns the command that runs pip in it."""
+    shutil.rmtree(VENV, ignore_errors=True)
+    try:
+        run([sys.executable, "-m", "venv", VENV], doing="making the environment")
+        return [str(PYTHON), "-m", "pip"]
+    except Failed as error:
+        try:
+            return _environment_with_borrowed_pip()
+        except Failed:
+            raise Missing(_MISSING_VENV.format(python=sys.executable, why=error)) from error
+
+
+def _environment_with_borrowed_pip() -> list[str]:
+    """Debian keeps pip's wheel out of its Python; the wheel of its package runs without being installed."""
+    if not debian.available():
+        raise Failed("no apt-get")
+    run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], doing="making the environment")
+    place = TOOLS / "pip"
+    debian.unpack("python3-pip-whl", wanted="python3-pip-whl", into=place)
+    wheels = sorted(place.glob("usr/share/python-wheels/pip-*.whl"))
+    if not wheels:
+        raise Failed("the package python3-pip-whl holds no wheel of pip")
+    return [str(PYTHON), str(wheels[-1] / "pip")]
+
+
+STEP = Step("Python packages", found, make)

@@ -1,0 +1,104 @@
+"""Runs the programs that set-up needs, and shows how far they are when they take over two seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+TICK_S = 2.0
+OUTPUT_LINES_MAX = 12
+
+
+class Failed(Exception):
+    """A program ended with an error; the text holds the last lines that it wrote."""
+
+
+class Line:
+    """One line of progress: rewritten in place on a terminal, otherwise repeated at doubling intervals."""
+
+    def __init__(self, doing: str, *, out: IO[str] | None = None) -> None:
+        self._doing = doing
+        self._out = out or sys.stdout
+        self._start_s = time.monotonic()
+        self._next_s = TICK_S
+        self._shown = False
+
+    def show(self, done: str = "") -> None:
+        """Say how long it takes by now, and ``done``, if it is time to say so."""
+        elapsed_s = time.monotonic() - self._start_s
+        if elapsed_s < self._next_s:
+            return
+        text = f"      {self._doing}: {done + ', ' if done else ''}{elapsed_s:.0f} s"
+        if self._out.isatty():
+            self._next_s = elapsed_s + TICK_S / 4
+            self._out.write(f"\r{text}\033[K")
+        else:
+            self._next_s = elapsed_s * 2
+            self._out.write(f"{text}\n")
+        self._out.flush()
+        self._shown = True
+
+    def end(self) -> None:
+        if self._shown and self._out.isatty():
+            self._out.write("\r\033[K")
+            self._out.flush()
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    doing: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    done: Callable[[], str] = str,
+) -> str:
+    """Run ``command`` to its end and return what it wrote.
+
+    ``doing`` and ``done()`` are shown while it runs. Raises ``Failed`` if it cannot be started or
+    ends with another status than 0. It has no input, so it cannot wait for an answer.
+    """
+    line = Line(doing)
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            raise Failed(f"{command[0]} does not start: {error}") from error
+        with process:
+            try:
+                while not _ended(process):
+                    line.show(done())
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                line.end()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        tail = "\n".join(text.strip().splitlines()[-OUTPUT_LINES_MAX:])
+        raise Failed(f"{doing}: `{Path(command[0]).name}` ended with status {process.returncode}\n{tail}")
+    return text
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(timeout=TICK_S / 4)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB"

@@ -1,0 +1,44 @@
+"""What set-up is made of: steps that are either there already or made now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+TOOLS = ROOT / ".tools"
+
+
+class Missing(Exception):
+    """Something cannot be had. The text says what, what was tried, and how to provide it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """``found`` says where the thing is, or None; ``make`` provides it and says where it is now."""
+
+    title: str
+    found: Callable[[], str | None]
+    make: Callable[[], str]
+
+
+def take(steps: Sequence[Step]) -> None:
+    """Walk through ``steps``, making what is not there. Raises ``Missing`` at the first that cannot be had."""
+    for number, step in enumerate(steps, start=1):
+        heading = f"[{number}/{len(steps)}] {step.title}:"
+        found = step.found()
+        if found is not None:
+            print(heading, found, flush=True)
+            continue
+        print(heading, "not there yet", flush=True)
+        start_s = time.monotonic()
+        made = step.make()
+        print(f"{heading} {made}, in {time.monotonic() - start_s:.0f} s", flush=True)
+
+
+def within_root(path: Path) -> str:
+    """``path`` as a reader of the checkout would write it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
