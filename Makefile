@@ -1,5 +1,6 @@
 # make partitions   sets everything up and plays the partition scenarios that fit in 15 minutes
 # make test         sets everything up and runs the project's own tests
+# make setup        only sets everything up
 # make lint         style, format and types
 # Options for pytest go in ARGS, a Python in PYTHON, a broker in RABBITMQ_HOME.
 
@@ -7,15 +8,15 @@ ARGS ?=
 
 pytest := .venv/bin/python -m pytest
 
-.PHONY: partitions test lint ready clean
+.PHONY: partitions test lint setup clean
 
-partitions: ready
+partitions: setup
 	@left=$$($(pytest) -qq --collect-only -m "partitions and slow" suites | grep -c '::'); \
 	echo "The scenarios that fit in 15 minutes are played; $$left are marked slow and left out" \
 	     "(all of them: .venv/bin/pytest -m partitions suites)."
 	$(pytest) -m "partitions and not slow" suites $(ARGS)
 
-test: ready
+test: setup
 	$(pytest) tests $(ARGS)
 
 lint:
@@ -24,7 +25,7 @@ lint:
 	.venv/bin/python -m ruff format --check .
 	.venv/bin/python -m mypy
 
-ready:
+setup:
 	@setup/start
 
 clean:

@@ -11,6 +11,7 @@ from pathlib import Path
 from setup import debian
 from setup.progress import Failed, run
 from setup.steps import TOOLS, Missing, Step, within_root
+from topologies.distributions import ToolMissingError, find_broker
 
 PLACE = TOOLS / "broker"
 SERVER_PATTERN = "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"
@@ -24,7 +25,7 @@ _FOUND_ROOT = r'\1ROOTDIR=$(CDPATH= cd -- "$(dirname -- "$(readlink -f -- "$0")"
 _MISSING = """\
 A RabbitMQ broker is needed and could not be had:
   RABBITMQ_HOME: not set
-  rabbitmq-server on PATH: not there
+  rabbitmq-server on PATH, with Erlang: not there
   packages of the distribution: {why}
 How to provide it:
   Debian, Ubuntu   a package source that has rabbitmq-server (it is only downloaded, never installed)
@@ -32,22 +33,16 @@ How to provide it:
   elsewhere        unpack RabbitMQ's generic build, put Erlang's erl on PATH, and name the folder that holds
                    sbin/rabbitmq-server: make partitions RABBITMQ_HOME=/path/to/rabbitmq_server-3.10.8"""
 
-_WRONG_HOME = """\
-RABBITMQ_HOME is {home}, and there is no sbin/rabbitmq-server in it.
-Name the folder that holds sbin/, or unset RABBITMQ_HOME to have a broker looked for."""
-
 
 def found() -> str | None:
-    home = os.environ.get("RABBITMQ_HOME")
-    if home:
-        if not (Path(home) / "sbin" / "rabbitmq-server").exists():
-            raise Missing(_WRONG_HOME.format(home=home))
-        return f"{home} (RABBITMQ_HOME)"
-    on_path = shutil.which("rabbitmq-server")
-    if on_path:
-        return on_path
-    # The folder gets its name once it is complete, so what bears it is usable.
-    return within_root(PLACE) if any(PLACE.glob(SERVER_PATTERN)) else None
+    """What a run would use by now. Raises ``Missing`` if a broker is named that cannot be used."""
+    try:
+        broker = find_broker(tools=TOOLS)
+    except ToolMissingError as error:
+        if os.environ.get("RABBITMQ_HOME"):
+            raise Missing(f"RABBITMQ_HOME is set, but: {error}") from error
+        return None
+    return f"{broker.version} in {within_root(broker.home)}"
 
 
 def make() -> str:
@@ -64,8 +59,10 @@ def make() -> str:
         raise Missing(_MISSING.format(why=str(error).replace("\n", "\n    "))) from error
     shutil.rmtree(PLACE, ignore_errors=True)
     partial.rename(PLACE)
-    version = next(PLACE.glob(SERVER_PATTERN)).parent.parent.name
-    return f"{version} in {within_root(PLACE)}"
+    used = found()
+    if used is None:
+        raise Missing(_MISSING.format(why=f"they are unpacked in {within_root(PLACE)}, but another broker hides them"))
+    return used
 
 
 def make_movable(erl: Path) -> None:

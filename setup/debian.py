@@ -7,18 +7,16 @@ lists so old that the packages are gone, fresh ones are read into a folder of ou
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from setup.progress import Failed, megabytes, run
 from setup.steps import TOOLS
 
-#: As root, apt would drop to a user of its own, who may not write into the checkout.
-_NO_SANDBOX = ("-o", "APT::Sandbox::User=root")
-_INSTALLED = "/var/lib/dpkg/status"
 _DEPENDS = ("--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces")
 _URI_LINE = re.compile(r"^'[^']*' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
 
@@ -46,29 +44,42 @@ def unpack(package: str, *, wanted: str, into: Path) -> None:
     scratch.mkdir(parents=True)
     try:
         try:
-            files = _download(package, wanted=wanted, options=_NO_SANDBOX, into=scratch)
+            files = _download(package, wanted=wanted, apt=_apt(scratch), into=scratch)
         except Failed:
-            files = _download(package, wanted=wanted, options=_fresh_lists(scratch / "apt"), into=scratch)
+            fresh = _apt(scratch, lists=scratch / "lists")
+            run(["apt-get", "update"], doing="reading the distribution's package lists", env=fresh)
+            files = _download(package, wanted=wanted, apt=fresh, into=scratch)
         for file in files:
             run(["dpkg", "-x", file, into], doing=f"unpacking {file.name.partition('_')[0]}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _fresh_lists(folder: Path) -> tuple[str, ...]:
-    """Read the package lists of the system's sources into ``folder``; returns the options that use them."""
-    for part in ("state/lists/partial", "cache/archives/partial"):
-        (folder / part).mkdir(parents=True)
-    places = (f"Dir::State={folder / 'state'}", f"Dir::Cache={folder / 'cache'}", f"Dir::State::status={_INSTALLED}")
-    options = (*_NO_SANDBOX, *(part for place in places for part in ("-o", place)))
-    run(["apt-get", *options, "update"], doing="reading the distribution's package lists")
-    return options
+def _apt(folder: Path, *, lists: Path | None = None) -> dict[str, str]:
+    """The environment in which apt has the system's settings, and neither runs its hooks nor writes to its places.
+
+    The hooks (``Post-Invoke`` and the like) clean caches and wake services. As root, apt would drop to a
+    user who may not write into the checkout.
+    """
+    system = run(["apt-config", "dump"], doing="reading apt's settings").splitlines()
+    cache = folder / "cache"
+    (cache / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    ours = {"Dir::Etc::main": "/dev/null", "Dir::Etc::parts": "/dev/null", "Dir::Cache": cache}
+    ours |= {"APT::Sandbox::User": "root"}
+    if lists is not None:
+        (lists / "partial").mkdir(parents=True)
+        ours |= {"Dir::State::lists": lists}
+    settings = [line for line in system if "-Invoke" not in line]
+    settings += [f'{name} "{value}";' for name, value in ours.items()]
+    file = folder / "apt.conf"
+    file.write_text("\n".join(settings) + "\n", encoding="utf-8")
+    return {**os.environ, "APT_CONFIG": str(file)}
 
 
-def _download(package: str, *, wanted: str, options: Sequence[str], into: Path) -> list[Path]:
-    names = _closure(package, wanted=wanted, options=options)
-    announced = run(["apt-get", *options, "--print-uris", "download", *names], doing="looking up packages", cwd=into)
-    packages = parse_uris(announced)
+def _download(package: str, *, wanted: str, apt: Mapping[str, str], into: Path) -> list[Path]:
+    names = _closure(package, wanted=wanted, apt=apt)
+    uris = ["apt-get", "--print-uris", "download", *names]
+    packages = parse_uris(run(uris, doing="looking up packages", cwd=into, env=apt))
     if len(packages) != len(names):
         raise Failed(f"apt announced {len(packages)} files with a SHA-256 for {len(names)} packages")
     total_bytes = sum(p.size_bytes for p in packages)
@@ -78,12 +89,12 @@ def _download(package: str, *, wanted: str, options: Sequence[str], into: Path) 
 
     doing = f"downloading {len(packages)} packages"
     print(f"      {doing}, {megabytes(total_bytes)}", flush=True)
-    run(["apt-get", *options, "download", *names], doing=doing, cwd=into, done=done)
+    run(["apt-get", "download", *names], doing=doing, cwd=into, env=apt, done=done)
     return [_checked(into, p) for p in packages]
 
 
-def _closure(package: str, *, wanted: str, options: Sequence[str]) -> list[str]:
-    listing = run(["apt-cache", *options, "depends", *_DEPENDS, package], doing="resolving dependencies")
+def _closure(package: str, *, wanted: str, apt: Mapping[str, str]) -> list[str]:
+    listing = run(["apt-cache", "depends", *_DEPENDS, package], doing="resolving dependencies", env=apt)
     names = sorted({line for line in listing.splitlines() if re.fullmatch(wanted, line)})
     if package not in names:
         raise Failed(f"the package lists hold no {package}")

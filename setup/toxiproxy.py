@@ -13,6 +13,7 @@ from pathlib import Path
 
 from setup.progress import Failed, Line, megabytes, run
 from setup.steps import TOOLS, Missing, Step, within_root
+from topologies.distributions import ToolMissingError, find_toxiproxy
 
 VERSION = "2.12.0"
 PROGRAM = "toxiproxy-server"
@@ -34,20 +35,24 @@ Toxiproxy {version} is needed for links between brokers, and could not be had:
 {tried}
 How to provide it:
   macOS       brew install toxiproxy
-  elsewhere   put its program toxiproxy-server on PATH, or install Go (any release since 1.23; it also finds a
-              module proxy of your own in GOPROXY)"""
+  elsewhere   put its program toxiproxy-server on PATH, or name it in TOXIPROXY_SERVER, or install Go
+              (1.23 or newer; a module proxy of your own goes in GOPROXY)"""
 
 _CHUNK_BYTES = 1 << 16
 _TIMEOUT_S = 30
 
 
 def found() -> str | None:
-    on_path = shutil.which(PROGRAM)
-    if on_path:
-        return on_path
-    if PLACE.exists() and STAMP.exists() and STAMP.read_text(encoding="utf-8") == VERSION:
-        return within_root(PLACE)
-    return None
+    """What a run would use by now. Raises ``Missing`` if a server is named that cannot be used."""
+    try:
+        server = find_toxiproxy(tools=TOOLS)
+    except ToolMissingError as error:
+        if os.environ.get("TOXIPROXY_SERVER"):
+            raise Missing(str(error)) from error
+        return None
+    if server == PLACE and not (STAMP.exists() and STAMP.read_text(encoding="utf-8") == VERSION):
+        return None
+    return within_root(server)
 
 
 def make() -> str:
