@@ -36,7 +36,8 @@ class Workload(Spec):
     the target of all publishers together, None as fast as confirms allow. ``in_flight`` is the limit of
     unconfirmed messages of a publisher. ``confirms: ignored`` publishes without confirms and counts each
     write as confirmed; ``acks: automatic`` lets the broker forget a message once it is sent: both are
-    unsafe, and exist to show that the suite notices.
+    unsafe, and exist to show that the suite notices. A publisher that waits longer than ``confirm_timeout_s`` for a
+    confirm counts the message as unknown and goes to another node; ``heartbeat_s`` is AMQP's, asked for by all clients.
     """
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
@@ -55,6 +56,8 @@ class Workload(Spec):
     confirms: Literal["awaited", "ignored"] = "awaited"
     acks: Literal["manual", "automatic"] = "manual"
     persistent: bool = True
+    heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
+    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,146 @@
+"""One consumer process: records each delivery, and only then acknowledges it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+from pika.channel import Channel
+
+from reports.history import DELIVERIES, StreamWriter, now_us
+from workloads.counters import Count
+from workloads.load import Load, deliveries_path
+from workloads.message import decode
+from workloads.session import Session, run_worker
+from workloads.wire import Connection
+
+#: The last few messages, fewer than ``ack_every``, are acknowledged after this time.
+FLUSH_S = 0.1
+FLUSH_ROWS = 4096
+
+
+class Deliveries:
+    """Rows of the history, collected for one write."""
+
+    def __init__(self, path: Path, *, consumer: int) -> None:
+        self._writer = StreamWriter(path, DELIVERIES)
+        self._consumer = consumer
+        self.rows: list[tuple[int, int, int, int, bool, bool]] = []
+
+    def flush(self) -> None:
+        publisher, queue, sequence, received_us, redelivered, intact = zip(*self.rows, strict=True)
+        columns = {
+            "consumer": np.full(len(self.rows), self._consumer, dtype=np.uint16),
+            "publisher": np.array(publisher, dtype=np.uint16),
+            "queue": np.array(queue, dtype=np.uint16),
+            "sequence": np.array(sequence, dtype=np.uint32),
+            "received_us": np.array(received_us, dtype=np.int64),
+            "redelivered": np.array(redelivered, dtype=np.bool_),
+            "intact": np.array(intact, dtype=np.bool_),
+        }
+        self._writer.append(columns)
+        self.rows = []
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Consumer:
+    """A ``Client`` of a session, with one channel and one AMQP consumer a queue."""
+
+    def __init__(self, load: Load, folder: Path, *, index: int, life: int) -> None:
+        row = load.publishers + index
+        self._session = Session(load, folder, worker=f"consumer-{index}", row=row, home=index, life=life)
+        self._load = load
+        self._history = Deliveries(deliveries_path(folder, index, life), consumer=index)
+        self._queues = {f"q{queue}".encode(): queue for queue in load.consumer_queues(index)}  # by consumer tag
+        self._automatic = load.acks == "automatic"
+        self._channel: Channel | None = None
+        self._last_tag = 0
+        self._flushed_s = 0.0
+        self._stopping = False
+
+    def run(self) -> None:
+        self._session.run(self)
+
+    def opened(self, connection: Connection, node: int) -> None:  # noqa: ARG002
+        connection.on_delivery = self._on_delivery
+        connection.on_data = self._settle
+        connection.channel(on_open_callback=self._on_channel)
+
+    def lost(self) -> None:
+        self._channel = None
+        self._flush()
+
+    def tick(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._flushed_s >= FLUSH_S:
+            self._flushed_s = now_s
+            self._flush()
+
+    def stop(self) -> None:
+        self._flush()
+        self._session.finish()
+
+    def close(self) -> None:
+        self.lost()
+        self._history.close()
+
+    def _on_channel(self, channel: Channel) -> None:
+        channel.add_on_close_callback(lambda _, reason: self._session.fail(str(reason)))
+        channel.add_on_cancel_callback(lambda _: self._session.fail("the broker cancelled a consumer"))
+        channel.basic_qos(prefetch_count=self._load.prefetch)
+        waiting = set(self._queues)
+
+        def on_consuming(frame: object) -> None:
+            waiting.discard(frame.method.consumer_tag.encode())  # type: ignore[attr-defined]
+            if not waiting:
+                self._session.ready()
+
+        self._channel = channel
+        for tag, queue in self._queues.items():
+            channel.basic_consume(
+                self._load.queues[queue],
+                _never_called,
+                auto_ack=self._automatic,
+                consumer_tag=tag.decode(),
+                callback=on_consuming,
+            )
+
+    def _on_delivery(self, consumer_tag: bytes, delivery_tag: int, redelivered: bool, body: bytes) -> None:
+        identity = decode(body)
+        queue = self._queues[consumer_tag]
+        if identity is None or identity.run != self._load.run:
+            self._history.rows.append((0, queue, 0, now_us(), redelivered, False))
+        else:
+            _, publisher, sequence = identity
+            self._history.rows.append((publisher, queue, sequence, now_us(), redelivered, True))
+        self._last_tag = delivery_tag
+
+    def _settle(self) -> None:
+        """After each chunk of data. Automatic acknowledgement has no reason to hurry with the record."""
+        if len(self._history.rows) >= (FLUSH_ROWS if self._automatic else self._load.ack_every):
+            self._flush()
+
+    def _flush(self) -> None:
+        """Record all, and then acknowledge it where there is still a channel to do so."""
+        count = len(self._history.rows)
+        if count == 0:
+            return
+        self._history.flush()
+        self._session.add(Count.RECEIVED, count)
+        if self._channel is not None and self._channel.is_open and not self._automatic:
+            self._channel.basic_ack(self._last_tag, multiple=True)
+
+
+def _never_called(*_: object) -> None:
+    raise AssertionError("deliveries are taken out of the stream of frames before pika sees them")
+
+
+def _serve(folder: Path, index: int, life: int) -> None:
+    Consumer(Load.read(folder), folder, index=index, life=life).run()
+
+
+if __name__ == "__main__":
+    run_worker(_serve)

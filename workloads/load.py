@@ -1,0 +1,80 @@
+"""All that the workers of one run need to know, as a file beside their histories."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from reports.history import DELIVERIES_SUFFIX, PUBLISHES_SUFFIX
+from workloads.message import HEADER_BYTES
+
+LOAD_FILE = "load.json"
+
+
+class Address(NamedTuple):
+    """Where one broker serves AMQP. ``node`` is its name in the topology."""
+
+    node: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """``addresses`` are in the order of the topology's nodes, ``queues`` in index order; the rest is as in
+    ``workloads.spec.Workload``. ``run`` is the number that every message carries."""
+
+    run: int
+    seed: int
+    vhost: str
+    addresses: tuple[Address, ...]
+    queues: tuple[str, ...]
+    publishers: int
+    consumers: int
+    rate_per_s: int | None
+    in_flight: int
+    prefetch: int
+    ack_every: int
+    message_bytes: int
+    confirms: str
+    acks: str
+    persistent: bool
+    heartbeat_s: int
+    confirm_timeout_s: float
+
+    @property
+    def payload(self) -> bytes:
+        return random.Random(self.seed).randbytes(self.message_bytes - HEADER_BYTES)  # noqa: S311
+
+    def publisher_queues(self, publisher: int) -> tuple[int, ...]:
+        """Indexes of the queues that a publisher's messages go to, in turn by their sequence."""
+        return _share(publisher, self.publishers, len(self.queues))
+
+    def consumer_queues(self, consumer: int) -> tuple[int, ...]:
+        return _share(consumer, self.consumers, len(self.queues))
+
+    def save(self, folder: Path) -> None:
+        (folder / LOAD_FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        fields: dict[str, Any] = json.loads((folder / LOAD_FILE).read_text(encoding="utf-8"))
+        addresses = tuple(Address(*address) for address in fields.pop("addresses"))
+        return cls(addresses=addresses, queues=tuple(fields.pop("queues")), **fields)
+
+
+def _share(worker: int, workers: int, queues: int) -> tuple[int, ...]:
+    """The queues of one worker: one of them, or where there are more queues than workers, its part of them."""
+    return tuple(range(worker, queues, workers)) or (worker % queues,)
+
+
+def publishes_path(folder: Path, publisher: int, life: int | str) -> Path:
+    """Each life of a publisher, counted from 0 and grown by one at each restart, has a stream of its own."""
+    return folder / f"publisher-{publisher}.{life}{PUBLISHES_SUFFIX}"
+
+
+def deliveries_path(folder: Path, consumer: int, life: int) -> Path:
+    return folder / f"consumer-{consumer}.{life}{DELIVERIES_SUFFIX}"

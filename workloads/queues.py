@@ -1,0 +1,124 @@
+"""Declares the queues of a workload, with their leaders where they are wanted, and proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from topologies.cluster import Cluster
+from topologies.management import ApiError, ApiUnreachable, ManagementApi
+from topologies.spec import Topology
+from topologies.waiting import wait_until
+from workloads.drain import Depth
+from workloads.spec import Mirroring, Workload
+
+#: The size at which RabbitMQ by default stops growing a quorum queue's group with the cluster.
+GROUP_SIZE_MAX = 5
+
+
+class QueuePlace(TypedDict):
+    """Where a queue is; nodes by their names in the topology, the leader first among the members."""
+
+    type: str
+    members: list[str]
+    leader: str
+
+
+def queue_names(workload: Workload) -> list[str]:
+    return [f"q{number}" for number in range(1, workload.queues + 1)]
+
+
+def leader_nodes(workload: Workload, topology: Topology) -> list[str]:
+    """The node that shall lead each queue, in index order. Raises ValueError for a name that is no node or zone."""
+    candidates: list[str] = []
+    for name in workload.leaders_on or topology.node_names:
+        zone = name.removeprefix("zone:")
+        found = [node.name for node in topology.nodes if name == node.name or (zone != name and zone == node.zone)]
+        if not found:
+            raise ValueError(
+                f"leaders_on: {name} is neither a node nor a zone; nodes are {', '.join(topology.node_names)}"
+            )
+        candidates += found
+    return [candidates[index % len(candidates)] for index in range(workload.queues)]
+
+
+def member_count(workload: Workload, topology: Topology) -> int:
+    """How many copies each queue has."""
+    nodes = len(topology.nodes)
+    if workload.queue_type == "classic":
+        return 1
+    if workload.queue_type == "quorum":
+        return workload.group_size or min(nodes, GROUP_SIZE_MAX)
+    return (workload.mirroring or Mirroring()).ha_params or nodes
+
+
+def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: float = 60.0) -> dict[str, QueuePlace]:
+    """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
+
+    Raises ``WaitTimeout`` with the queues that are not as wanted, and what ``ManagementApi`` raises.
+    """
+    topology = cluster.topology
+    api = cluster.api(topology.node_names[0])
+    api.create_vhost(vhost)
+    if workload.queue_type == "mirrored":
+        api.set_policy(vhost, "mirrored", _policy(workload.mirroring or Mirroring()))
+    leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
+    for name, node in leaders.items():
+        api.declare_queue(vhost, name, arguments=_arguments(workload, topology), node=cluster.broker_name(node))
+    node_of = {cluster.broker_name(node): node for node in topology.node_names}
+    count = member_count(workload, topology)
+    places: dict[str, QueuePlace] = {}
+
+    def unready() -> list[str]:
+        places.update(_places(api, vhost, workload.queue_type, node_of))
+        return [
+            f"{name}: {places.get(name, 'unknown')}, wanted {count} members led by {leader}"
+            for name, leader in leaders.items()
+            if name not in places or places[name]["leader"] != leader or len(places[name]["members"]) != count
+        ]
+
+    wait_until(unready, timeout_s=timeout_s, what="all queues to be where they belong", until=lambda wrong: not wrong)
+    return {name: places[name] for name in leaders}
+
+
+def depths(api: ManagementApi, vhost: str) -> dict[str, Depth] | None:
+    """What each queue holds, or None if the node gives no answer, or has none for some queue."""
+    columns = ("name", "messages_ready", "messages_unacknowledged")
+    try:
+        seen = api.queues(vhost, columns=columns)
+        return {q["name"]: Depth(q["messages_ready"], q["messages_unacknowledged"]) for q in seen}
+    except (ApiError, ApiUnreachable, KeyError):
+        return None
+
+
+def _policy(mirroring: Mirroring) -> dict[str, object]:
+    stated = mirroring.model_dump(exclude_none=True)
+    return {name.replace("_", "-"): value for name, value in stated.items()}
+
+
+def _arguments(workload: Workload, topology: Topology) -> dict[str, object]:
+    if workload.queue_type == "quorum":
+        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology)}
+    return {"x-queue-type": "classic"}
+
+
+def _places(api: ManagementApi, vhost: str, kind: str, node_of: Mapping[str, str]) -> dict[str, QueuePlace]:
+    """Leader and those members that can take over now: online ones of a quorum, synchronised mirrors."""
+    places: dict[str, QueuePlace] = {}
+    try:
+        seen = api.queues(vhost)
+    except ApiUnreachable:
+        return places
+    for queue in seen:
+        leader, followers = _leader_and_followers(queue, kind)
+        if leader in node_of:
+            members = [leader, *(node for node in followers if node != leader)]
+            names = [node_of[node] for node in members if node in node_of]
+            places[queue["name"]] = QueuePlace(type=kind, members=names, leader=node_of[leader])
+    return places
+
+
+def _leader_and_followers(queue: Mapping[str, Any], kind: str) -> tuple[str, Sequence[str]]:
+    if kind == "quorum":
+        return queue.get("leader", ""), queue.get("online") or ()
+    return queue.get("node", ""), queue.get("synchronised_slave_nodes") or ()
