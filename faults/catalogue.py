@@ -1,0 +1,22 @@
+"""Every fault there is. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from faults.kill import Kill
+from faults.latency import Latency
+from faults.partition import Partition
+from faults.pause import Pause
+from faults.stop import Stop
+
+AnyFault = Annotated[
+    Partition  # a network partition between sides
+    | Latency  # slow directed links
+    | Kill  # brokers die at once
+    | Pause  # brokers freeze
+    | Stop,  # brokers are shut down in good order
+    Field(discriminator="fault"),
+]

@@ -1,0 +1,109 @@
+"""What every fault is: a step of a schedule that injects, proves itself, heals and proves that."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from faults.targets import Resolver
+from topologies.cluster import Cluster
+from topologies.observer import Observer
+from topologies.spec import Link, Topology
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a fault does to the cluster while it lasts; checkers reason on this alone."""
+
+    nodes_down: tuple[str, ...] = ()
+    links_cut: frozenset[Link] = frozenset()
+    links_slow: frozenset[Link] = frozenset()
+
+    def as_event(self) -> dict[str, list[Any]]:
+        return {
+            "nodes_down": list(self.nodes_down),
+            "links_cut": sorted(map(list, self.links_cut)),
+            "links_slow": sorted(map(list, self.links_slow)),
+        }
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether an injection or a healing was seen to have happened, and by what."""
+
+    proven: bool
+    detail: str
+
+
+@dataclass
+class CutCount:
+    """Counts how many faults cut each link, so that overlapping cuts heal only with the last of them."""
+
+    _counts: Counter[Link] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
+        with self._lock:
+            act([link for link in links if not self._counts[link]])
+            self._counts.update(links)
+
+    def is_cut(self, link: Link) -> bool:
+        return self._counts[link] > 0
+
+    def remove(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
+        with self._lock:
+            self._counts.subtract(links)
+            act([link for link in links if self._counts[link] <= 0])
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a fault may act on and look at."""
+
+    cluster: Cluster
+    observer: Observer
+    cuts: CutCount = field(default_factory=CutCount)
+
+
+class Injection(Protocol):
+    """A fault with its targets chosen. Each method is called at most once, in this order; ``heal`` is
+    called whatever the ones before it did, also if ``inject`` raised half way."""
+
+    @property
+    def effect(self) -> Effect: ...
+
+    def inject(self) -> None: ...
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        """Waits at most ``timeout_s`` for the fault to be seen."""
+        ...
+
+    def heal(self) -> None: ...
+
+    def prove_healed(self) -> Proof: ...
+
+
+class Fault(Protocol):
+    """The fields of one fault in a schedule."""
+
+    #: What a driver must offer for it.
+    acts_on: ClassVar[str]
+
+    def problems(self, topology: Topology, queues: Collection[str]) -> Mapping[str, str]:
+        """What is wrong with the targets: {field: text}. Empty if nothing is."""
+        ...
+
+    def touches_links(self, topology: Topology) -> frozenset[Link]:
+        """Every link that it may touch, known before the cluster starts."""
+        ...
+
+    def touches_nodes(self, topology: Topology) -> frozenset[str]:
+        """The nodes whose process it acts on, as far as no moment and no chance decides them."""
+        ...
+
+    def prepare(self, field: Field, resolver: Resolver, *, for_s: float) -> Injection:
+        """Choose the targets now. Raises TargetError if there is none at this moment."""
+        ...

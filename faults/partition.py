@@ -1,0 +1,166 @@
+"""A network partition: every pair of nodes on different sides loses its link, both ways."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field as Bounds
+
+from faults.fault import Effect, Field, Proof
+from faults.step import Step
+from faults.targets import Resolver, TargetError, check_target, cut_between, is_fixed
+from topologies.cluster import Cluster
+from topologies.management import ApiError, ApiUnreachable
+from topologies.spec import Link, Topology
+from topologies.waiting import WaitTimeout, wait_until
+
+#: Erlang notices a silent peer between 0.75 and 1.25 times net_ticktime (kernel(6), net_ticktime).
+NOTICED_AFTER_TICKTIMES = 1.25
+REPORTED_WITHIN_S = 3.0
+CARRIES_AGAIN_WITHIN_S = 20.0
+
+
+class Partition(Step):
+    """``between`` names two or more sides: targets, and at most one ``rest``.
+
+    Packets stop on every link between the sides and come again when it heals; no connection is closed.
+    """
+
+    fault: Literal["partition"] = "partition"
+    between: Annotated[tuple[str, ...], Bounds(min_length=2, max_length=7)]
+
+    acts_on: ClassVar[str] = "links"
+
+    def problems(self, topology: Topology, queues: Collection[str]) -> Mapping[str, str]:
+        try:
+            for target in self.between:
+                check_target(target, topology, queues, rest=True)
+            if len(set(self.between)) < len(self.between):
+                raise TargetError(f"a side is named twice in {list(self.between)}")
+            if self._all_fixed:
+                Resolver.without_chance(topology).sides(self.between)
+        except TargetError as error:
+            return {"between": str(error)}
+        return {}
+
+    def touches_links(self, topology: Topology) -> frozenset[Link]:
+        if not self._all_fixed:
+            return topology.links
+        return cut_between(Resolver.without_chance(topology).sides(self.between))
+
+    def touches_nodes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
+        return frozenset()
+
+    def prepare(self, field: Field, resolver: Resolver, *, for_s: float) -> PartitionInjection:
+        return PartitionInjection(field, resolver.sides(self.between), for_s)
+
+    @property
+    def _all_fixed(self) -> bool:
+        return all(target == "rest" or is_fixed(target) for target in self.between)
+
+
+@dataclass(frozen=True)
+class PartitionInjection:
+    field: Field
+    sides: tuple[tuple[str, ...], ...]
+    for_s: float
+
+    @property
+    def effect(self) -> Effect:
+        return Effect(links_cut=cut_between(self.sides))
+
+    def inject(self) -> None:
+        self.field.cuts.add(self.effect.links_cut, self.field.cluster.links.cut)
+
+    def heal(self) -> None:
+        self.field.cuts.remove(self.effect.links_cut, self.field.cluster.links.restore)
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        """A cut that the brokers must notice: each side reports the other as not running. A shorter
+        one: every cut link between living nodes holds bytes back."""
+        links = self.field.cluster.links
+        bare = sorted(str(link) for link in self.effect.links_cut if link not in links.proxied)
+        if bare:
+            return Proof(
+                False, f"{', '.join(bare[:4])} carr{'y' if len(bare) > 1 else 'ies'} no proxy: nothing was cut"
+            )
+        noticed_s = NOTICED_AFTER_TICKTIMES * self.field.cluster.topology.net_ticktime_s
+        if timeout_s > noticed_s + REPORTED_WITHIN_S:
+            return self._prove_by_reports(timeout_s)
+        return self._prove_by_held_bytes(timeout_s)
+
+    def _prove_by_reports(self, timeout_s: float) -> Proof:
+        missing: list[str] = []
+
+        def unreported() -> list[str]:
+            missing[:] = self._unreported()
+            return missing
+
+        started = time.monotonic()
+        try:
+            wait_until(unreported, until=lambda left: not left, timeout_s=timeout_s, what="both sides", poll_s=0.3)
+        except WaitTimeout:
+            return Proof(False, "; ".join(missing))
+        return Proof(True, f"each side reported the other as gone {time.monotonic() - started:.1f} s after the cut")
+
+    def _unreported(self) -> list[str]:
+        """What is not yet seen of: every node that still serves sees nobody of another side."""
+        cluster = self.field.cluster
+        complaints = []
+        for side in self.sides:
+            others = {node for other in self.sides if other is not side for node in other}
+            for node in side:
+                if cluster.state(node) != "up":
+                    continue
+                seen = _seen_running(cluster, node)
+                if seen is None:
+                    complaints.append(f"{node} does not say whom it sees")
+                elif seen & others:
+                    complaints.append(f"{node} still sees {', '.join(sorted(seen & others))}")
+        if all(cluster.process(node) == "gone" for side in self.sides for node in side):
+            complaints.append("no broker is left to tell")
+        return complaints
+
+    def _prove_by_held_bytes(self, timeout_s: float) -> Proof:
+        links, cluster = self.field.cluster.links, self.field.cluster
+
+        def empty() -> list[str]:
+            alive = [link for link in self.effect.links_cut if all(cluster.process(n) == "running" for n in link)]
+            return sorted(str(link) for link in alive if not links.held_bytes(link))
+
+        try:
+            wait_until(empty, until=lambda left: not left, timeout_s=timeout_s, what="held bytes")
+        except WaitTimeout as error:
+            return Proof(False, f"nothing was held back on {', '.join(error.last_seen)}")  # type: ignore[arg-type]
+        return Proof(True, f"bytes were held back on each of {len(self.effect.links_cut)} links")
+
+    def prove_healed(self) -> Proof:
+        """Every link whose ends live carries a probe again, unless another fault still cuts it."""
+        cluster, cuts = self.field.cluster, self.field.cuts
+
+        def silent() -> list[str]:
+            return sorted(
+                str(link)
+                for link in self.effect.links_cut & cluster.links.proxied
+                if not cuts.is_cut(link)
+                and cluster.process(link.target) == "running"
+                and cluster.links.probe_ms(link, timeout_s=2.0) is None
+            )
+
+        try:
+            wait_until(silent, until=lambda left: not left, timeout_s=CARRIES_AGAIN_WITHIN_S, what="the links")
+        except WaitTimeout as error:
+            return Proof(False, f"no probe crosses {', '.join(error.last_seen)}")  # type: ignore[arg-type]
+        return Proof(True, "a probe crosses every link that was cut")
+
+
+def _seen_running(cluster: Cluster, node: str) -> set[str] | None:
+    """The nodes that ``node`` itself reports as running, by topology name; None if it does not answer."""
+    try:
+        running = cluster.api(node).running_nodes()
+    except (ApiError, ApiUnreachable):
+        return None
+    return {name for name in cluster.topology.node_names if cluster.broker_name(name) in running}

@@ -1,0 +1,151 @@
+"""Which nodes and links a fault acts on, as people write them.
+
+======================  ==========================================================================
+``a1``                  the node of that name
+``zone:a``              all nodes of the zone
+``leader:q1``           the node that leads queue q1 at that moment
+``minority``            as many nodes as leave a majority, chosen by the seed
+``majority``            the smallest majority, chosen by the seed
+``one``                 one node, chosen by the seed
+``all``                 every node
+``rest``                in a list of sides: the nodes that no other side names
+``X -> Y``              the links from each node of X to each of Y
+``X <-> Y``             the same, in both directions
+======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from topologies.spec import Link, Topology
+
+REST = "rest"
+_CHOSEN_BY_SEED = ("minority", "majority", "one")
+_WORDS = (*_CHOSEN_BY_SEED, "all")
+
+#: Gives the node that leads a queue now, or None while it has no leader.
+LeaderOf = Callable[[str], str | None]
+
+
+class TargetError(ValueError):
+    """A target that does not fit the topology; the text says what would."""
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Turns targets into nodes at the moment of injection."""
+
+    topology: Topology
+    leader_of: LeaderOf
+    random: random.Random
+
+    @classmethod
+    def without_chance(cls, topology: Topology) -> Resolver:
+        """For fixed targets only: there is no leader, and every draw is the same."""
+        return cls(topology, lambda _: None, random.Random(0))  # noqa: S311 - nothing is drawn
+
+    def nodes(self, target: str) -> tuple[str, ...]:
+        """The nodes that ``target`` means now, in the topology's order.
+
+        Raises TargetError if it names a queue that has no leader at the moment.
+        """
+        names = self.topology.node_names
+        if target.startswith("leader:"):
+            leader = self.leader_of(target.removeprefix("leader:"))
+            if leader is None:
+                raise TargetError(f"{target}: the queue has no leader at this moment")
+            return (leader,)
+        if target in _CHOSEN_BY_SEED:
+            size = {"minority": (len(names) - 1) // 2, "majority": len(names) // 2 + 1, "one": 1}[target]
+            chosen = set(self.random.sample(names, size))
+            return tuple(name for name in names if name in chosen)
+        return fixed_nodes(target, self.topology)
+
+    def sides(self, targets: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """One tuple of nodes a side; ``rest`` takes what the others leave. Raises TargetError if sides share a node."""
+        named = {target: self.nodes(target) for target in targets if target != REST}
+        taken = [node for nodes in named.values() for node in nodes]
+        shared = sorted({node for node in taken if taken.count(node) > 1})
+        if shared:
+            raise TargetError(f"{', '.join(shared)} would be on two sides of the cut")
+        named[REST] = tuple(name for name in self.topology.node_names if name not in taken)
+        if not all(named[target] for target in targets):
+            raise TargetError("a side of the cut has no node")
+        return tuple(named[target] for target in targets)
+
+
+def fixed_nodes(target: str, topology: Topology) -> tuple[str, ...]:
+    """The nodes of a target that no moment and no chance can change: a name, a zone, or ``all``."""
+    if target == "all":
+        return topology.node_names
+    if target.startswith("zone:"):
+        return tuple(node.name for node in topology.nodes if node.zone == target.removeprefix("zone:"))
+    return (target,)
+
+
+def is_fixed(target: str) -> bool:
+    return target != REST and target not in _CHOSEN_BY_SEED and not target.startswith("leader:")
+
+
+def check_target(target: str, topology: Topology, queues: Collection[str], *, rest: bool = False) -> None:
+    """Raises TargetError, naming what the topology has, if ``target`` can never be resolved."""
+    known = [*topology.node_names, *(f"zone:{zone}" for zone in topology.zones), *_WORDS, *([REST] if rest else [])]
+    if target in known:
+        return
+    kind, _, name = target.partition(":")
+    if kind == "leader":
+        if name in queues:
+            return
+        raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")
+    if kind == "zone":
+        raise TargetError(f"{target!r} names no zone of {topology.name}; its zones are {_listed(topology.zones)}")
+    near = difflib.get_close_matches(target, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; right would be one of {', '.join(known)}, or leader:QUEUE"
+    raise TargetError(f"{target!r} is no target in {topology.name}{hint}")
+
+
+def check_links(expression: str, topology: Topology, queues: Collection[str]) -> None:
+    """Raises TargetError if a link expression is malformed or can never be resolved."""
+    for side in _split(expression)[:2]:
+        check_target(side, topology, queues)
+    if all(is_fixed(side) for side in _split(expression)[:2]) and not fixed_links(expression, topology):
+        raise TargetError(f"{expression!r} names no link: both ends are the same node")
+
+
+def resolved_links(expression: str, resolver: Resolver) -> frozenset[Link]:
+    """The directed links of ``X -> Y`` or ``X <-> Y``, resolved now."""
+    source, target, both = _split(expression)
+    forward = {Link(a, b) for a in resolver.nodes(source) for b in resolver.nodes(target) if a != b}
+    return frozenset(forward | ({Link(b, a) for a, b in forward} if both else set()))
+
+
+def fixed_links(expression: str, topology: Topology) -> frozenset[Link]:
+    """All links that the expression can ever mean: every link where an end is not fixed."""
+    source, target, _ = _split(expression)
+    if not (is_fixed(source) and is_fixed(target)):
+        return topology.links
+    return resolved_links(expression, Resolver.without_chance(topology))
+
+
+def cut_between(sides: Sequence[Sequence[str]]) -> frozenset[Link]:
+    """Both directions of every pair of nodes on different sides."""
+    return frozenset(
+        Link(a, b) for i, one in enumerate(sides) for j, other in enumerate(sides) if i != j for a in one for b in other
+    )
+
+
+def _split(expression: str) -> tuple[str, str, bool]:
+    arrow = "<->" if "<->" in expression else "->"
+    source, found, target = (part.strip() for part in expression.partition(arrow))
+    if not (source and found and target):
+        raise TargetError(f"{expression!r} is no link; write it as 'zone:a -> zone:b', or with <-> for both directions")
+    return source, target, arrow == "<->"
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = list(names)[:8]
+    return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")

@@ -1,0 +1,128 @@
+"""Watches a cluster: what each node does, twice a second; queues and memory, once a second."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from topologies.cluster import Cluster, NodeState
+from topologies.management import ApiError, ApiUnreachable
+from topologies.spec import Topology
+from topologies.waiting import wait_until
+
+STATES_EVERY_S = 0.5
+SAMPLE_EVERY_S = 1.0
+
+#: Receives each observation: the kind ("nodes" or "sample") and its fields.
+Record = Callable[..., object]
+
+
+class Observer:
+    """Two threads that sample the cluster until ``close``; the latest observation is at hand at any time.
+
+    Node states come from the processes and their AMQP listeners, which answer at once whatever the
+    network does; queues come from the management API of whichever node answers.
+    """
+
+    def __init__(self, cluster: Cluster, vhost: str, record: Record) -> None:
+        self._cluster = cluster
+        self._vhost = vhost
+        self._record = record
+        self._closed = threading.Event()
+        self._states: Mapping[str, NodeState] = {}
+        self._queues: Mapping[str, Mapping[str, Any]] = {}
+        self._sampled = 0
+        self._threads = [
+            threading.Thread(target=self._watch_states, name="observe-nodes", daemon=True),
+            threading.Thread(target=self._watch_queues, name="observe-queues", daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def topology(self) -> Topology:
+        return self._cluster.topology
+
+    @property
+    def states(self) -> Mapping[str, NodeState]:
+        return self._states
+
+    @property
+    def queues(self) -> Mapping[str, Mapping[str, Any]]:
+        """{queue: {"ready", "unacked", "leader", "members", "online"}} of the latest sample."""
+        return self._queues
+
+    def leader_of(self, queue: str) -> str | None:
+        return self._queues.get(queue, {}).get("leader")
+
+    def depth(self) -> int:
+        """Messages ready or unacknowledged in all queues, at the latest sample."""
+        return sum(queue["ready"] + queue["unacked"] for queue in self._queues.values())
+
+    def fresh_queues(self, *, timeout_s: float) -> Mapping[str, Mapping[str, Any]]:
+        """The queues from a sample that began after this call. Raises WaitTimeout if none comes."""
+        seen = self._sampled
+        wait_until(lambda: self._sampled > seen + 1, timeout_s=timeout_s, what="a sample of the queues")
+        return self._queues
+
+    def _watch_states(self) -> None:
+        while not self._closed.is_set():
+            self._states = {name: self._cluster.state(name) for name in self._cluster.topology.node_names}
+            self._record("nodes", states=dict(self._states))
+            self._closed.wait(STATES_EVERY_S)
+
+    def _watch_queues(self) -> None:
+        names = list(self._cluster.topology.node_names)
+        while not self._closed.is_set():
+            for name in sorted(names, key=lambda node: self._states.get(node) != "up"):
+                if self._closed.is_set() or self._states.get(name) != "up":
+                    continue
+                try:
+                    self._sample(name)
+                    break
+                except (ApiError, ApiUnreachable):
+                    names.remove(name)  # a node that did not answer is asked last from now on
+                    names.append(name)
+                    break
+            self._closed.wait(SAMPLE_EVERY_S)
+
+    def _sample(self, node: str) -> None:
+        api = self._cluster.api(node)
+        short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
+        self._queues = {row["name"]: _queue(row, short) for row in api.queues(self._vhost)}
+        self._sampled += 1
+        memory = {short[row["name"]]: row.get("mem_used", 0) for row in api.nodes() if row["name"] in short}
+        self._record("sample", node=node, queues=dict(self._queues), memory_bytes=memory)
+
+
+def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
+    """One row of ``/api/queues`` in the words of ``reports.events``, for each of the queue types."""
+    leader = short.get(row.get("leader") or row.get("node") or "")
+    if "members" in row:  # quorum
+        members, online = row["members"], row.get("online", [])
+    elif "slave_nodes" in row:  # classic and mirrored
+        members = [row.get("node"), *row["slave_nodes"]]
+        online = [row.get("node"), *row.get("synchronised_slave_nodes", [])]
+    else:
+        members = online = [row.get("node")]
+    if row.get("state") in ("down", "crashed", "stopped", "timeout", "minority"):
+        leader = None
+    return {
+        "ready": row.get("messages_ready", 0),
+        "unacked": row.get("messages_unacknowledged", 0),
+        "leader": leader,
+        "members": len(members),
+        "online": len(online),
+    }
