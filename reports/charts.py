@@ -1,0 +1,122 @@
+"""What the page's script draws: panels above one another on one time axis, as plain data.
+
+A panel of kind ``curves`` has ``unit``, ``at_s`` and ``curves``; one of kind ``lanes`` has ``lanes`` of intervals, and
+``states`` for its legend. Colours are names of the style sheet's variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from reports.series import Series
+from reports.timeline import FaultWindow, Lane
+
+Panel = dict[str, Any]
+
+COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
+LATENCY_COLOURS = {"p50": "c2", "p95": "c1", "p99": "c3", "max": "c4"}
+
+
+def charts(series: Series) -> dict[str, Any]:
+    """Everything that the script needs; panels without anything to show are left out."""
+    line = series.timeline
+    panels = [
+        _schedule(series),
+        _lanes("Nodes", line.nodes, ("up", "paused", "suspended", "down")),
+        _lanes("Links", line.links, ("cut", "slow")),
+        _rates(series),
+        _curves("Confirm latency", series.at_s, series.confirm_ms, "ms", colours=LATENCY_COLOURS, log=True),
+        _curves("Delivery latency", series.at_s, series.delivery_ms, "ms", colours=LATENCY_COLOURS, log=True),
+        _curves("Queue depth", line.depth.at_s, line.depth.curves, "messages"),
+        _curves("Memory of each node", line.memory.at_s, line.memory.curves, "bytes"),
+    ]
+    shown = [panel for panel in panels if panel]
+    if shown:
+        shown[-1]["last"] = True
+    return {
+        "duration_s": series.duration_s,
+        "phases": [asdict(phase) for phase in line.phases],
+        "faults": [asdict(fault) for fault in line.faults],
+        "panels": shown,
+    }
+
+
+def _schedule(series: Series) -> Panel | None:
+    phases = [asdict(phase) | {"text": phase.state, "state": "phase"} for phase in series.timeline.phases]
+    lanes = [{"name": "phase", "intervals": phases}] if phases else []
+    lanes += [{"name": _fault_name(fault), "intervals": [_fault_bar(fault)]} for fault in series.timeline.faults]
+    if not lanes:
+        return None
+    return {"kind": "lanes", "title": "Phases and faults", "states": [], "lanes": lanes}
+
+
+def _fault_name(fault: FaultWindow) -> str:
+    return f"{fault.step} {fault.fault}"
+
+
+def _fault_bar(fault: FaultWindow) -> dict[str, Any]:
+    doubts = [
+        word
+        for word, holds in (
+            ("skipped", fault.skipped),
+            ("not proven", not fault.skipped and fault.proven is not True),
+            ("never healed", not fault.skipped and not fault.healed),
+        )
+        if holds
+    ]
+    return {
+        "start_s": fault.start_s,
+        "end_s": fault.end_s,
+        "state": "fault",
+        "text": " · ".join([fault.detail or fault.fault, *doubts]),
+        "doubtful": bool(doubts),
+    }
+
+
+def _rates(series: Series) -> Panel | None:
+    always = ("sent", "confirmed", "received")
+    curves = {name: values for name, values in series.rates.items() if name in always or any(values)}
+    note = f"messages/s, each point {series.bucket_s} s"
+    return _curves("Rates", series.at_s, curves, "messages/s", note=note) if any(map(any, curves.values())) else None
+
+
+def _curves(
+    title: str,
+    at_s: Sequence[float],
+    curves: Mapping[str, Sequence[float | None]],
+    unit: str,
+    *,
+    colours: Mapping[str, str] | None = None,
+    log: bool = False,
+    note: str = "",
+) -> Panel | None:
+    if all(value is None for values in curves.values() for value in values):
+        return None
+    return {
+        "kind": "curves",
+        "title": title,
+        "note": note or ("logarithmic" if log else ""),
+        "unit": unit,
+        "log": log,
+        "at_s": at_s,
+        "curves": [
+            {"name": name, "values": values, "thin": name == "max", "colour": (colours or {}).get(name, colour)}
+            for (name, values), colour in zip(curves.items(), COLOURS * len(curves), strict=False)
+        ],
+    }
+
+
+def _lanes(title: str, lanes: Iterable[Lane], states: Sequence[str]) -> Panel | None:
+    shown = [asdict(lane) for lane in lanes]
+    if not shown:
+        return None
+    seen = {interval["state"] for lane in shown for interval in lane["intervals"]}
+    return {
+        "kind": "lanes",
+        "title": title,
+        "tell": True,
+        "states": [state for state in states if state in seen],
+        "lanes": shown,
+    }

@@ -1,0 +1,20 @@
+"""The commands that repeat a run or judge it again, as a person would paste them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+
+def rerun_command(directory: Path) -> str:
+    return f"pytest --fault-file {shlex.quote(str(_near(directory) / 'fault.yaml'))}"
+
+
+def recheck_command(directory: Path) -> str:
+    return f"pytest --recheck {shlex.quote(str(_near(directory)))}"
+
+
+def _near(directory: Path) -> Path:
+    """Relative to where pytest is called, if the directory is below it."""
+    whole = directory.resolve()
+    return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else directory

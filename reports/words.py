@@ -1,0 +1,52 @@
+"""How verdicts and numbers are worded, on every page and in the terminal alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WORDS = ("VALID", "INVALID", "UNKNOWN")
+
+#: Stands where there is no number.
+NOTHING = "-"
+
+
+def verdict_word(judged: Mapping[str, Any]) -> str:
+    """The verdict of a run or a finding; what is missing or misspelt is UNKNOWN."""
+    word = judged.get("verdict")
+    return word if word in WORDS else "UNKNOWN"
+
+
+def number_text(name: str, value: Any) -> tuple[str, str]:
+    """``("stall_s_max", 6.1)`` becomes ``("stall max", "6.1 s")``: the unit goes from the name to the number."""
+    words = name.split("_")
+    unit = ""
+    if words[-2:] == ["per", "s"]:
+        words, unit = words[:-2], "/s"
+    else:
+        for short in ("s", "ms", "us", "bytes"):
+            if short in words[1:]:
+                words.remove(short)
+                unit = f" {short.replace('us', 'µs')}"
+                break
+    return " ".join(words), _value_text(value) + (unit if isinstance(value, int | float) else "")
+
+
+def duration_text(duration_s: float) -> str:
+    minutes, seconds = divmod(round(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return str(value)
