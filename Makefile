@@ -11,7 +11,7 @@ pytest := .venv/bin/python -m pytest
 .PHONY: partitions test lint setup clean
 
 partitions: setup
-	@left=$$($(pytest) -qq --collect-only -m "partitions and slow" suites | grep -c '::'); \
+	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
 	echo "The scenarios that fit in 15 minutes are played; $$left are marked slow and left out" \
 	     "(all of them: .venv/bin/pytest -m partitions suites)."
 	$(pytest) -m "partitions and not slow" suites $(ARGS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,24 @@ class Step:
 
 def take(steps: Sequence[Step]) -> None:
     """Walk through ``steps``, making what is not there. Raises ``Missing`` at the first that cannot be had."""
+    with _alone():
+        _take(steps)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One set-up of a checkout at a time; another waits here until the first is done."""
+    TOOLS.mkdir(exist_ok=True)
+    with (TOOLS / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another set-up of this checkout is under way; waiting for its end.", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _take(steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
         heading = f"[{number}/{len(steps)}] {step.title}:"
         found = step.found()
