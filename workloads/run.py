@@ -53,6 +53,7 @@ class Worker:
         self._folder = folder
         self._lives = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
         self.expected_to_run = False
 
     @property
@@ -69,8 +70,10 @@ class Worker:
 
     @property
     def failed(self) -> bool:
-        """It ended although nobody had asked for it."""
-        return self.expected_to_run and self.ended
+        """It ended although nobody had asked for it, or not in good order."""
+        if self._process is None or self._killed or not self.ended:
+            return False
+        return self.expected_to_run or self._process.returncode != 0
 
     def start(self) -> None:
         if not self.ended:
@@ -86,6 +89,7 @@ class Worker:
                 process_group=0,  # Ctrl-C in a terminal goes to the parent only
             )
         self._lives += 1
+        self._killed = False
         self.expected_to_run = True
 
     def finish(self) -> None:
@@ -115,6 +119,7 @@ class Worker:
         self.expected_to_run = False
         if self._process is None:
             return
+        self._killed = True
         self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
@@ -161,7 +166,7 @@ class RunningWorkload:
         )
 
     def check(self) -> None:
-        """Raise ``WorkloadError`` if a worker ended although nobody had asked for it."""
+        """Raise ``WorkloadError`` if a worker ended unasked, or not in good order. Good after ``stop``, too."""
         for worker in self.workers:
             if worker.failed:
                 last_lines = "\n".join(worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

@@ -90,7 +90,7 @@ class Session:
 
     def fail(self, reason: str) -> None:
         """Drop the connection; another one to the next node will follow."""
-        if self._connection is not None:
+        if self._connection is not None and not self._stopping:
             self._connection.abort(reason)
 
     def finish(self) -> None:

@@ -1,0 +1,110 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reports.history import DELIVERIES, Outcome, StreamWriter
+from workloads.drain import Bitmap, Depth, Tally, drain
+from workloads.load import deliveries_path, publishes_path
+from workloads.publisher import Publishes
+
+
+class Folder:
+    """Histories written by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._publishes = Publishes(publishes_path(path, 0, 0), publisher=0, queues=(0,))
+        self._deliveries = StreamWriter(deliveries_path(path, 0, 0), DELIVERIES)
+
+    def published(self, sequences: list[int], outcome: Outcome) -> None:
+        self._publishes.add(sequences, [1] * len(sequences), outcome)
+        self._publishes.flush(node=0)
+
+    def received(self, sequences: list[int], *, intact: bool = True) -> None:
+        count = len(sequences)
+        columns = {"consumer": [0] * count, "publisher": [0] * count, "queue": [0] * count, "sequence": sequences}
+        columns |= {"received_us": [2] * count, "redelivered": [False] * count, "intact": [intact] * count}
+        self._deliveries.append(columns)
+
+    def close(self) -> None:
+        self._publishes.close()
+        self._deliveries.close()
+
+    def tally(self) -> Tally:
+        return Tally(self.path, publishers=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(tmp_path)
+    yield made
+    made.close()
+
+
+def empty() -> dict[str, Depth]:
+    return {"q1": Depth(0, 0)}
+
+
+def test_complete_once_every_confirmed_message_is_received(folder: Folder) -> None:
+    folder.published([0, 1, 2], Outcome.CONFIRMED)
+    folder.published([3], Outcome.RETURNED)
+    folder.published([4], Outcome.UNKNOWN)
+    folder.received([2, 0, 1, 1])
+    result = drain(folder.tally(), empty, idle_s=60, timeout_s=60)
+    assert (result.complete, result.confirmed, result.received, result.unconsumed) == (True, 3, 3, 0)
+
+
+def test_lost_messages_do_not_keep_the_drain_waiting(folder: Folder) -> None:
+    folder.published([0, 1], Outcome.CONFIRMED)
+    folder.received([1])
+    result = drain(folder.tally(), empty, idle_s=0.3, timeout_s=60)
+    assert (result.complete, result.unconsumed) == (True, 1)
+    assert "all queues are empty" in result.detail
+
+
+@pytest.mark.parametrize("held", [Depth(1, 0), Depth(0, 2)])
+def test_incomplete_while_queues_hold_messages(folder: Folder, held: Depth) -> None:
+    folder.published([0], Outcome.CONFIRMED)
+    result = drain(folder.tally(), lambda: {"q1": held}, idle_s=0.3, timeout_s=60)
+    assert not result.complete
+    assert f"q1: {held.ready} ready, {held.unacked} unacked" in result.detail
+
+
+def test_incomplete_if_no_broker_tells(folder: Folder) -> None:
+    folder.published([0], Outcome.CONFIRMED)
+    result = drain(folder.tally(), lambda: None, idle_s=0.3, timeout_s=60)
+    assert (result.complete, result.unconsumed) == (False, 1)
+
+
+def test_incomplete_after_the_time_is_up(folder: Folder) -> None:
+    folder.published([0], Outcome.CONFIRMED)
+    result = drain(folder.tally(), empty, idle_s=60, timeout_s=0.3)
+    assert not result.complete
+    assert "0.3 s" in result.detail
+
+
+def test_a_damaged_delivery_is_not_an_arrival(folder: Folder) -> None:
+    folder.published([0], Outcome.CONFIRMED)
+    folder.received([0], intact=False)
+    assert drain(folder.tally(), empty, idle_s=0.3, timeout_s=60).unconsumed == 1
+
+
+def test_the_tally_follows_growing_histories(folder: Folder) -> None:
+    tally = folder.tally()
+    tally.update()
+    assert (tally.confirmed, tally.received, tally.unconsumed) == (0, 0, 0)
+    folder.published([0, 200_000], Outcome.CONFIRMED)
+    tally.update()
+    assert (tally.confirmed, tally.received, tally.unconsumed) == (2, 0, 2)
+    folder.received([200_000])
+    tally.update()
+    assert (tally.confirmed, tally.received, tally.unconsumed) == (2, 1, 1)
+
+
+def test_bitmaps_of_different_sizes() -> None:
+    small, large = Bitmap(), Bitmap()
+    small.add(np.array([1, 2]))
+    large.add(np.array([2, 1 << 20]))
+    assert (len(small), len(large), small.minus(large), large.minus(small)) == (2, 2, 1, 1)

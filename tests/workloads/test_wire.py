@@ -1,0 +1,117 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pika import frame, spec
+from pika.adapters.select_connection import IOLoop
+
+from workloads.message import HEADER_BYTES
+from workloads.wire import Connection, PublishFrames
+
+Seen = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[IOLoop]:
+    made = IOLoop()
+    yield made
+    made.close()
+
+
+def connection(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> tuple[Connection, Seen]:
+    """A connection that is not connected; frames that it hands to pika are seen as ("pika", type)."""
+    monkeypatch.setattr(Connection, "_adapter_connect_stream", lambda _: None)
+    made = Connection(custom_ioloop=loop)
+    seen: Seen = []
+    monkeypatch.setattr(made, "_process_frame", lambda value: seen.append(("pika", type(value).__name__)))
+    made.on_delivery = lambda *delivery: seen.append(("delivery", *delivery))
+    made.on_confirm = lambda tag, multiple: seen.append(("confirm", tag, multiple))
+    return made, seen
+
+
+def delivery(tag: int, body: bytes, *, redelivered: bool = False, frame_bytes: int = 100) -> bytes:
+    method = spec.Basic.Deliver("q0", tag, redelivered, "", "a queue")
+    pieces = [body[at : at + frame_bytes] for at in range(0, len(body), frame_bytes)]
+    content = b"".join(frame.Body(1, piece).marshal() for piece in pieces)
+    properties = spec.BasicProperties(delivery_mode=2)
+    return bytes(frame.Method(1, method).marshal() + frame.Header(1, len(body), properties).marshal() + content)
+
+
+def confirm(tag: int, *, multiple: bool) -> bytes:
+    return bytes(frame.Method(1, spec.Basic.Ack(tag, multiple)).marshal())
+
+
+HEARTBEAT = frame.Heartbeat().marshal()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 400), max_size=10))
+def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: list[int]) -> None:
+    long = b"x" * 250
+    stream = (
+        confirm(1, multiple=False)
+        + delivery(1, b"short")
+        + HEARTBEAT
+        + delivery(2, long, redelivered=True)
+        + delivery(3, b"")
+        + frame.Method(1, spec.Basic.Cancel("q0")).marshal()
+        + confirm(7, multiple=True)
+    )
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        made, seen = connection(monkeypatch, loop)
+        for size in [*sizes, len(stream)]:
+            if stream[:size]:
+                made._on_data_available(stream[:size])
+            stream = stream[size:]
+        assert made.bytes_received > 0
+    assert seen == [
+        ("confirm", 1, False),
+        ("delivery", b"q0", 1, False, b"short"),
+        ("pika", "Heartbeat"),
+        ("delivery", b"q0", 2, True, long),
+        ("delivery", b"q0", 3, False, b""),
+        ("pika", "Method"),
+        ("confirm", 7, True),
+    ]
+
+
+def test_returned_messages_stay_with_pika(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
+    made, seen = connection(monkeypatch, loop)
+    method = frame.Method(1, spec.Basic.Return(312, "NO_ROUTE", "", "q")).marshal()
+    header = frame.Header(1, 3, spec.BasicProperties()).marshal()
+    made._on_data_available(method + header + frame.Body(1, b"abc").marshal() + confirm(4, multiple=False))
+    assert seen == [("pika", "Method"), ("pika", "Header"), ("pika", "Body"), ("confirm", 4, False)]
+
+
+def test_another_protocol_version_is_left_to_pika(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
+    made, seen = connection(monkeypatch, loop)
+    made._on_data_available(b"AMQP\x00\x00\x09\x01" + b"more")
+    assert seen == [("pika", "ProtocolHeader")]
+
+
+def test_what_a_callback_raises_is_kept(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
+    made, _ = connection(monkeypatch, loop)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    made.on_delivery = fail
+    with pytest.raises(OSError, match="disk full"):
+        made._on_data_available(delivery(1, b"m"))
+    assert str(made.failure) == "disk full"
+
+
+@given(st.integers(0, 500), st.sampled_from([64, 100, 4096]))
+def test_published_frames_are_those_that_pika_would_write(payload_bytes: int, frame_max_bytes: int) -> None:
+    payload = bytes(range(256)) * 2
+    payload = payload[:payload_bytes]
+    frames = PublishFrames(channel=1, queue="q1", payload=payload, persistent=True, frame_max_bytes=frame_max_bytes)
+    header = b"h" * HEADER_BYTES
+    body, piece_bytes = header + payload, frame_max_bytes - 8
+    expected = frame.Method(1, spec.Basic.Publish(routing_key="q1", mandatory=True)).marshal()
+    expected += frame.Header(1, len(body), spec.BasicProperties(delivery_mode=2)).marshal()
+    for at in range(0, len(body), piece_bytes):
+        expected += frame.Body(1, body[at : at + piece_bytes]).marshal()
+    assert frames.marshal(header) == expected
