@@ -1,0 +1,84 @@
+"""Renders the configuration of one broker: the user's own, and what the harness must own on top of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.cluster import ClusterError
+from topologies.spec import Topology
+
+_KEY = re.compile(r"^\s*([A-Za-z0-9_.\-$]+)\s*=")
+
+#: Families of keys that are the harness's as a whole: a listener of the user's would collide between nodes.
+_OWNED_FAMILIES = ("listeners.tcp", "management.tcp", "management.listener", "cluster_formation", "log.file")
+
+
+@dataclass(frozen=True)
+class RenderedConf:
+    """``text`` of a rabbitmq.conf, and the user's lines that had to give way in it."""
+
+    text: str
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodePorts:
+    """The loopback ports of one broker."""
+
+    amqp: int
+    management: int
+    distribution: int
+    epmd: int
+
+
+def harness_keys(topology: Topology, ports: NodePorts, formation: Mapping[str, str]) -> dict[str, str]:
+    """What the harness sets in every rabbitmq.conf, whatever the user's says."""
+    return {
+        "listeners.tcp.1": f"127.0.0.1:{ports.amqp}",
+        "management.tcp.ip": "127.0.0.1",
+        "management.tcp.port": str(ports.management),
+        "cluster_partition_handling": topology.partition_handling,
+        "collect_statistics_interval": "1000",
+        "log.file.level": "info",
+        **formation,
+    }
+
+
+def render_conf(user_text: str, owned: Mapping[str, str]) -> RenderedConf:
+    """The user's rabbitmq.conf without the keys that the harness owns, followed by those."""
+    kept: list[str] = []
+    replaced: list[str] = []
+    for line in user_text.splitlines():
+        key = _KEY.match(line)
+        (replaced if key and _is_owned(key[1], owned) else kept).append(line)
+    lines = [*kept, "", "# Owned by the test harness.", *(f"{key} = {value}" for key, value in owned.items())]
+    return RenderedConf("\n".join(lines).lstrip("\n") + "\n", tuple(line.strip() for line in replaced))
+
+
+def _is_owned(key: str, owned: Mapping[str, str]) -> bool:
+    return key in owned or any(key == family or key.startswith(f"{family}.") for family in _OWNED_FAMILIES)
+
+
+def formation_keys(release: tuple[int, int], broker_names: tuple[str, ...]) -> dict[str, str]:
+    """How the brokers find each other.
+
+    Up to 3.12 our own peer discovery lets them join in order (see resilience_formation.erl). From 3.13
+    on RabbitMQ itself chooses one node to which all others join, without a lock.
+    """
+    if release < (3, 13):
+        return {"cluster_formation.peer_discovery_backend": "resilience_formation"}
+    listed = {f"cluster_formation.classic_config.nodes.{i}": name for i, name in enumerate(broker_names, 1)}
+    return {"cluster_formation.peer_discovery_backend": "classic_config", **listed}
+
+
+def read_user_file(path: Path | None) -> str:
+    """The text of a file that the topology names; empty without one. Raises ``ClusterError``."""
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterError(f"the topology names {path}, which cannot be read: {error}") from error

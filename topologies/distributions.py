@@ -1,0 +1,140 @@
+"""Finds the broker, Erlang and Toxiproxy to run: the user's own first, then what set-up unpacked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+TOOLS = CHECKOUT / ".tools"
+
+BROKER_ADVICE = (
+    "Run `make setup`, or give --rabbitmq-home (RABBITMQ_HOME) a folder that holds sbin/rabbitmq-server, "
+    "or put rabbitmq-server and erl on PATH (macOS: brew install rabbitmq)."
+)
+TOXIPROXY_ADVICE = (
+    "Run `make setup`, or name the server in TOXIPROXY_SERVER, or put toxiproxy-server on PATH "
+    "(macOS: brew install toxiproxy)."
+)
+
+
+class ToolMissingError(Exception):
+    """Something that must be provided was not found; the text says where was looked and what to do."""
+
+
+@dataclass(frozen=True)
+class BrokerHome:
+    """One installed broker: ``home`` holds ``sbin`` and ``plugins``, ``erlang_bin`` holds ``erl`` and ``erlc``."""
+
+    home: Path
+    erlang_bin: Path
+    version: str
+
+    @property
+    def server(self) -> Path:
+        return self.home / "sbin" / "rabbitmq-server"
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor version: ``(3, 10)``."""
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+def find_broker(
+    rabbitmq_home: Path | None = None, *, environ: Mapping[str, str] | None = None, tools: Path = TOOLS
+) -> BrokerHome:
+    """The broker named by ``rabbitmq_home``, else by RABBITMQ_HOME, else on PATH, else in ``.tools/broker``.
+
+    Raises ``ToolMissingError``. A home that is named but holds no broker is an error: another version
+    would be tested than the one that was asked for.
+    """
+    environ = os.environ if environ is None else environ
+    named = rabbitmq_home or (Path(environ["RABBITMQ_HOME"]) if environ.get("RABBITMQ_HOME") else None)
+    if named is not None:
+        home = _home_in(named)
+        if home is None:
+            raise ToolMissingError(f"no broker in {named}: neither it nor what it holds has sbin/rabbitmq-server")
+        return _broker(home, environ, tools)
+    for candidate in _candidates(environ, tools):
+        home = _home_in(candidate)
+        if home is not None:
+            return _broker(home, environ, tools)
+    raise ToolMissingError(f"no RabbitMQ found on PATH or in {tools / 'broker'}. {BROKER_ADVICE}")
+
+
+def find_toxiproxy(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
+    """The Toxiproxy server named by TOXIPROXY_SERVER, else on PATH, else in ``.tools/bin``."""
+    environ = os.environ if environ is None else environ
+    named = environ.get("TOXIPROXY_SERVER")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise ToolMissingError(f"TOXIPROXY_SERVER names {named}, which is no program that can be run")
+        return Path(named)
+    on_path = shutil.which("toxiproxy-server", path=environ.get("PATH"))
+    candidate = Path(on_path) if on_path else tools / "bin" / "toxiproxy-server"
+    if not os.access(candidate, os.X_OK):
+        raise ToolMissingError(f"no toxiproxy-server found on PATH or in {tools / 'bin'}. {TOXIPROXY_ADVICE}")
+    return candidate
+
+
+def _candidates(environ: Mapping[str, str], tools: Path) -> Iterator[Path]:
+    script = shutil.which("rabbitmq-server", path=environ.get("PATH"))
+    if script:
+        yield Path(script).resolve().parent.parent
+        # Debian's /usr/sbin/rabbitmq-server wraps what lies here, and switches the user.
+        yield Path("/usr/lib/rabbitmq")
+    yield tools / "broker"
+
+
+def _home_in(folder: Path) -> Path | None:
+    """The folder itself, or the newest ``rabbitmq_server-*`` in the places where distributions put it."""
+    if (folder / "sbin" / "rabbitmq-server").is_file() and (folder / "plugins").is_dir():
+        return folder.resolve()
+    places = ("rabbitmq_server-*", "lib/rabbitmq_server-*", "usr/lib/rabbitmq/lib/rabbitmq_server-*", "libexec")
+    found = [
+        home
+        for place in places
+        for home in folder.glob(place)
+        if (home / "sbin" / "rabbitmq-server").is_file() and (home / "plugins").is_dir()
+    ]
+    return max(found, key=lambda home: _numbers(home.name)).resolve() if found else None
+
+
+def _broker(home: Path, environ: Mapping[str, str], tools: Path) -> BrokerHome:
+    for plugin in (home / "plugins").glob("rabbit-[0-9]*"):
+        version = plugin.name.removeprefix("rabbit-").removesuffix(".ez")
+        return BrokerHome(home, _erlang_bin(home, environ, tools), version)
+    raise ToolMissingError(f"{home} has no plugins/rabbit-<version>: the broker's version cannot be told")
+
+
+def _erlang_bin(home: Path, environ: Mapping[str, str], tools: Path) -> Path:
+    """Erlang unpacked beside the broker wins: the versions of the two have to fit."""
+    beside = [parent / "erlang" / "bin" for parent in home.parents]
+    beside += [parent / "usr" / "lib" / "erlang" / "bin" for parent in home.parents if parent != parent.parent]
+    on_path = shutil.which("erl", path=environ.get("PATH"))
+    last = [Path(on_path).parent] if on_path else []
+    for folder in [*beside, *last, tools / "broker" / "usr" / "lib" / "erlang" / "bin"]:
+        if os.access(folder / "erl", os.X_OK) and os.access(folder / "erlc", os.X_OK):
+            return folder
+    raise ToolMissingError(
+        f"RabbitMQ is in {home}, but there is no erl with erlc beside it or on PATH. {BROKER_ADVICE}"
+    )
+
+
+def _numbers(name: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", name))
+
+
+def compile_erlang(broker: BrokerHome, folder: Path) -> None:
+    """Compile this project's Erlang modules into ``folder`` with the broker's own compiler."""
+    sources = sorted((Path(__file__).parent / "erlang").glob("*.erl"))
+    command = [str(broker.erlang_bin / "erlc"), "-o", str(folder), *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise ToolMissingError(f"{broker.erlang_bin / 'erlc'} failed on {folder}:\n{done.stdout}{done.stderr}")

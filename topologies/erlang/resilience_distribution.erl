@@ -1,0 +1,105 @@
+%% Tells the brokers of one cluster where their peers listen, in place of epmd.
+%%
+%% The file named by the environment variable RESILIENCE_PEERS has one term a peer, {"a1", Port}. The
+%% port is the peer's own, or that of the proxy which carries the directed link to it. Nothing is ever
+%% registered anywhere, so no daemon is needed and none is left behind.
+%%
+%% It also writes, five times a second, which peers this node is connected to and the bytes that it
+%% has sent to and received from each: to the file named by RESILIENCE_TRAFFIC, one peer a line.
+%%
+%% The broker itself asks epmd for its own port once, past this module, when it lists its listeners. So
+%% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
+%% https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (EPMD protocol, PORT_PLEASE2).
+%%
+%% Callbacks as kernel's erl_epmd has them from OTP 21 to 28:
+%% https://www.erlang.org/doc/apps/erts/alt_disco.html
+-module(resilience_distribution).
+
+-export([start_link/0, traffic_loop/1, answer_loop/1]).
+-export([register_node/2, register_node/3, listen_port_please/2]).
+-export([address_please/3, port_please/2, port_please/3, names/0, names/1, open/0, open/1, open/2, close/0]).
+
+%% Version of the distribution protocol, spoken since OTP 23.
+-define(PROTOCOL, 6).
+-define(TRAFFIC_INTERVAL_MS, 200).
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+start_link() ->
+    Pid = spawn_link(fun() ->
+        spawn_link(?MODULE, answer_loop, [listen(list_to_integer(os:getenv("ERL_EPMD_PORT")))]),
+        traffic_loop(os:getenv("RESILIENCE_TRAFFIC"))
+    end),
+    {ok, Pid}.
+
+listen(Port) ->
+    {ok, Listener} = gen_tcp:listen(Port, [binary, {ip, ?LOOPBACK}, {active, false}, {reuseaddr, true}, {packet, 2}]),
+    Listener.
+
+answer_loop(Listener) ->
+    {ok, Socket} = gen_tcp:accept(Listener),
+    catch answer(Socket),
+    gen_tcp:close(Socket),
+    ?MODULE:answer_loop(Listener).
+
+answer(Socket) ->
+    {ok, <<$z, Name/binary>>} = gen_tcp:recv(Socket, 0, 1000),
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    case port_of(binary_to_list(Name)) of
+        {ok, Port} ->
+            gen_tcp:send(Socket, [<<$w, 0, Port:16, $M, 0, ?PROTOCOL:16, 5:16, (byte_size(Name)):16>>, Name, <<0:16>>]);
+        error ->
+            gen_tcp:send(Socket, <<$w, 1>>)
+    end.
+
+traffic_loop(File) ->
+    timer:sleep(?TRAFFIC_INTERVAL_MS),
+    catch write_traffic(File),
+    ?MODULE:traffic_loop(File).
+
+write_traffic(File) ->
+    Lines = [[atom_to_list(Peer), " ", octets(Port, send_oct), " ", octets(Port, recv_oct), "\n"]
+             || {Peer, Port} <- erlang:system_info(dist_ctrl), is_port(Port)],
+    ok = file:write_file(File ++ ".new", Lines, [raw]),
+    ok = file:rename(File ++ ".new", File).
+
+octets(Port, Counter) ->
+    {ok, [{Counter, Octets}]} = inet:getstat(Port, [Counter]),
+    integer_to_list(Octets).
+
+%% A new creation at every start, or peers would take this node's old processes for living ones.
+register_node(Name, Port) -> register_node(Name, Port, inet).
+register_node(_Name, _Port, _Family) -> {ok, 4 + erlang:unique_integer([positive]) + erlang:system_time(second) rem 16#FFFFFFF}.
+
+%% 0: the port is the one given by the kernel's inet_dist_listen_min.
+listen_port_please(_Name, _Host) -> {ok, 0}.
+
+address_please(Name, _Host, _Family) ->
+    case port_of(Name) of
+        {ok, Port} -> {ok, ?LOOPBACK, Port, ?PROTOCOL};
+        error -> {error, nxdomain}
+    end.
+
+port_please(Name, Host) -> port_please(Name, Host, infinity).
+port_please(Name, _Host, _Timeout) ->
+    case port_of(Name) of
+        {ok, Port} -> {port, Port, ?PROTOCOL};
+        error -> noport
+    end.
+
+names() -> names(localhost).
+names(_Host) -> {ok, []}.
+
+open() -> ok.
+open(_Port) -> ok.
+open(_Port, _Timeout) -> ok.
+close() -> ok.
+
+port_of(Name) ->
+    {ok, Peers} = file:consult(os:getenv("RESILIENCE_PEERS")),
+    case lists:keyfind(text(Name), 1, Peers) of
+        {_, Port} -> {ok, Port};
+        false -> error
+    end.
+
+text(Name) when is_atom(Name) -> atom_to_list(Name);
+text(Name) -> Name.

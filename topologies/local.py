@@ -1,0 +1,285 @@
+"""The local driver: real brokers as processes of this user on loopback, without root or containers."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ
+from topologies.cluster import ClusterError, NodeState, ProcessState
+from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf
+from topologies.distributions import BrokerHome, compile_erlang, find_broker, find_toxiproxy
+from topologies.management import ApiError, ApiUnreachable, ManagementApi
+from topologies.places import Place, claim_place, default_root
+from topologies.reaper import Reaper
+from topologies.spec import Link, Topology
+from topologies.toxiproxy import ToxiproxyLinks, ToxiproxyServer, Traffic
+from topologies.waiting import WaitTimeout, wait_until
+
+_PLUGINS = "[rabbitmq_management].\n"
+_PORTS_PER_NODE = 4
+_LISTENER_PROBE_TIMEOUT_S = 0.5
+
+
+class LocalCluster:
+    """A cluster of local processes; ``close`` (or leaving the context) ends them and removes its folder.
+
+    Node arguments are names of the topology (``a1``). Raises ``ClusterError`` where a node cannot be
+    brought to the asked state.
+    """
+
+    def __init__(
+        self, topology: Topology, proxied: frozenset[Link], broker: BrokerHome, place: Place, logs_dir: Path
+    ) -> None:
+        """Use ``LocalCluster.form``; this only lays out folders and ports."""
+        self.topology = topology
+        self.replaced_settings: tuple[str, ...] = ()
+        self.broker_version = broker.version
+        self._broker = broker
+        self._place = place
+        names = topology.node_names
+        base = place.base_port
+        self._ports = {n: NodePorts(*range(base + 4 * i, base + 4 * i + 4)) for i, n in enumerate(names)}
+        self._toxiproxy_port = base + _PORTS_PER_NODE * len(names)
+        pairs = sorted(proxied | {Link(link.target, link.source) for link in proxied})
+        self._link_ports = {link: self._toxiproxy_port + 1 + i for i, link in enumerate(pairs)}
+        self._files = {n: BrokerFiles(place.folder / n, logs_dir / f"{n}.log") for n in names}
+        self._apis = {n: ManagementApi(f"http://127.0.0.1:{self._ports[n].management}") for n in names}
+        self._processes = {n: BrokerProcess(n, [str(broker.server)], self._environ(n), self._files[n]) for n in names}
+        self._links: ToxiproxyLinks | None = None
+        self._stack = ExitStack()
+
+    @classmethod
+    def form(
+        cls,
+        topology: Topology,
+        *,
+        proxied: Collection[Link] = (),
+        broker: BrokerHome | None = None,
+        toxiproxy: Path | None = None,
+        logs_dir: Path | None = None,
+        root: Path | None = None,
+        timeout_s: float = 120.0,
+    ) -> Self:
+        """Start a cluster and return when it has formed.
+
+        ``proxied``: the links that must carry a proxy (the other direction of each pair comes with it).
+        ``logs_dir`` keeps the brokers' logs after the end; without it they go with the cluster's folder.
+        ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
+        """
+        broker = broker or find_broker()
+        unknown = frozenset(proxied) - topology.links
+        if unknown:
+            raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
+        ports = (_PORTS_PER_NODE * len(topology.nodes)) + 1 + len(topology.links)
+        place = claim_place(root or default_root(), ports=ports)
+        with ExitStack() as stack:
+            stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
+            logs_dir = logs_dir or place.folder / "logs"
+            cluster = cls(topology, frozenset(proxied), broker, place, logs_dir.resolve())
+            stack.callback(cluster._end_processes)
+            cluster._prepare()
+            cluster._links = cluster._start_links(toxiproxy, stack)
+            cluster._boot(timeout_s=timeout_s)
+            cluster._stack = stack.pop_all()
+        return cluster
+
+    def close(self) -> None:
+        """End every process, remove the folder; returns when both are gone."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def driver(self) -> Literal["local"]:
+        return "local"
+
+    @property
+    def links(self) -> ToxiproxyLinks:
+        assert self._links is not None, "the links exist once the cluster has been started"
+        return self._links
+
+    def broker_name(self, node: str) -> str:
+        return f"{node}@localhost"
+
+    def node_of(self, broker_name: str) -> str:
+        """The topology's name of an Erlang node."""
+        return broker_name.partition("@")[0]
+
+    def amqp_port(self, node: str) -> int:
+        return self._ports[node].amqp
+
+    def management_port(self, node: str) -> int:
+        return self._ports[node].management
+
+    def distribution_port(self, node: str) -> int:
+        return self._ports[node].distribution
+
+    def api(self, node: str) -> ManagementApi:
+        return self._apis[node]
+
+    def pids(self) -> dict[str, int]:
+        """The processes of the nodes that have one."""
+        return {n: pid for n, process in self._processes.items() if (pid := process.pid) is not None}
+
+    def process(self, node: str) -> ProcessState:
+        return self._processes[node].state()
+
+    def state(self, node: str) -> NodeState:
+        process = self.process(node)
+        if process == "gone":
+            return "down"
+        if process == "suspended":
+            return "suspended"
+        return "up" if _accepts(self._ports[node].amqp) else "paused"
+
+    def kill(self, node: str) -> None:
+        self._processes[node].kill()
+
+    def stop(self, node: str, *, timeout_s: float = 60.0) -> None:
+        self._processes[node].stop(timeout_s=timeout_s)
+
+    def start(self, node: str) -> None:
+        self._processes[node].start()
+
+    def pause(self, node: str) -> None:
+        self._processes[node].pause()
+
+    def resume(self, node: str) -> None:
+        self._processes[node].resume()
+
+    def logs(self) -> Mapping[str, Path]:
+        return {n: files.log for n, files in self._files.items()}
+
+    def traffic(self, node: str) -> Mapping[str, Traffic]:
+        """What ``node`` counts on each connection that it considers alive (at most 0.2 s ago)."""
+        if self._processes[node].pid is None:
+            return {}
+        try:
+            lines = self._files[node].traffic.read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        rows = (line.split() for line in lines)
+        return {self.node_of(peer): Traffic(int(sent), int(received)) for peer, sent, received in rows}
+
+    def await_formed(self, *, timeout_s: float) -> None:
+        """Wait until every node accepts AMQP and every node sees all nodes running."""
+        deadline = time.monotonic() + timeout_s
+        for node in self.topology.node_names:
+            self._await_whole_view(node, timeout_s=deadline - time.monotonic())
+
+    def _await_whole_view(self, node: str, *, timeout_s: float) -> None:
+        all_names = frozenset(map(self.broker_name, self.topology.node_names))
+
+        def lacks() -> str:
+            process = self._processes[node]
+            if process.state() == "gone":
+                raise ClusterError(f"{node} ended with status {process.exit_status}; {self._story(node)}")
+            if self.state(node) != "up":
+                return f"{node} is {self.state(node)}"
+            try:
+                missing = all_names - self._apis[node].running_nodes()
+            except (ApiError, ApiUnreachable) as error:
+                return str(error)
+            return f"{node} does not see {', '.join(sorted(missing))}" if missing else ""
+
+        try:
+            wait_until(
+                lacks, timeout_s=timeout_s, poll_s=0.1, what=f"{node} to join its cluster", until=lambda s: not s
+            )
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; {self._story(node)}") from error
+
+    def _story(self, node: str) -> str:
+        """Which log to read, and its last lines (or the process's own output, where it got no log)."""
+        files = self._files[node]
+        source = files.log if files.log.exists() else files.output
+        text = source.read_text(errors="replace") if source.exists() else ""
+        return f"see {files.log}, which ends:\n" + "\n".join(text.splitlines()[-15:])
+
+    def _prepare(self) -> None:
+        """Write everything that the brokers read."""
+        folder = self._place.folder
+        cookie = folder / ".erlang.cookie"
+        cookie.touch(mode=0o600)
+        cookie.write_text(secrets.token_hex(20))
+        cookie.chmod(0o400)
+        (folder / "ebin").mkdir()
+        compile_erlang(self._broker, folder / "ebin")
+        user_conf = read_user_file(self.topology.rabbitmq_conf)
+        formation = formation_keys(self._broker.release, tuple(map(self.broker_name, self.topology.node_names)))
+        for node, files in self._files.items():
+            files.folder.mkdir()
+            files.log.parent.mkdir(parents=True, exist_ok=True)
+            conf = render_conf(user_conf, harness_keys(self.topology, self._ports[node], formation))
+            self.replaced_settings = conf.replaced
+            files.conf.write_text(conf.text, encoding="utf-8")
+            files.plugins.write_text(_PLUGINS)
+            files.peers.write_text("".join(f'{{"{peer}", {self._port_to(node, peer)}}}.\n' for peer in self._files))
+            if self.topology.advanced_config is not None:
+                files.advanced_config.write_text(read_user_file(self.topology.advanced_config), encoding="utf-8")
+
+    def _port_to(self, node: str, peer: str) -> int:
+        return self._link_ports.get(Link(node, peer), self._ports[peer].distribution)
+
+    def _start_links(self, toxiproxy: Path | None, stack: ExitStack) -> ToxiproxyLinks:
+        if not self._link_ports:
+            return ToxiproxyLinks(None, {}, self)
+        server = ToxiproxyServer(toxiproxy or find_toxiproxy(), port=self._toxiproxy_port, folder=self._place.folder)
+        stack.callback(server.close)
+        server.await_ready()
+        return ToxiproxyLinks(server, self._link_ports, self)
+
+    def _boot(self, *, timeout_s: float) -> None:
+        for process in self._processes.values():
+            process.start()
+        self.await_formed(timeout_s=timeout_s)
+        if self.topology.definitions is not None:
+            text = read_user_file(self.topology.definitions)
+            try:
+                self._apis[self.topology.node_names[0]].import_definitions(json.loads(text))
+            except ValueError as error:
+                raise ClusterError(f"{self.topology.definitions} is no JSON: {error}") from error
+            except (ApiError, ApiUnreachable) as error:
+                raise ClusterError(f"the broker refused {self.topology.definitions}: {error}") from error
+
+    def _end_processes(self) -> None:
+        for process in self._processes.values():
+            if process.pid is not None:
+                process.kill()
+        for api in self._apis.values():
+            api.close()
+
+    def _environ(self, node: str) -> dict[str, str]:
+        environ = server_environ(
+            self._broker,
+            self._place.folder,
+            self._files[node],
+            broker_name=self.broker_name(node),
+            ports=self._ports[node],
+            net_ticktime_s=self.topology.net_ticktime_s,
+        )
+        environ["RESILIENCE_ORDER"] = " ".join(map(self.broker_name, self.topology.node_names))
+        return environ
+
+
+def _accepts(port: int) -> bool:
+    """Whether somebody listens; the broker sees a connection that closes before it spoke, and forgets it."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=_LISTENER_PROBE_TIMEOUT_S):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,108 @@
+"""A cluster's place on this machine: a folder of its own and a block of a hundred ports, claimed together.
+
+Whoever holds the lock file ``<root>/<base>.lock`` owns the folder ``<root>/<base>`` and the ports from
+``base`` on. The kernel drops the lock when the last process that holds it is gone, so a folder whose
+lock is free was left behind by a run that died, and only such a folder is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.cluster import ClusterError
+from topologies.reaper import remove_cluster
+
+BLOCK_PORTS = 100
+#: Below the ports that systems hand out to clients (from 32768 on Linux, 49152 on macOS).
+FIRST_BASES = range(20_000, 32_000, BLOCK_PORTS)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A claimed folder and block of ports. ``lock_fd`` keeps the claim; the reaper inherits it."""
+
+    folder: Path
+    base_port: int
+    lock_fd: int
+
+    @property
+    def lock_file(self) -> Path:
+        return self.folder.with_suffix(".lock")
+
+
+def default_root() -> Path:
+    """Where clusters of this user live; nobody else may look in (it holds cookies)."""
+    root = Path(tempfile.gettempdir()) / f"rabbitmq-resilience-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.stat().st_uid != os.getuid() or root.stat().st_mode & 0o077:
+        raise ClusterError(f"{root} is not a folder that only this user can enter; remove it")
+    return root
+
+
+def claim_place(root: Path, *, ports: int) -> Place:
+    """Claim the first free block that has its first ``ports`` ports free on all addresses."""
+    if ports > BLOCK_PORTS:
+        raise ClusterError(f"a cluster needs {ports} ports, a block has {BLOCK_PORTS}")
+    sweep(root)
+    for base in FIRST_BASES:
+        lock_fd = _lock(root / f"{base}.lock")
+        if lock_fd is None:
+            continue
+        place = Place(root / str(base), base, lock_fd)
+        if all(_is_free(port) for port in range(base, base + ports)):
+            place.folder.mkdir(mode=0o700)
+            return place
+        _release(place)
+    raise ClusterError(f"no block of {ports} free ports between {FIRST_BASES.start} and {FIRST_BASES.stop}")
+
+
+def sweep(root: Path) -> list[Path]:
+    """End and remove what earlier runs that died have left, and nothing else; the folders removed."""
+    return [place.folder for place in _leftovers(root)]
+
+
+def _leftovers(root: Path) -> Iterator[Place]:
+    for folder in sorted(root.glob("[0-9]*[0-9]")):
+        lock_fd = _lock(folder.with_suffix(".lock"))
+        if lock_fd is None:
+            continue
+        place = Place(folder, int(folder.name), lock_fd)
+        if folder.is_dir():
+            remove_cluster(folder)
+            yield place
+        _release(place)
+
+
+def _lock(path: Path) -> int | None:
+    """Lock ``path``; None where another process holds it, or has removed it meanwhile."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.stat().st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _release(place: Place) -> None:
+    place.lock_file.unlink(missing_ok=True)
+    os.close(place.lock_fd)
+
+
+def _is_free(port: int) -> bool:
+    """Free on all addresses: a broker refuses to boot where one of them is taken."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except OSError:
+            return False
+        return True
