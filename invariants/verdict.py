@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
 from reports.events import Event
+from topologies.spec import Spec
+
+EXAMPLES_MAX = 10
 
 Number = int | float | str | bool | None
 
@@ -22,10 +26,11 @@ class Verdict(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class History:
     """What a run recorded. ``publishes`` and ``deliveries`` start a fresh pass over the batches
-    (schemas in ``reports.history``); ``events`` are in the order of time (``reports.events``)."""
+    (schemas in ``reports.history``); ``events`` are in the order of time (``reports.events``).
+    Two histories are equal only if they are the same object."""
 
     publishes: Callable[[], Iterable[pa.RecordBatch]]
     deliveries: Callable[[], Iterable[pa.RecordBatch]]
@@ -37,7 +42,7 @@ class Finding:
     """The judgement of one invariant or assumption.
 
     ``summary`` is one sentence for people; ``numbers`` have their unit last in the name; ``examples``
-    are at most ten lines that show the first violations: which message, published where and when.
+    are at most EXAMPLES_MAX lines that show the first violations: which message, published where and when.
     """
 
     verdict: Verdict
@@ -52,7 +57,22 @@ class Invariant(Protocol):
     def check(self, history: History) -> Finding: ...
 
 
+class InvariantSpec(Spec):
+    """An invariant as a fault file states it: its fields are the bounds."""
+
+    @abstractmethod
+    def check(self, history: History) -> Finding: ...
+
+
 class Assumption(Protocol):
     """What must be true of a run before its invariants mean anything; VALID or UNKNOWN."""
 
+    #: The invariants that mean nothing without it; None where the whole run means nothing.
+    guards: ClassVar[frozenset[str] | None]
+
     def check(self, history: History) -> Finding: ...
+
+
+def seconds(us: float) -> float:
+    """Microseconds as seconds, to the millisecond."""
+    return round(us / 1e6, 3)

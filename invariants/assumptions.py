@@ -1,0 +1,98 @@
+"""What must be true of a run before its invariants mean anything: without it the verdict is UNKNOWN, never VALID."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from invariants.facts import Facts, Step
+from invariants.ledger import TICK_US, ledger_of
+from invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Verdict
+
+
+def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
+    if not problems:
+        return Finding(Verdict.VALID, good, numbers)
+    return Finding(Verdict.UNKNOWN, "; ".join(problems[:EXAMPLES_MAX]), numbers, tuple(problems[:EXAMPLES_MAX]))
+
+
+@dataclass(frozen=True)
+class FaultsProven:
+    """Every step of the schedule was injected, seen to act, healed, and seen to act no more."""
+
+    guards: ClassVar[frozenset[str] | None] = None
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        details = {(e["step"], e["state"]): str(e.get("detail", "")) for e in facts.of_kind("fault")}
+        problems = []
+        for step in facts.steps:
+            state, problem = _unproven(step)
+            if problem:
+                detail = details.get((step.number, state), "")
+                problems.append(f"{step} {problem}" + (f" ({detail})" if detail else ""))
+        return _finding(problems, f"{len(facts.steps)} faults were proven, and their healing", faults=len(facts.steps))
+
+
+def _unproven(step: Step) -> tuple[str, str]:
+    """The state that tells the trouble, and the trouble; two empty texts if there is none."""
+    if "skipped" in step.states:
+        return "skipped", "never came: its condition was not met"
+    if "unproven" in step.states or "proven" not in step.states:
+        return "unproven", "was not seen to act"
+    if "heal_unproven" in step.states or "heal_proven" not in step.states:
+        return "heal_unproven", "was not seen to be healed"
+    return "", ""
+
+
+@dataclass(frozen=True)
+class LoadNotZero:
+    """Messages were confirmed in the steady phase, and some were delivered."""
+
+    guards: ClassVar[frozenset[str] | None] = None
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        ledger = ledger_of(history)
+        if facts.publishing_us is None:
+            return _finding(["the steady phase or the end of publishing was not recorded"], "")
+        steady_us = facts.phases.get("chaos", facts.publishing_us[1]) - facts.publishing_us[0]
+        ticks = -(-steady_us // TICK_US)
+        confirmed = int(sum(np.sum(counts[:ticks]) for counts in ledger.confirms.values()))
+        problems = [] if confirmed else ["nothing was confirmed in the steady phase"]
+        problems += [] if ledger.deliveries else ["nothing was delivered"]
+        good = f"{confirmed} messages were confirmed in the steady phase"
+        return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)
+
+
+@dataclass(frozen=True)
+class DrainComplete:
+    """The consumers emptied the queues at the end: what they did not receive then will never come."""
+
+    guards: ClassVar[frozenset[str] | None] = frozenset({"no_loss", "order"})
+
+    def check(self, history: History) -> Finding:
+        drains = list(Facts(history.events).of_kind("drain"))
+        if not drains:
+            return _finding(["the queues were not drained"], "")
+        last = drains[-1]
+        problem = f"the queues were not drained: {last.get('detail') or 'no reason was recorded'}"
+        return _finding([] if last["complete"] else [problem], "the queues were drained")
+
+
+@dataclass(frozen=True)
+class HistoryWhole:
+    """Every worker stopped in order or was killed on purpose, so nothing that it saw is missing."""
+
+    guards: ClassVar[frozenset[str] | None] = frozenset({"no_loss", "order", "availability", "throughput"})
+
+    def check(self, history: History) -> Finding:
+        last: dict[str, str] = {}
+        for event in Facts(history.events).of_kind("worker"):
+            if event["event"] in ("started", "stopped", "killed"):
+                last[str(event["worker"])] = event["event"]
+        problems = [f"{worker} ended without a word" for worker, event in last.items() if event == "started"]
+        return _finding(problems, f"{len(last)} workers told all that they saw", workers=len(last))

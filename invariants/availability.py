@@ -1,0 +1,88 @@
+"""A queue whose majority is up goes on confirming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from invariants.columns import Array
+from invariants.facts import Facts
+from invariants.ledger import TICK_US, ledger_of
+from invariants.liveness import Period, demanded, unpromised
+from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
+
+
+class Availability(InvariantSpec):
+    """The longest time without any confirm from a queue, between the start of the steady phase and the end of
+    publishing, is at most ``stall_s_max``.
+
+    Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, and
+    ``grace_s`` from then on, may it stand still (``invariants.liveness``). Every queue is taken to have
+    publishers all that time. Stalls are known to some hundredths of a second.
+    """
+
+    stall_s_max: Annotated[float, Field(gt=0)] = 15
+    grace_s: Annotated[float, Field(ge=0)] = 15
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        if facts.cluster is None or facts.publishing_us is None or not facts.queues:
+            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
+        confirms = ledger_of(history).confirms
+        none = np.zeros(0, np.uint32)
+        worst: list[_Stall] = []
+        for index, queue in enumerate(facts.queues):
+            exempt = unpromised(facts, facts.cluster, queue, facts.publishing_us, grace_s=self.grace_s)
+            periods = demanded(facts.publishing_us, exempt)
+            moments = _moments(confirms.get(index, none), facts.publishing_us[0])
+            stalls = [_Stall(queue.name, *_longest_gap(moments, period)) for period in periods]
+            worst += [max(stalls)] if stalls else []
+        worst.sort(reverse=True)
+        if not worst:
+            return Finding(Verdict.UNKNOWN, "no queue had a majority for long enough to be judged")
+        longest = worst[0]
+        numbers: dict[str, Number] = {"stall_s": longest.length_s, "queue": longest.queue, "queues_judged": len(worst)}
+        too_long = [stall for stall in worst if stall.length_s > self.stall_s_max]
+        return Finding(
+            Verdict.INVALID if too_long else Verdict.VALID,
+            f"the longest stall with a majority up was {longest.told(facts)}; allowed are {self.stall_s_max:g} s",
+            numbers,
+            tuple(stall.told(facts) for stall in too_long[:EXAMPLES_MAX]),
+        )
+
+
+@dataclass(frozen=True)
+class _Stall:
+    queue: str
+    start_us: float
+    end_us: float
+
+    @property
+    def length_s(self) -> float:
+        return seconds(self.end_us - self.start_us)
+
+    def __lt__(self, other: _Stall) -> bool:
+        return self.length_s < other.length_s
+
+    def told(self, facts: Facts) -> str:
+        return (
+            f"{self.length_s:g} s on {self.queue} from {facts.at(self.start_us)}, "
+            f"phase {facts.phase_at(self.start_us)}, {facts.beside(self.start_us, self.end_us)}"
+        )
+
+
+def _moments(confirms: npt.NDArray[np.uint32], origin_us: int) -> Array:
+    """When the queue confirmed something, as the middles of ticks."""
+    return origin_us + (np.flatnonzero(confirms) + 0.5) * TICK_US
+
+
+def _longest_gap(moments: Array, period: Period) -> Period:
+    """The longest time between neighbours of: the period's ends, and the confirms within it."""
+    inside = moments[(moments > period[0]) & (moments < period[1])]
+    edges = np.concatenate(([period[0]], inside, [period[1]]))
+    longest = int(np.argmax(np.diff(edges)))
+    return float(edges[longest]), float(edges[longest + 1])

@@ -1,0 +1,30 @@
+"""All invariants and assumptions, by the names that fault files and verdicts use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero
+from invariants.availability import Availability
+from invariants.no_loss import NoLoss
+from invariants.order import Order
+from invariants.partition_mode import PartitionMode
+from invariants.recovery import Recovery
+from invariants.throughput import Throughput
+from invariants.verdict import Assumption, InvariantSpec
+
+INVARIANTS: Mapping[str, type[InvariantSpec]] = {
+    "no_loss": NoLoss,
+    "order": Order,
+    "availability": Availability,
+    "recovery": Recovery,
+    "throughput": Throughput,
+    "partition_mode": PartitionMode,
+}
+
+ASSUMPTIONS: Mapping[str, Assumption] = {
+    "faults_proven": FaultsProven(),
+    "load_not_zero": LoadNotZero(),
+    "drain_complete": DrainComplete(),
+    "history_whole": HistoryWhole(),
+}

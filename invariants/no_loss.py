@@ -1,0 +1,98 @@
+"""Every message that was confirmed and not returned arrives, and nothing arrives that was not sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from invariants.columns import matching, messages
+from invariants.facts import Facts
+from invariants.ledger import Ledger, ledger_of
+from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
+from reports.history import Outcome
+
+
+class NoLoss(InvariantSpec):
+    """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID.
+
+    Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
+    split by whether the broker marked them as redelivered.
+    """
+
+    def check(self, history: History) -> Finding:
+        ledger = ledger_of(history)
+        counts = _counts(ledger)
+        unexpected = counts["unexpected"]
+        wrong = counts["lost"] or unexpected
+        summary = f"{counts['confirmed']} messages were confirmed; {counts['lost']} of them never arrived"
+        if unexpected:
+            summary += f", and {unexpected} arrived that were never sent or were broken"
+        return Finding(
+            Verdict.INVALID if wrong else Verdict.VALID,
+            summary,
+            counts,
+            tuple(_examples(history, ledger))[:EXAMPLES_MAX] if wrong else (),
+        )
+
+
+def _counts(ledger: Ledger) -> dict[str, int]:
+    names = ("attempted", "confirmed", "received", "lost", "unattempted", "unknown", "recovered", "nacked")
+    counts = dict.fromkeys((*names, "nacked_received", "returned"), 0)
+    fresh = 0
+    for m in ledger.messages.values():
+        confirmed, unknown, nacked = (m.outcome == o for o in (Outcome.CONFIRMED, Outcome.UNKNOWN, Outcome.NACKED))
+        seen = {
+            "attempted": m.attempted,
+            "confirmed": confirmed,
+            "received": m.received,
+            "lost": confirmed & ~m.received,
+            "unattempted": m.received & ~m.attempted,
+            "unknown": unknown,
+            "recovered": unknown & m.received,
+            "nacked": nacked,
+            "nacked_received": nacked & m.received,
+            "returned": m.outcome == Outcome.RETURNED,
+        }
+        for name, which in seen.items():
+            counts[name] += int(np.count_nonzero(which))
+        fresh += int(np.count_nonzero(m.fresh))
+    unexpected = counts.pop("unattempted") + ledger.strange + ledger.broken
+    unmarked = ledger.read_fresh - fresh
+    return counts | {
+        "unexpected": unexpected,
+        "broken": ledger.broken,
+        "duplicates_redelivered": ledger.read - counts["received"] - unmarked,
+        "duplicates_unmarked": unmarked,
+    }
+
+
+def _examples(history: History, ledger: Ledger) -> Iterator[str]:
+    facts = Facts(history.events)
+    lost, unattempted = [], []
+    for publisher, m in sorted(ledger.messages.items()):
+        missing = (m.outcome == Outcome.CONFIRMED) & ~m.received
+        lost += [(publisher, n) for n in np.flatnonzero(missing)[:EXAMPLES_MAX].tolist()]
+        unattempted += [(publisher, n) for n in np.flatnonzero(m.received & ~m.attempted)[:EXAMPLES_MAX].tolist()]
+    columns = ("queue", "sent_us", "outcome_us", "node")
+    for row in matching(history.publishes(), _wanted(lost[:EXAMPLES_MAX]), *columns):
+        sent_us, confirmed_us = row["sent_us"], row["outcome_us"]
+        yield (
+            f"lost: publisher {row['publisher']} sequence {row['sequence']} to {facts.queue_name(row['queue'])}, "
+            f"sent {facts.at(sent_us)}, confirmed {facts.at(confirmed_us)} by {facts.node_name(row['node'])}, "
+            f"phase {facts.phase_at(sent_us)}, {facts.beside(sent_us, confirmed_us)}"
+        )
+    strangers = [*unattempted, *ledger.strangers][:EXAMPLES_MAX]
+    for row in matching(history.deliveries(), _wanted(strangers), "queue", "received_us", "consumer"):
+        yield (
+            f"unexpected: publisher {row['publisher']} sequence {row['sequence']}, never sent, was received from "
+            f"{facts.queue_name(row['queue'])} by consumer {row['consumer']} at {facts.at(row['received_us'])}"
+        )
+    if ledger.broken:
+        yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
+
+
+def _wanted(keys: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:
+    table = np.array(keys, np.uint64).reshape(-1, 2)
+    return messages(table[:, 0], table[:, 1])

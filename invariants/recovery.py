@@ -1,0 +1,88 @@
+"""After the last fault is healed the cluster becomes whole again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from invariants.facts import Facts, QueueFacts
+from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
+
+#: What was seen at a moment to be missing; empty if nothing was.
+Observation = tuple[int, str]
+
+
+class Recovery(InvariantSpec):
+    """From the start of the recovery phase (all faults healed) it takes at most ``within_s`` until all nodes are up,
+    and every queue has a leader and as many members online as were declared, for good: what falls ill again
+    has not recovered."""
+
+    within_s: Annotated[float, Field(gt=0)] = 60
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        if "recovery" not in facts.phases:
+            return Finding(Verdict.UNKNOWN, "the run has no recovery phase")
+        start_us = facts.phases["recovery"]
+        end_us = facts.phases.get("end", float("inf"))
+        nodes = [(t, _ill_nodes(states)) for t, states in facts.node_states if start_us <= t < end_us]
+        samples = [(e["t_us"], e["queues"]) for e in facts.of_kind("sample") if start_us <= e["t_us"] < end_us]
+        queues = [(t, _ill_queues(facts.queues, seen)) for t, seen in samples]
+        if not nodes or not queues:
+            return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
+        return self._finding(facts, start_us, nodes, queues)
+
+    def _finding(self, facts: Facts, start_us: int, nodes: list[Observation], queues: list[Observation]) -> Finding:
+        examples = tuple(f"{text} at {facts.at(t)}" for t, text in (_last_ill(nodes), _last_ill(queues)) if text)
+        whole = [_whole_us(nodes), _whole_us(queues)]
+        recovered_us = None if None in whole else max(t for t in whole if t is not None)
+        watched_s = seconds(min(nodes[-1][0], queues[-1][0]) - start_us)
+        if recovered_us is None:
+            told = "; ".join(text for _, text in (nodes[-1], queues[-1]) if text)
+            verdict = Verdict.INVALID if watched_s >= self.within_s else Verdict.UNKNOWN
+            summary = f"not recovered {watched_s:g} s after healing: {told}"
+            return Finding(verdict, summary, {"recovered_after_s": None, "watched_s": watched_s}, examples)
+        after_s = seconds(recovered_us - start_us)
+        late = after_s > self.within_s
+        return Finding(
+            Verdict.INVALID if late else Verdict.VALID,
+            f"whole {after_s:g} s after the last fault was healed; allowed are {self.within_s:g} s",
+            {"recovered_after_s": after_s, "watched_s": watched_s},
+            examples if late else (),
+        )
+
+
+def _ill_nodes(states: Mapping[str, str]) -> str:
+    return _listed(f"{node} is {state}" for node, state in states.items() if state != "up")
+
+
+def _ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, Any]]) -> str:
+    ill = []
+    for queue in declared:
+        row = seen.get(queue.name)
+        if row is None:
+            ill.append(f"{queue.name} is not listed")
+        elif not row["leader"]:
+            ill.append(f"{queue.name} has no leader")
+        elif row["online"] < len(queue.members):
+            ill.append(f"{queue.name} has {row['online']} of {len(queue.members)} members online")
+    return _listed(ill)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    lines = list(parts)
+    return ", ".join(lines[:EXAMPLES_MAX]) + (f" and {len(lines) - EXAMPLES_MAX} more" if lines[EXAMPLES_MAX:] else "")
+
+
+def _last_ill(observations: list[Observation]) -> Observation:
+    return next((seen for seen in reversed(observations) if seen[1]), observations[0])
+
+
+def _whole_us(observations: list[Observation]) -> int | None:
+    """When nothing was missing for the first time of the last unbroken row of such; None if it ends ill."""
+    whole_us = None
+    for t_us, missing in observations:
+        whole_us = None if missing else whole_us if whole_us is not None else t_us
+    return whole_us

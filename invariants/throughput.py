@@ -1,0 +1,76 @@
+"""Faults may cost some of the confirm rate, and not more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from invariants.facts import ClusterFacts, Facts
+from invariants.ledger import TICK_US, ledger_of
+from invariants.liveness import Period, demanded, merged, unpromised, unsettled
+from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
+
+
+class Throughput(InvariantSpec):
+    """In each window of ``window_s`` the cluster confirms at least ``ratio_min`` of its mean rate in this run's own
+    steady phase.
+
+    Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
+    queue has a majority and nothing changed for ``grace_s``. If no window is left, the finding is UNKNOWN.
+    """
+
+    ratio_min: Annotated[float, Field(gt=0, le=1)] = 0.5
+    window_s: Annotated[float, Field(ge=0.1)] = 5
+    grace_s: Annotated[float, Field(ge=0)] = 15
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        span = facts.publishing_us
+        if facts.cluster is None or span is None or "chaos" not in facts.phases:
+            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and its steady phase")
+        confirms = sum(ledger_of(history).confirms.values(), np.zeros(1, np.uint64))
+        total = np.concatenate(([0], np.cumsum(np.broadcast_to(confirms, (span[1] - span[0]) // TICK_US + 1))))
+
+        def rate_per_s(start_us: float, end_us: float) -> float:
+            first, last = (round((t - span[0]) / TICK_US) for t in (start_us, end_us))
+            return float(total[last] - total[first]) / (max(1, last - first) * TICK_US / 1e6)
+
+        chaos_us = facts.phases["chaos"]
+        steady_per_s = rate_per_s(span[0], chaos_us)
+        windows = self._windows(facts, facts.cluster, span)
+        if not steady_per_s or not windows:
+            missing = "nothing was confirmed in the steady phase" if windows else "no window was settled long enough"
+            return Finding(Verdict.UNKNOWN, missing, {"steady_per_s": round(steady_per_s, 1), "windows": len(windows)})
+        ratios = sorted((rate_per_s(*window) / steady_per_s, window) for window in windows)
+        told = [
+            f"{ratio:.0%} of the steady rate from {facts.at(start)} to {facts.at(end)}, "
+            f"phase {facts.phase_at(start)}, {facts.beside(start, end)}"
+            for ratio, (start, end) in ratios[:EXAMPLES_MAX]
+        ]
+        short = sum(ratio < self.ratio_min for ratio, _ in ratios)
+        return Finding(
+            Verdict.INVALID if short else Verdict.VALID,
+            f"the slowest of {len(windows)} windows had {told[0]}; demanded are {self.ratio_min:.0%} "
+            f"of {steady_per_s:.0f} messages/s",
+            {
+                "steady_per_s": round(steady_per_s, 1),
+                "ratio": round(ratios[0][0], 3),
+                "slowest_start_s": seconds(ratios[0][1][0] - facts.origin_us),
+                "windows": len(windows),
+                "windows_short": short,
+            },
+            tuple(told[:short]),
+        )
+
+    def _windows(self, facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
+        exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s)
+        for queue in facts.queues:
+            exempt += unpromised(facts, cluster, queue, span_us, grace_s=self.grace_s)
+        window_us = self.window_s * 1e6
+        return [
+            (start + i * window_us, start + (i + 1) * window_us)
+            for start, end in demanded((facts.phases["chaos"], span_us[1]), merged(exempt))
+            for i in range(int((end - start) // window_us))
+        ]
