@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class _Row:
 
     @property
     def scenario(self) -> str:
-        return str(self.verdict.get("scenario") or self.run.name.partition("-")[2] or self.run.name)
+        return str(self.verdict.get("scenario") or re.sub(r"^\d{8}T\d{6}Z-|-\d+$", "", self.run.name))
 
     @property
     def kept_ratio(self) -> float | None:
@@ -43,8 +44,8 @@ class _Row:
 
 def write_index(runs_root: Path) -> Path:
     """Write ``index.html`` into ``runs_root`` and return its path. A run without a verdict is listed as such."""
-    folders = sorted(path for path in runs_root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    rows = [_row(RunDirectory(folder)) for folder in folders]
+    folders = (path for path in runs_root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    rows = [_row(RunDirectory(folder)) for folder in sorted(folders, key=_age)]
     words = Counter(verdict_word(row.verdict) for row in rows)
     page = Template((ASSETS / "index.html").read_text(encoding="utf-8")).substitute(
         style=(ASSETS / "report.css").read_text(encoding="utf-8"),
@@ -57,6 +58,13 @@ def write_index(runs_root: Path) -> Path:
     )
     write_whole(runs_root / INDEX_FILE, page)
     return runs_root / INDEX_FILE
+
+
+def _age(folder: Path) -> tuple[str, str, int]:
+    """Time, name, and which of those that share both."""
+    time, _, name = folder.name.partition("-")
+    name, _, number = name.rpartition("-") if re.search(r"-\d+$", name) else (name, "", "1")
+    return time, name, int(number)
 
 
 def _row(run: RunDirectory) -> _Row:
@@ -95,7 +103,9 @@ def _run_cells(row: _Row) -> list[str]:
         f'<span class="chip {word}">{word}</span>',
         f'<a href="{link}">{title}</a><br><small class="quiet">{escape(row.trouble or row.run.name)}</small>',
         *(escape(str(verdict.get(key, NOTHING))) for key in ("broker_version", "driver", "seed")),
-        duration_text(float(duration_s)) if isinstance(duration_s, int | float) else NOTHING,
+        f'<span class="short">{duration_text(float(duration_s))}</span>'
+        if isinstance(duration_s, int | float)
+        else NOTHING,
         _percent(row.kept_ratio),
         _seconds(row.recovery_s),
     ]

@@ -46,7 +46,7 @@ def write_page(run: RunDirectory) -> Path:
         troubles.append(str(error))
     try:
         seen = series(run.publishes, run.deliveries, run.events())
-    except (HistoryError, ValueError, KeyError) as error:
+    except (HistoryError, OSError, ValueError, KeyError, TypeError) as error:
         seen = series(tuple, tuple, [])
         troubles.append(f"The record of this run is damaged and is not drawn: {error}")
     write_whole(run.report, _page(run, verdict, seen, troubles))

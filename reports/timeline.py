@@ -90,7 +90,7 @@ def timeline(events: Sequence[Event], *, origin_us: int, end_us: int) -> Timelin
 def _intervals(changes: Sequence[tuple[float, str]], end_s: float) -> tuple[Interval, ...]:
     """Runs of one state, from each state's first sight to the next one's."""
     starts = [next(run) for _, run in itertools.groupby(changes, key=lambda change: change[1])]
-    ends = [*(at_s for at_s, _ in starts[1:]), end_s]
+    ends = [*(at_s for at_s, _ in starts), end_s][1:]
     return tuple(Interval(at_s, max(at_s, end), state) for (at_s, state), end in zip(starts, ends, strict=True))
 
 

@@ -26,7 +26,7 @@
   const FORMATS = {
     "messages": (v) => grouped(v),
     "messages/s": (v) => (v > 0 && v < 10 ? trim(v, 2) : grouped(v)),
-    "ms": (v) => (v >= 10000 ? trim(v / 1000, 3) + " s" : v >= 100 ? grouped(v) + " ms" : trim(v, 3) + " ms"),
+    "ms": (v) => (v >= 1000 ? trim(v / 1000, 3) + " s" : v >= 100 ? grouped(v) + " ms" : trim(v, 3) + " ms"),
     "bytes": (v) => (v >= 1e9 ? trim(v / 1e9, 3) + " GB" : trim(v / 1e6, 3) + " MB"),
   };
   const clock = (s) => {
@@ -130,30 +130,38 @@
       pen.fillText(fitted(pen, lane.name, gutter - 12), gutter - 9, middle);
       inside();
       for (const { start_s, end_s, state, text, doubtful } of lane.intervals) {
+        if (end_s <= view[0] || start_s >= view[1]) continue;
         const from = x(panel, start_s), to = Math.max(x(panel, end_s), from + 2);
         pen.fillStyle = colours[state] ?? colours.phase;
         pen.globalAlpha = doubtful ? 0.3 : state === "phase" ? 0.16 : 1;
         pen.fillRect(from, top, to - from - (state === "phase" ? 1 : 0), LANE - 5);
         pen.globalAlpha = 1;
         if (doubtful) { pen.strokeStyle = colours[state]; pen.setLineDash([4, 3]); pen.strokeRect(from + 0.5, top + 0.5, to - from - 1, LANE - 6); pen.setLineDash([]); }
-        if (text) laneText(pen, text, { from, to, middle, onColour: !doubtful && state !== "phase" });
+        if (text && state === "phase") drawClipped(pen, text, { from: Math.max(from, gutter), to, middle });
+        else if (text) laneText(pen, text, { from, to, middle, onColour: !doubtful && state !== "phase", right: panel.width - RIGHT });
       }
       pen.restore();
     });
   }
 
-  function laneText(pen, text, { from, to, middle, onColour }) {
-    const start = Math.max(from, gutter) + 6, fits = pen.measureText(text).width < to - start - 4;
+  function drawClipped(pen, text, { from, to, middle }) {
+    pen.textAlign = "left"; pen.fillStyle = colours.ink;
+    pen.fillText(fitted(pen, text, to - from - 8), from + 5, middle);
+  }
+
+  // The text stands in its bar if it fits, else right of it, else left of it.
+  function laneText(pen, text, { from, to, middle, onColour, right }) {
+    const start = Math.max(from, gutter), end = Math.min(to, right), width = pen.measureText(text).width;
+    const [at, inBar] = width + 12 < end - start ? [start + 6, true] : width + 12 < right - end ? [end + 6, false] : [start - width - 6, false];
     pen.textAlign = "left";
-    pen.fillStyle = fits && onColour ? colours.paper : colours.ink;
-    const beside = text.length && !fits && onColour;
-    pen.fillText(text, beside ? to + 6 : start, middle);
+    pen.fillStyle = inBar && onColour ? colours.paper : colours.ink;
+    pen.fillText(text, at < gutter ? start + 6 : at, middle);
   }
 
   function fitted(pen, text, width) {
     if (pen.measureText(text).width <= width) return text;
     while (text && pen.measureText(text + "…").width > width) text = text.slice(0, -1);
-    return text + "…";
+    return text && text + "…";
   }
 
   // ---- curves
