@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from reports.page import ASSETS
 from reports.run_directory import RunDirectory, RunDirectoryError, write_whole
-from reports.words import NOTHING, WORDS, duration_text, verdict_word
+from reports.words import NOTHING, WORDS, duration_text, expectation_text, verdict_word
 
 INDEX_FILE = "index.html"
 VERDICTS_SHOWN = 20
@@ -35,11 +35,11 @@ class _Row:
 
     @property
     def kept_ratio(self) -> float | None:
-        return _number(self.verdict, "throughput", ("kept", "ratio"))
+        return _number(self.verdict, "throughput", "ratio")
 
     @property
     def recovery_s(self) -> float | None:
-        return _number(self.verdict, "recovery", ("recovery_s", "recovered_s", "took_s", "recover"))
+        return _number(self.verdict, "recovery", "recovered_after_s")
 
 
 def write_index(runs_root: Path) -> Path:
@@ -74,14 +74,10 @@ def _row(run: RunDirectory) -> _Row:
         return _Row(run, {}, str(error))
 
 
-def _number(verdict: Mapping[str, Any], invariant: str, parts: Iterable[str]) -> float | None:
-    """The finding's first number whose name has one of ``parts``, the earlier part first."""
-    numbers: Mapping[str, Any] = ((verdict.get("invariants") or {}).get(invariant) or {}).get("numbers") or {}
-    for part in parts:
-        for name, value in numbers.items():
-            if part in name and isinstance(value, int | float):
-                return float(value)
-    return None
+def _number(verdict: Mapping[str, Any], invariant: str, name: str) -> float | None:
+    finding = (verdict.get("invariants") or {}).get(invariant) or {}
+    value = (finding.get("numbers") or {}).get(name)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
@@ -100,7 +96,7 @@ def _run_cells(row: _Row) -> list[str]:
     title = escape(str(verdict.get("title") or row.scenario))
     duration_s = verdict.get("duration_s")
     return [
-        f'<span class="chip {word}">{word}</span>',
+        f'<span class="chip {word}">{word}</span>{_whether_expected(verdict)}',
         f'<a href="{link}">{title}</a><br><small class="quiet">{escape(row.trouble or row.run.name)}</small>',
         *(escape(str(verdict.get(key, NOTHING))) for key in ("broker_version", "driver", "seed")),
         f'<span class="short">{duration_text(float(duration_s))}</span>'
@@ -109,6 +105,11 @@ def _run_cells(row: _Row) -> list[str]:
         _percent(row.kept_ratio),
         _seconds(row.recovery_s),
     ]
+
+
+def _whether_expected(verdict: Mapping[str, Any]) -> str:
+    told = expectation_text(verdict)
+    return f'<br><small class="quiet">{escape(told)}</small>' if told else ""
 
 
 def _trends(rows: Sequence[_Row]) -> str:

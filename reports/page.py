@@ -22,7 +22,7 @@ from reports.history import HistoryError
 from reports.run_directory import RunDirectory, RunDirectoryError, write_whole
 from reports.series import Series, series
 from reports.timeline import FaultWindow
-from reports.words import NOTHING, duration_text, number_text, verdict_word
+from reports.words import NOTHING, duration_text, expectation_text, number_text, verdict_word
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -84,11 +84,7 @@ def _script_data(data: Mapping[str, Any]) -> str:
 
 
 def _meaning(word: str, verdict: Mapping[str, Any]) -> str:
-    expected = verdict.get("expected")
-    if not expected:
-        return MEANINGS[word]
-    as_expected = "as expected of this broker version" if expected == word else f"expected was {expected}"
-    return f"{MEANINGS[word]} ({as_expected})"
+    return " ".join(filter(None, (MEANINGS[word], expectation_text(verdict))))
 
 
 def _reasons(verdict: Mapping[str, Any], troubles: Iterable[str]) -> str:
@@ -109,6 +105,7 @@ def _facts(verdict: Mapping[str, Any], seen: Series) -> str:
         "Driver": verdict.get("driver"),
         "Scenario": verdict.get("scenario"),
         "Seed": verdict.get("seed"),
+        "Reference": verdict.get("reference"),
         "Started": verdict.get("started_at"),
         "Duration": duration_text(float(verdict.get("duration_s") or seen.duration_s)),
         "Sent": f"{seen.totals['sent']:,}",

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from reports.commands import recheck_command, rerun_command
-from reports.words import verdict_word
+from reports.words import expectation_text, verdict_word
 
 #: A line on a stream that is no terminal is worth its place only now and then.
 PLAIN_EVERY_S = 10.0
@@ -123,16 +123,17 @@ def status_line(status: Status, rates: Rates) -> str:
 
 def story(verdict: Mapping[str, Any], directory: Path) -> str:
     """Why a run is not VALID, in a few lines, from the content of ``verdict.json``: what did not hold, the first
-    messages that show it, and the commands that run it and judge it again. A VALID run gets one line."""
+    messages that show it, and the commands that run it and judge it again. A VALID run gets one line, unless
+    its scenario expected another verdict (``as_expected`` is False)."""
     word = verdict_word(verdict)
     head = f"{word}: {verdict.get('title') or directory.name}"
-    if word == "VALID":
+    if word == "VALID" and verdict.get("as_expected") is not False:
         return head
     under = ", ".join(f"{name} {verdict[key]}" for name, key in _CIRCUMSTANCES if verdict.get(key) is not None)
     return "\n".join(
         [
             head,
-            *([f"  {under}"] if under else []),
+            *(f"  {line}" for line in (under, expectation_text(verdict)) if line),
             *_broken(verdict),
             f"  see       {directory / 'report.html'}",
             f"  again     {verdict.get('rerun') or rerun_command(directory)}",
@@ -141,7 +142,7 @@ def story(verdict: Mapping[str, Any], directory: Path) -> str:
     )
 
 
-_CIRCUMSTANCES = (("broker", "broker_version"), ("driver", "driver"), ("seed", "seed"), ("expected", "expected"))
+_CIRCUMSTANCES = (("broker", "broker_version"), ("driver", "driver"), ("seed", "seed"))
 
 
 def _broken(verdict: Mapping[str, Any]) -> Iterator[str]:

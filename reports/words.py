@@ -17,6 +17,16 @@ def verdict_word(judged: Mapping[str, Any]) -> str:
     return word if word in WORDS else "UNKNOWN"
 
 
+def expectation_text(verdict: Mapping[str, Any]) -> str:
+    """What the scenario expects of this broker version, and whether it came; empty where it is plain VALID."""
+    expected, came = verdict.get("expected"), verdict.get("as_expected")
+    if not expected or expected == "VALID":
+        return ""
+    if came is None:
+        return f"Expected is {expected}."
+    return f"Expected is {expected}, {'and so it is' if came else 'but it is not so'}."
+
+
 def number_text(name: str, value: Any) -> tuple[str, str]:
     """``("stall_s_max", 6.1)`` becomes ``("stall max", "6.1 s")``: the unit goes from the name to the number."""
     words = name.split("_")

@@ -139,12 +139,13 @@ def synthetic_verdict(verdict: str = "INVALID") -> dict[str, Any]:
     return {
         "verdict": verdict,
         "title": "Zone b is cut off while confirms are in flight",
-        "scenario": "zone_b_cut_off",
         "seed": 4711,
         "broker_version": "3.10.8",
         "driver": "local",
         "started_at": "2026-11-21T10:36:43Z",
         "duration_s": 80.0,
+        "expected": "VALID",
+        "as_expected": verdict == "VALID",
         "invariants": {
             "no_loss": {
                 "verdict": verdict,
@@ -161,17 +162,17 @@ def synthetic_verdict(verdict: str = "INVALID") -> dict[str, Any]:
             "availability": {
                 "verdict": "VALID",
                 "summary": "The longest stall of confirms was 6.1 s, at most 15 s is allowed",
-                "numbers": {"stall_s_max": 6.1, "stall_queue": "q2"},
+                "numbers": {"stall_s": 6.1, "queue": "q2"},
             },
             "recovery": {
                 "verdict": "VALID",
                 "summary": "All nodes and queues were whole 8.4 s after the last fault was healed",
-                "numbers": {"recovery_s": 8.4, "within_s": 30},
+                "numbers": {"recovered_after_s": 8.4, "watched_s": 36.0},
             },
             "throughput": {
                 "verdict": "VALID",
                 "summary": "71 % of the steady rate was kept while faults were active",
-                "numbers": {"steady_per_s": 801.3, "chaos_per_s": 569.2, "kept_ratio": 0.71},
+                "numbers": {"steady_per_s": 801.3, "chaos_per_s": 569.2, "ratio": 0.71},
             },
         },
         "assumptions": {

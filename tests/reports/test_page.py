@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from reports.page import write_page
 from reports.run_directory import RunDirectory
 from tests.reports.synthetic_run import write_synthetic_run
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
@@ -81,6 +84,40 @@ def test_whatever_people_wrote_is_escaped(tmp_path: Path) -> None:
     assert "script" not in [tag for tag, _ in elements(index)]
 
 
+@pytest.mark.parametrize(("as_expected", "told"), [(True, "and so it is"), (False, "but it is not so")])
+def test_the_page_tells_what_was_expected(tmp_path: Path, as_expected: bool, told: str) -> None:
+    run = write_synthetic_run(tmp_path, rate_per_s=20)
+    run.write_verdict({"verdict": "INVALID", "expected": "INVALID by no_loss", "as_expected": as_expected})
+
+    assert f"Expected is INVALID by no_loss, {told}." in write_page(run).read_text()
+    assert told in write_index(tmp_path).read_text()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on PATH to draw the page with")
+def test_the_script_draws_every_panel(tmp_path: Path) -> None:
+    page = write_page(write_synthetic_run(tmp_path, rate_per_s=20))
+    quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+    still = (
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    )
+
+    drawn = subprocess.run(
+        [str(BROWSER), *quiet, *still, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+
+    titles = re.findall(r"<figcaption><strong>(.*?)</strong>", drawn)
+    lanes, latencies = ("Phases and faults", "Nodes", "Links"), ("Confirm latency", "Delivery latency")
+    assert titles == [*lanes, "Rates", *latencies, "Queue depth", "Memory of each node"]
+    assert len(re.findall(r'<canvas [^>]*width="[1-9]\d+"', drawn)) == len(titles)
+
+
 def test_a_run_that_broke_off_still_has_a_page(tmp_path: Path) -> None:
     page = write_page(RunDirectory.create(tmp_path, "broke off")).read_text()
 
@@ -119,7 +156,7 @@ def test_the_index_lists_the_newest_first_and_unfinished_runs_too(tmp_path: Path
     for name in ("20260101T000000Z-cut", "20260101T000000Z-cut-10", "20260101T000000Z-cut-2", "20260202T000000Z-cut"):
         (tmp_path / name).mkdir()
     run = RunDirectory(tmp_path / "20260101T000000Z-cut")
-    numbers = {"throughput": {"numbers": {"kept_ratio": 0.7}}, "recovery": {"numbers": {"recovery_s": 8.44}}}
+    numbers = {"throughput": {"numbers": {"ratio": 0.7}}, "recovery": {"numbers": {"recovered_after_s": 8.44}}}
     run.write_verdict({"verdict": "VALID", "duration_s": 61, "invariants": numbers})
 
     page = write_index(tmp_path).read_text()

@@ -90,6 +90,15 @@ def test_story_of_a_kept_promise_is_one_line(tmp_path: Path) -> None:
     assert story(synthetic_verdict("VALID"), tmp_path) == "VALID: Zone b is cut off while confirms are in flight"
 
 
+def test_story_of_a_promise_that_should_have_been_broken(tmp_path: Path) -> None:
+    verdict = {**synthetic_verdict("VALID"), "expected": "INVALID by no_loss", "as_expected": False}
+
+    told = story(verdict, tmp_path)
+
+    assert "Expected is INVALID by no_loss, but it is not so." in told
+    assert "pytest --fault-file" in told
+
+
 def test_story_of_nothing(tmp_path: Path) -> None:
     assert story({}, tmp_path).startswith(f"UNKNOWN: {tmp_path.name}\n")
 
