@@ -83,6 +83,7 @@ class Worker:
             self._process = subprocess.Popen(
                 command,
                 cwd=_ROOT,
+                bufsize=0,  # an order that was not taken must not wait in a buffer
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -98,7 +99,6 @@ class Worker:
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.closed:
             try:
                 self._process.stdin.write(b"stop\n")
-                self._process.stdin.flush()
             except BrokenPipeError:
                 pass  # it ended first
 
@@ -164,6 +164,9 @@ class RunningWorkload:
             consumers_connected=positive(consumers, Count.NODE),
             publishers_blocked=positive(publishers, Count.BLOCKED),
         )
+
+    def confirmed_by_publisher(self) -> list[int]:
+        return [self._counters.get(row, Count.CONFIRMED) for row in range(self.load.publishers)]
 
     def check(self) -> None:
         """Raise ``WorkloadError`` if a worker ended unasked, or not in good order. Good after ``stop``, too."""

@@ -1,0 +1,17 @@
+"""One three-node cluster for all tests of the load that need a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from topologies.local import LocalCluster
+from topologies.spec import Topology
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[LocalCluster]:
+    topology = Topology(name="workload_tests", zones={"a": 1, "b": 1, "c": 1})
+    with LocalCluster.form(topology) as formed:
+        yield formed

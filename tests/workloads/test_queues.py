@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from topologies.local import LocalCluster
+from topologies.spec import Topology
+from workloads.queues import declare, depths, leader_nodes, member_count
+from workloads.spec import Mirroring, Workload
+
+FIVE = Topology(name="five", zones={"a": 2, "b": 2, "c": 1})
+
+
+@pytest.mark.parametrize(
+    ("leaders_on", "expected"),
+    [
+        ((), ["a1", "a2", "b1", "b2", "c1", "a1"]),
+        (("b2",), ["b2"] * 6),
+        (("zone:b", "c1"), ["b1", "b2", "c1", "b1", "b2", "c1"]),
+    ],
+)
+def test_leaders_are_placed_in_turn(leaders_on: tuple[str, ...], expected: list[str]) -> None:
+    assert leader_nodes(Workload(queues=6, leaders_on=leaders_on), FIVE) == expected
+
+
+def test_a_leader_that_is_nowhere_is_refused() -> None:
+    with pytest.raises(ValueError, match="zone:x is neither a node nor a zone"):
+        leader_nodes(Workload(leaders_on=("zone:x",)), FIVE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"queue_type": "classic"}, 1),
+        ({"queue_type": "quorum"}, 5),
+        ({"queue_type": "quorum", "group_size": 3}, 3),
+        ({"queue_type": "mirrored"}, 5),
+        ({"queue_type": "mirrored", "mirroring": Mirroring(ha_mode="exactly", ha_params=2)}, 2),
+    ],
+)
+def test_member_counts(fields: dict[str, Any], expected: int) -> None:
+    assert member_count(Workload(**fields), FIVE) == expected
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload(queue_type="classic", queues=3),
+        Workload(queue_type="quorum", queues=4),
+        Workload(queue_type="quorum", queues=2, leaders_on=("zone:c",), group_size=1),
+        Workload(queue_type="mirrored", queues=3),
+        Workload(queue_type="mirrored", queues=2, mirroring=Mirroring(ha_mode="exactly", ha_params=2)),
+    ],
+    ids=["classic", "quorum", "group_of_one", "mirrored", "two_mirrors"],
+)
+def test_queues_are_where_they_belong(
+    cluster: LocalCluster, workload: Workload, request: pytest.FixtureRequest
+) -> None:
+    vhost = f"queues-{request.node.callspec.id}"
+    places = declare(cluster, workload, vhost=vhost)
+    try:
+        assert list(places) == [f"q{i + 1}" for i in range(workload.queues)]
+        assert [place["leader"] for place in places.values()] == leader_nodes(workload, cluster.topology)
+        copies = member_count(workload, cluster.topology)
+        for place in places.values():
+            assert place["type"] == workload.queue_type
+            assert place["members"][0] == place["leader"]
+            assert len(set(place["members"])) == copies
+    finally:
+        cluster.api("a1").delete_vhost(vhost)
+
+
+@pytest.mark.broker
+def test_no_depths_of_a_virtual_host_that_is_not_there(cluster: LocalCluster) -> None:
+    assert depths(cluster.api("a1"), "nowhere") is None

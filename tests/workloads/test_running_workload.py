@@ -1,0 +1,222 @@
+"""Real workers on a real cluster: what they record is what happened."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from reports.events import read_events
+from reports.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
+from topologies.local import LocalCluster
+from topologies.waiting import wait_until
+from workloads.drain import DrainResult
+from workloads.queues import declare, depths
+from workloads.run import RunningWorkload, WorkloadError, addresses, start
+from workloads.spec import Workload
+
+pytestmark = pytest.mark.broker
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def running(cluster: LocalCluster, folder: Path, **fields: Any) -> Iterator[RunningWorkload]:
+    workload = Workload(**{"in_flight": 50, "message_bytes": 200, **fields})
+    number = next(_numbers)
+    vhost = f"running-{number}"
+    queues = list(declare(cluster, workload, vhost=vhost))
+    try:
+        shared: dict[str, Any] = {"addresses": addresses(cluster), "queues": queues, "vhost": vhost}
+        with start(workload, run=number, seed=1, folder=folder, **shared) as load:
+            load.await_connected(timeout_s=20)
+            yield load
+        load.check()
+    finally:
+        cluster.api(cluster.topology.node_names[0]).delete_vhost(vhost)
+
+
+def publishes(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in folder.glob("*.publishes.arrows") for row in rows(StreamReader(path, PUBLISHES))]
+
+
+def deliveries(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in folder.glob("*.deliveries.arrows") for row in rows(StreamReader(path, DELIVERIES))]
+
+
+def rows(reader: StreamReader) -> Iterator[dict[str, Any]]:
+    for batch in reader.batches():
+        yield from batch.to_pylist()
+
+
+def messages(rows: list[dict[str, Any]], outcome: Outcome | None = None) -> set[tuple[int, int]]:
+    return {(r["publisher"], r["sequence"]) for r in rows if outcome is None or r["outcome"] == outcome}
+
+
+def await_confirmed(load: RunningWorkload, count: int) -> None:
+    def confirmed() -> int:
+        load.check()
+        return load.progress().confirmed
+
+    wait_until(confirmed, timeout_s=30, what=f"{count} confirms", until=lambda seen: seen >= count)
+
+
+def drained(cluster: LocalCluster, load: RunningWorkload) -> DrainResult:
+    assert load.stop_publishers(timeout_s=20)
+    return load.drain(lambda: depths(cluster.api("a1"), load.load.vhost), idle_s=5, timeout_s=60)
+
+
+def assert_one_outcome_each(folder: Path) -> None:
+    """Sequences have no gap, and each message exactly one row."""
+    found = Counter((row["publisher"], row["sequence"]) for row in publishes(folder))
+    assert set(found.values()) <= {1}
+    for publisher in {publisher for publisher, _ in found}:
+        sequences = {sequence for other, sequence in found if other == publisher}
+        assert sequences == set(range(len(sequences)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"queue_type": "quorum", "queues": 2, "publishers": 2, "consumers": 2, "rate_per_s": 2000},
+        {"queue_type": "mirrored", "queues": 3, "publishers": 2, "consumers": 1, "rate_per_s": 1000},
+        {"queue_type": "classic", "rate_per_s": None, "acks": "automatic", "persistent": False},
+        {"queue_type": "classic", "rate_per_s": 100, "message_bytes": 300_000},
+        {"queue_type": "classic", "rate_per_s": 1000, "confirms": "ignored", "ack_every": 1},
+    ],
+    ids=["quorum", "mirrored", "automatic_acks", "messages_of_many_frames", "confirms_ignored"],
+)
+def test_what_is_confirmed_is_received(cluster: LocalCluster, tmp_path: Path, fields: dict[str, Any]) -> None:
+    with running(cluster, tmp_path, **fields) as load:
+        await_confirmed(load, 200)
+        result = drained(cluster, load)
+        progress = load.progress()
+    published, received = publishes(tmp_path), deliveries(tmp_path)
+    assert (result.complete, result.unconsumed) == (True, 0)
+    assert result.confirmed == progress.confirmed == progress.published == len(published)
+    assert messages(published, Outcome.CONFIRMED) == messages(received)
+    assert all(row["intact"] and not row["redelivered"] for row in received)
+    assert_one_outcome_each(tmp_path)
+    queue_of = {(row["publisher"], row["sequence"]): row["queue"] for row in published}
+    assert all(queue_of[row["publisher"], row["sequence"]] == row["queue"] for row in received)
+
+
+def test_the_target_rate_is_kept(cluster: LocalCluster, tmp_path: Path) -> None:
+    with running(cluster, tmp_path, queue_type="classic", publishers=2, rate_per_s=300) as load:
+        await_confirmed(load, 600)
+        drained(cluster, load)
+    times = sorted(row["sent_us"] for row in publishes(tmp_path))
+    assert (len(times) - 1) / ((times[-1] - times[0]) / 1e6) == pytest.approx(300, rel=0.1)
+
+
+def test_a_killed_publisher_leaves_a_consistent_history(cluster: LocalCluster, tmp_path: Path) -> None:
+    with running(cluster, tmp_path, queue_type="quorum", rate_per_s=None) as load:
+        for _ in range(3):
+            await_confirmed(load, load.progress().confirmed + 500)
+            load.kill_publisher(0)
+            load.restart_publisher(0)
+        await_confirmed(load, load.progress().confirmed + 500)
+        assert drained(cluster, load).complete
+    published, received = publishes(tmp_path), deliveries(tmp_path)
+    assert_one_outcome_each(tmp_path)
+    assert messages(published, Outcome.UNKNOWN)
+    assert messages(published, Outcome.CONFIRMED) <= messages(received) <= messages(published)
+
+
+def test_a_killed_consumer_loses_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    with running(cluster, tmp_path, queue_type="quorum", rate_per_s=2000) as load:
+        await_confirmed(load, 1000)
+        load.kill_consumer(0)
+        await_confirmed(load, 2000)
+        load.restart_consumer(0)
+        await_confirmed(load, 3000)
+        result = drained(cluster, load)
+    received = deliveries(tmp_path)
+    assert (result.complete, result.unconsumed) == (True, 0)
+    assert any(row["redelivered"] for row in received)
+    assert messages(publishes(tmp_path), Outcome.CONFIRMED) == messages(received)
+
+
+def test_automatic_acks_lose_what_a_killed_consumer_held(cluster: LocalCluster, tmp_path: Path) -> None:
+    with running(cluster, tmp_path, queue_type="classic", rate_per_s=2000, acks="automatic") as load:
+        await_confirmed(load, 1000)
+        load.kill_consumer(0)
+        load.restart_consumer(0)
+        await_confirmed(load, 2000)
+        result = drained(cluster, load)
+    assert result.complete
+    assert result.unconsumed > 0
+
+
+def test_unroutable_messages_are_returned(cluster: LocalCluster, tmp_path: Path) -> None:
+    with running(cluster, tmp_path, queue_type="classic", rate_per_s=500, consumers=0) as load:
+        await_confirmed(load, 100)
+        cluster.api("a1").delete_queue(load.load.vhost, "q1")
+        wait_until(lambda: load.progress().refused >= 100, timeout_s=10, what="returned messages")
+    assert len(messages(publishes(tmp_path), Outcome.RETURNED)) >= 100
+    assert_one_outcome_each(tmp_path)
+
+
+def test_workers_go_to_another_node(cluster: LocalCluster, tmp_path: Path) -> None:
+    with running(cluster, tmp_path, queues=3, publishers=3, consumers=3, rate_per_s=600) as load:
+        await_confirmed(load, 500)
+        cluster.kill("b1")
+        await_confirmed(load, 2000)
+        load.await_connected(timeout_s=20)
+        cluster.start("b1")
+        wait_until(lambda: cluster.state("b1"), timeout_s=60, what="b1 to be up", until=lambda state: state == "up")
+        result = drained(cluster, load)
+    assert (result.complete, result.unconsumed) == (True, 0)
+    assert_one_outcome_each(tmp_path)
+    events = [e for e in read_events(*tmp_path.glob("*.jsonl")) if e["worker"] == "publisher-1"]
+    story = [(event["event"], event["node"]) for event in events]
+    assert story[:4] == [("started", "b1"), ("connected", "b1"), ("connection_lost", "b1"), ("connected", "c1")]
+
+
+def test_a_worker_that_fails_is_noticed(cluster: LocalCluster, tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match="publisher-0 ended by itself"), running(cluster, tmp_path) as load:
+        assert load.publishers[0].pid is not None
+        os.kill(load.publishers[0].pid, signal.SIGTERM)
+        wait_until(lambda: load.publishers[0].ended, timeout_s=5, what="the end of the publisher")
+        load.check()
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from workloads.load import Address
+from workloads.run import start
+from workloads.spec import Workload
+load = start(Workload(), addresses=[Address("a1", "127.0.0.1", int(sys.argv[1]))], queues=["q1"],
+             vhost=sys.argv[2], run=1, seed=1, folder=Path(sys.argv[3]))
+load.await_connected(timeout_s=20)
+print(*[worker.pid for worker in load.workers], flush=True)
+time.sleep(60)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
+    vhost = "orphans"
+    declare(cluster, Workload(queue_type="classic"), vhost=vhost)
+    command = [sys.executable, "-c", PARENT, str(cluster.amqp_port("a1")), vhost, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        os.kill(pids[0], signal.SIGINT)
+        assert psutil.pid_exists(pids[0])
+        parent.kill()
+    alive: Callable[[], list[int]] = lambda: [pid for pid in pids if psutil.pid_exists(pid)]  # noqa: E731
+    wait_until(alive, timeout_s=5, what="the workers to end", until=lambda left: not left)
+    ends = [event["event"] for event in read_events(*tmp_path.glob("*.jsonl"))][-2:]
+    assert ends == ["stopped", "stopped"]
+    cluster.api("a1").delete_vhost(vhost)
