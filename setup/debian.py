@@ -87,7 +87,7 @@ def _download(package: str, *, wanted: str, apt: Mapping[str, str], into: Path) 
     def done() -> str:
         return f"{megabytes(sum(f.stat().st_size for f in into.glob('*.deb')))} of {megabytes(total_bytes)}"
 
-    doing = f"downloading {len(packages)} packages"
+    doing = f"downloading {len(packages)} package{'s' if len(packages) > 1 else ''}"
     print(f"      {doing}, {megabytes(total_bytes)}", flush=True)
     run(["apt-get", "download", *names], doing=doing, cwd=into, env=apt, done=done)
     return [_checked(into, p) for p in packages]
