@@ -6,6 +6,7 @@ grows by four bytes a message: when each was sent, so that its delivery's latenc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +136,8 @@ class _Buckets:
     def over(cls, origin_us: int, end_us: int) -> _Buckets:
         span_s = (end_us - origin_us) / 1e6
         width_s = next((width for width in BUCKETS_S if span_s <= width * POINTS_MAX), int(span_s / POINTS_MAX) + 1)
-        return cls(origin_us, width_s, max(1, int(-(-span_s // width_s))))
+        # A last sliver would show as a fall to nothing: it joins the bucket before it.
+        return cls(origin_us, width_s, max(1, math.ceil(span_s / width_s - 0.1)))
 
     def counts(self) -> Ints:
         return np.zeros(self.n, dtype=np.int64)

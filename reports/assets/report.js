@@ -224,7 +224,7 @@
     for (let s = Math.ceil(view[0] / step) * step; s <= view[1] + 1e-9; s += step) {
       const at = Math.round(x(panel, s)) + 0.5;
       pen.beginPath(); pen.moveTo(at, panel.plot); pen.lineTo(at, panel.plot + 5); pen.stroke();
-      pen.fillText(clock(s), Math.min(at, panel.width - 16), panel.plot + 8);
+      pen.fillText(clock(s), Math.min(at, panel.width - pen.measureText(clock(s)).width / 2 - 1), panel.plot + 8);
     }
   }
 
