@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 NODES_MIN = 3
 NODES_MAX = 7
 
+#: Short, so that a test need not wait a minute for a broker to notice.
+DEFAULT_NET_TICKTIME_S = 5
 #: RabbitMQ's own default for ``net_ticktime``, chosen by ``--production-timing``.
 PRODUCTION_NET_TICKTIME_S = 60
 
@@ -51,7 +53,7 @@ class Topology(Spec):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
     zones: Annotated[dict[ZoneName, Annotated[int, Field(ge=1, le=NODES_MAX)]], Field(min_length=1)]
     partition_handling: PartitionHandling = "pause_minority"
-    net_ticktime_s: Annotated[int, Field(ge=1, le=3600)] = 5
+    net_ticktime_s: Annotated[int, Field(ge=1, le=3600)] = DEFAULT_NET_TICKTIME_S
     rabbitmq_conf: Path | None = None
     advanced_config: Path | None = None
     definitions: Path | None = None

@@ -1,0 +1,71 @@
+"""Keeps one cluster from scenario to scenario, as long as it is equal to what is asked and healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import Self
+
+from topologies.cluster import ClusterError
+from topologies.local import LocalCluster
+from topologies.management import ApiError, ApiUnreachable
+from topologies.spec import Link, Topology
+
+#: Starts a cluster of a topology whose given links carry a proxy.
+Former = Callable[[Topology, frozenset[Link]], LocalCluster]
+
+_FOUND_FRESH = ("/",)
+
+
+class ClusterPool:
+    """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
+
+    def __init__(self, form: Former) -> None:
+        self._form = form
+        self._kept: LocalCluster | None = None
+
+    def acquire(self, topology: Topology, proxied: Collection[Link] = ()) -> LocalCluster:
+        """A healthy cluster of ``topology`` that has proxies on ``proxied`` at least: the kept one or a new one."""
+        if self._kept is not None and not self._fits(self._kept, topology, frozenset(proxied)):
+            self.close()
+        if self._kept is None:
+            self._kept = self._form(topology, frozenset(proxied))
+        return self._kept
+
+    def close(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @staticmethod
+    def _fits(cluster: LocalCluster, topology: Topology, proxied: frozenset[Link]) -> bool:
+        return cluster.topology == topology and proxied <= cluster.links.proxied and not unfit_reason(cluster)
+
+
+def unfit_reason(cluster: LocalCluster) -> str:
+    """Why the cluster must not serve another scenario; empty if it may.
+
+    It may if nothing is cut or delayed, every node sees all nodes running and no partition, and no
+    virtual host is left that a fresh cluster would not have.
+    """
+    if not cluster.links.clean:
+        return "links are still cut or delayed"
+    try:
+        cluster.await_formed(timeout_s=10.0)
+        for node in cluster.topology.node_names:
+            if any(member.get("partitions") for member in cluster.api(node).nodes()):
+                return f"{node} reports a partition"
+        if cluster.topology.definitions is None:
+            left = set(cluster.api(cluster.topology.node_names[0]).vhosts()) - set(_FOUND_FRESH)
+            return f"virtual hosts were left behind: {', '.join(sorted(left))}" if left else ""
+    except (ClusterError, ApiError, ApiUnreachable) as error:
+        return str(error)
+    return ""
