@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from setup.environment import requirements
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULE_LINES_MAX = 350
@@ -119,6 +123,15 @@ def test_what_set_up_imports_needs_no_package() -> None:
     modules += [ROOT / "topologies" / "distributions.py", ROOT / "topologies" / "__init__.py"]
     roots = {name.split(".")[0] for path in modules for _, name in imported(path)}
     assert roots - set(sys.stdlib_module_names) <= {"setup", "topologies"}
+
+
+def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
+    """What comes only with another package could go with its next version."""
+    called = {"yaml": "pyyaml"}
+    named = {canonicalize_name(Requirement(text).name) for text in requirements(ROOT / "pyproject.toml")}
+    roots = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
+    foreign = roots - ROOMS - set(sys.stdlib_module_names)
+    assert {canonicalize_name(called.get(name, name)) for name in foreign} - named == set()
 
 
 def test_the_check_sees_imports_in_functions_and_relative_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
