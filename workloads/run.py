@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -97,10 +98,8 @@ class Worker:
         """Ask it to end in good order."""
         self.expected_to_run = False
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.closed:
-            try:
+            with suppress(BrokenPipeError):  # it ended first
                 self._process.stdin.write(b"stop\n")
-            except BrokenPipeError:
-                pass  # it ended first
 
     def end(self) -> None:
         """Ask it to end now, and see to it."""
