@@ -164,13 +164,10 @@ def _faults(faults: Iterable[FaultWindow]) -> str:
 
 
 def _fault_row(fault: FaultWindow) -> str:
-    proofs = {True: '<span class="good">proven</span>', False: '<span class="doubt">not proven</span>'}
     times = [f"{fault.start_s:.1f} s", f"{fault.end_s:.1f} s", f"{fault.end_s - fault.start_s:.1f} s"]
     if not fault.healed:
         times[1] = '<span class="bad">never</span>'
-    injection, healing = (
-        proofs.get(p, NOTHING) if p is not None else NOTHING for p in (fault.proven, fault.heal_proven)
-    )
+    injection, healing = _proof(fault.proven, fault.proof), _proof(fault.heal_proven, fault.heal_proof)
     if fault.skipped:
         times, injection, healing = [NOTHING] * 3, '<span class="doubt">its condition never came true</span>', NOTHING
     cells = "".join(f'<td class="number">{time}</td>' for time in times)
@@ -178,6 +175,13 @@ def _fault_row(fault: FaultWindow) -> str:
         f"<tr><td>{fault.step}</td><td><b>{escape(fault.fault)}</b></td><td>{escape(fault.detail)}</td>"
         f"{cells}<td>{injection}</td><td>{healing}</td></tr>"
     )
+
+
+def _proof(proven: bool | None, how: str) -> str:
+    if proven is None:
+        return NOTHING
+    word = '<span class="good">proven</span>' if proven else '<span class="doubt">not proven</span>'
+    return f'{word}<br><small class="quiet">{escape(how)}</small>' if how else word
 
 
 def _commands(run: RunDirectory, verdict: Mapping[str, Any]) -> str:
@@ -195,6 +199,7 @@ def _commands(run: RunDirectory, verdict: Mapping[str, Any]) -> str:
 def _files(run: RunDirectory) -> str:
     files = [file for file in (run.verdict_file, run.events_file, run.fault_file) if file.exists()]
     files += sorted(file for file in run.logs.glob("**/*") if file.is_file())
+    files += sorted(run.history.glob("*.log"))
     links = [
         f'<a href="{escape(quote(name))}">{escape(name)}</a>' for name in (str(f.relative_to(run.path)) for f in files)
     ]

@@ -37,8 +37,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """One step of the schedule. A fault that was never healed ends with the run; ``proven`` and
-    ``heal_proven`` are None while nothing was said about it."""
+    """One step of the schedule: ``detail`` says what it acted on, the two proofs what showed it and its healing.
+    A fault that was never healed ends with the run; ``proven`` and ``heal_proven`` are None where nothing was said."""
 
     step: int
     fault: str
@@ -49,6 +49,8 @@ class FaultWindow:
     skipped: bool
     proven: bool | None
     heal_proven: bool | None
+    proof: str
+    heal_proof: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def timeline(events: Sequence[Event], *, origin_us: int, end_us: int) -> Timelin
         nodes=_node_lanes([(at_s, e["states"]) for at_s, e in timed if e["kind"] == "nodes"], end_s),
         links=_link_lanes(steps.values(), end_s),
         depth=_samples((at_s, _depth(e["queues"])) for at_s, e in timed if e["kind"] == "sample"),
-        memory=_samples((at_s, e.get("memory_bytes") or {}) for at_s, e in timed if e["kind"] == "sample"),
+        memory=_samples((at_s, _memory(e)) for at_s, e in timed if e["kind"] == "sample"),
     )
 
 
@@ -113,14 +115,27 @@ def _fault_window(step: int, changes: Sequence[tuple[float, Event]], end_s: floa
     return FaultWindow(
         step=step,
         fault=str(changes[0][1]["fault"]),
-        detail=next((str(e["detail"]) for _, e in changes if e.get("detail")), ""),
+        detail=_detail(changes, ("injecting", "injected", "skipped"))
+        or _effect_text(changes[0][1].get("effect") or {}),
         start_s=start_s,
         end_s=max(start_s, finish_s),
         healed="healed" in moments,
         skipped="skipped" in moments,
         proven=_proof(moments, "proven", "unproven"),
         heal_proven=_proof(moments, "heal_proven", "heal_unproven"),
+        proof=_detail(changes, ("proven", "unproven")),
+        heal_proof=_detail(changes, ("heal_proven", "heal_unproven")),
     )
+
+
+def _detail(changes: Sequence[tuple[float, Event]], states: Sequence[str]) -> str:
+    return next((str(e["detail"]) for _, e in changes if e["state"] in states and e.get("detail")), "")
+
+
+def _effect_text(effect: dict[str, Any]) -> str:
+    links = ((effect.get("links_cut"), "cut"), (effect.get("links_slow"), "slow"))
+    nodes = [f"{' '.join(effect['nodes_down'])} down"] if effect.get("nodes_down") else []
+    return ", ".join([*nodes, *(f"{_group_name([(a, b) for a, b in pairs])} {word}" for pairs, word in links if pairs)])
 
 
 def _proof(moments: dict[str, float], yes: str, no: str) -> bool | None:
@@ -190,6 +205,11 @@ def _depth(queues: dict[str, dict[str, Any]]) -> dict[str, float | None]:
         "unacked": sum(unacked for _, unacked in seen),
         "fullest queue": max(ready + unacked for ready, unacked in seen),
     }
+
+
+def _memory(event: Event) -> dict[str, Any]:
+    """A broker whose statistics are not there yet is told with 0 bytes, which no broker needs."""
+    return {node: n_bytes for node, n_bytes in (event.get("memory_bytes") or {}).items() if n_bytes}
 
 
 def _samples(rows: Iterable[tuple[float, dict[str, Any]]]) -> Samples:

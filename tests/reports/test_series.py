@@ -169,6 +169,14 @@ def test_a_fault_is_a_window_with_its_proofs() -> None:
     assert (window.start_s, window.end_s, window.proven, window.heal_proven) == (1, 8, True, False)
 
 
+def test_a_fault_says_what_it_acted_on_and_what_showed_it() -> None:
+    told = fault(2, "proven", nodes_down=["c1"]) | {"detail": "the process is gone"}
+
+    (window,) = from_events(fault(0, "injected", nodes_down=["c1"], links_cut=[["a1", "b1"]]), told).timeline.faults
+
+    assert (window.detail, window.proof) == ("c1 down, a1 → b1 cut", "the process is gone")
+
+
 def test_a_fault_that_was_never_healed_lasts_to_the_end() -> None:
     (window,) = from_events(fault(0, "injected"), {"at_s": 5, "kind": "note"}).timeline.faults
 
@@ -202,6 +210,15 @@ def test_both_directions_between_two_sides_are_one_lane() -> None:
     (lane,) = from_events(fault(0, "injected", links_cut=pairs), fault(2, "healed")).timeline.links
 
     assert lane.name == "a1 ⇄ b1 b2"
+
+
+def test_a_node_without_statistics_has_no_memory_rather_than_none_used() -> None:
+    sample = {"kind": "sample", "queues": {}}
+    line = from_events(
+        {**sample, "at_s": 0, "memory_bytes": {"a1": 5, "b1": 0}}, {**sample, "at_s": 1, "memory_bytes": {"b1": 7}}
+    ).timeline
+
+    assert line.memory.curves == {"a1": [5, None], "b1": [None, 7]}
 
 
 def test_missing_samples_leave_a_gap() -> None:
