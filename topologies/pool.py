@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from topologies.cluster import ClusterError
+from topologies.distributions import BrokerHome
 from topologies.local import LocalCluster
 from topologies.management import ApiError, ApiUnreachable
 from topologies.spec import Link, Topology
-
-#: Starts a cluster of a topology whose given links carry a proxy.
-Former = Callable[[Topology, frozenset[Link]], LocalCluster]
 
 _FOUND_FRESH = ("/",)
 
@@ -20,8 +19,10 @@ _FOUND_FRESH = ("/",)
 class ClusterPool:
     """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
 
-    def __init__(self, form: Former) -> None:
-        self._form = form
+    def __init__(self, *, broker: BrokerHome | None = None, toxiproxy: Path | None = None) -> None:
+        """``broker`` and ``toxiproxy``: what to run; looked for as ``topologies.distributions`` says where not given."""
+        self._broker = broker
+        self._toxiproxy = toxiproxy
         self._kept: LocalCluster | None = None
 
     def acquire(self, topology: Topology, proxied: Collection[Link] = ()) -> LocalCluster:
@@ -29,7 +30,7 @@ class ClusterPool:
         if self._kept is not None and not self._fits(self._kept, topology, frozenset(proxied)):
             self.close()
         if self._kept is None:
-            self._kept = self._form(topology, frozenset(proxied))
+            self._kept = LocalCluster.form(topology, proxied=proxied, broker=self._broker, toxiproxy=self._toxiproxy)
         return self._kept
 
     def close(self) -> None:

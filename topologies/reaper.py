@@ -45,6 +45,10 @@ class Reaper:
             start_new_session=True,
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         """Returns when the processes and the folder are gone."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from topologies.cluster import ClusterError
+from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf
+from topologies.spec import Topology
+
+PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4)
+OWNED = harness_keys(Topology(name="t", zones={"a": 3}), PORTS, formation_keys((3, 10), ("a1@localhost",)))
+
+
+def settings(text: str) -> dict[str, str]:
+    pairs = (line.split(" = ") for line in text.splitlines() if line and not line.startswith("#"))
+    return {key: value for key, value in pairs}
+
+
+def test_without_a_user_file_only_ours() -> None:
+    conf = render_conf("", OWNED)
+
+    assert settings(conf.text) == OWNED
+    assert conf.replaced == ()
+
+
+def test_user_settings_stay() -> None:
+    conf = render_conf("vm_memory_high_watermark.relative = 0.6\n# listeners.tcp.1 = a comment stays\n", OWNED)
+
+    assert "vm_memory_high_watermark.relative = 0.6\n" in conf.text
+    assert "# listeners.tcp.1 = a comment stays\n" in conf.text
+    assert conf.replaced == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "listeners.tcp.default = 5672",
+        "  management.tcp.port=15672",
+        "cluster_partition_handling = ignore",
+        "cluster_formation.classic_config.nodes.1 = rabbit@one",
+        "collect_statistics_interval = 5000",
+    ],
+)
+def test_what_the_harness_owns_gives_way_and_is_told(line: str) -> None:
+    conf = render_conf(f"heartbeat = 30\n{line}\n", OWNED)
+
+    assert conf.replaced == (line.strip(),)
+    assert settings(conf.text) == {"heartbeat": "30", **OWNED}
+
+
+def test_similar_names_are_not_ours() -> None:
+    line = "listeners.tcpish = 1"
+
+    assert render_conf(line, OWNED).replaced == ()
+
+
+def test_listeners_are_on_loopback() -> None:
+    assert OWNED["listeners.tcp.1"] == "127.0.0.1:1"
+    assert OWNED["management.tcp.ip"] == "127.0.0.1"
+
+
+def test_later_releases_form_by_themselves() -> None:
+    assert formation_keys((4, 0), ("a1@localhost", "b1@localhost")) == {
+        "cluster_formation.peer_discovery_backend": "classic_config",
+        "cluster_formation.classic_config.nodes.1": "a1@localhost",
+        "cluster_formation.classic_config.nodes.2": "b1@localhost",
+    }
+
+
+def test_unreadable_user_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"the topology names .*none\.conf, which cannot be read"):
+        read_user_file(tmp_path / "none.conf")

@@ -1,0 +1,181 @@
+"""The local driver on real brokers: it forms a cluster, breaks it as asked, and heals it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from topologies.cluster import Cluster, ClusterError, NodeState
+from topologies.local import LocalCluster
+from topologies.pool import unfit_reason
+from topologies.spec import Link, Topology
+from topologies.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+OF_C1 = [Link("a1", "c1"), Link("c1", "a1"), Link("b1", "c1"), Link("c1", "b1")]
+A_TO_B = Link("a1", "b1")
+B_TO_A = Link("b1", "a1")
+
+
+@contextmanager
+def watched(cluster: LocalCluster, *, at_least_s: float) -> Iterator[set[tuple[str, NodeState]]]:
+    """Collects every (node, state) that is seen until the block, and at least so many seconds, have gone by."""
+    seen: set[tuple[str, NodeState]] = set()
+    begun = time.monotonic()
+
+    def look() -> float:
+        seen.update((node, cluster.state(node)) for node in cluster.topology.node_names)
+        return time.monotonic() - begun
+
+    yield seen
+    wait_until(look, timeout_s=at_least_s + 5, what="the time to pass", until=lambda gone_s: gone_s >= at_least_s)
+
+
+def await_state(cluster: LocalCluster, node: str, state: NodeState, *, timeout_s: float) -> None:
+    wait_until(
+        lambda: cluster.state(node), timeout_s=timeout_s, what=f"{node} to be {state}", until=lambda seen: seen == state
+    )
+
+
+def test_forms_whole_and_through_its_proxies(cluster: LocalCluster) -> None:
+    contract: Cluster = cluster
+
+    assert {contract.state(node) for node in contract.topology.node_names} == {"up"}
+    assert cluster.links.proxied == cluster.topology.links
+    assert all(cluster.links.probe_ms(link, timeout_s=2) is not None for link in cluster.topology.links)
+    assert cluster.api("b1").version() == cluster.broker_version
+    assert unfit_reason(cluster) == ""
+
+
+def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: LocalCluster) -> None:
+    with watched(cluster, at_least_s=2) as seen:
+        cluster.links.cut(OF_C1)
+    held = {link: cluster.links.held_bytes(link) for link in OF_C1}
+    unanswered = [cluster.links.probe_ms(link, timeout_s=0.3) for link in OF_C1]
+    before = {node: cluster.traffic(node).keys() for node in cluster.topology.node_names}
+    with watched(cluster, at_least_s=4) as seen_after:
+        cluster.links.restore(OF_C1)
+
+    assert all(count is not None and count > 0 for count in held.values()), held
+    assert unanswered == [None] * 4
+    assert {state for _, state in seen | seen_after} == {"up"}
+    assert {node: cluster.traffic(node).keys() for node in cluster.topology.node_names} == before
+    assert unfit_reason(cluster) == ""
+
+
+def test_a_long_cut_pauses_the_minority_until_restored(cluster: LocalCluster) -> None:
+    with watched(cluster, at_least_s=15) as seen:
+        cluster.links.cut(OF_C1)
+    views = {node: cluster.api(node).running_nodes() for node in ("a1", "b1")}
+    begun = time.monotonic()
+    cluster.links.restore(OF_C1)
+    restored_s = time.monotonic() - begun
+    cluster.await_formed(timeout_s=60)
+
+    assert ("c1", "paused") in seen
+    assert {node for node, state in seen if state != "up"} == {"c1"}
+    assert set(views.values()) == {frozenset({"a1@localhost", "b1@localhost"})}
+    assert restored_s < 3
+    assert unfit_reason(cluster) == ""
+
+
+def test_a_delay_is_seen_by_the_probe_and_survives_a_cut(cluster: LocalCluster) -> None:
+    cluster.links.delay([A_TO_B], latency_ms=200, jitter_ms=20)
+    delayed_ms = cluster.links.probe_ms(A_TO_B, timeout_s=2)
+    other_ms = cluster.links.probe_ms(Link("a1", "c1"), timeout_s=2)
+    cluster.links.cut([A_TO_B])
+    while_cut_ms = cluster.links.probe_ms(A_TO_B, timeout_s=0.5)
+    cluster.links.restore([A_TO_B])
+    still_delayed_ms = cluster.links.probe_ms(A_TO_B, timeout_s=2)
+    reason = unfit_reason(cluster)
+    cluster.links.undelay([A_TO_B])
+    after_ms = cluster.links.probe_ms(A_TO_B, timeout_s=2)
+
+    assert delayed_ms is not None
+    assert 180 <= delayed_ms < 1000
+    assert other_ms is not None
+    assert other_ms < 180
+    assert while_cut_ms is None
+    assert still_delayed_ms is not None
+    assert still_delayed_ms >= 180
+    assert after_ms is not None
+    assert after_ms < 180
+    assert reason == "links are still cut or delayed"
+    assert cluster.links.clean
+
+
+def test_a_delay_outlives_a_cut_that_parts_the_brokers(cluster: LocalCluster) -> None:
+    cluster.links.delay(OF_C1, latency_ms=100, jitter_ms=0)
+    cluster.links.cut(OF_C1)
+    await_state(cluster, "c1", "paused", timeout_s=15)
+    cluster.links.restore(OF_C1)
+    probed_ms = cluster.links.probe_ms(Link("a1", "c1"), timeout_s=2)
+    cluster.links.undelay(OF_C1)
+    cluster.await_formed(timeout_s=60)
+
+    assert probed_ms is not None
+    assert probed_ms >= 100
+
+
+def test_a_killed_node_comes_back(cluster: LocalCluster) -> None:
+    cluster.kill("b1")
+    state, process = cluster.state("b1"), cluster.process("b1")
+    with pytest.raises(ClusterError, match="b1 cannot be sent SIGKILL: its process is gone"):
+        cluster.kill("b1")
+    cluster.start("b1")
+    with pytest.raises(ClusterError, match="b1 cannot be started"):
+        cluster.start("b1")
+    cluster.await_formed(timeout_s=60)
+
+    assert (state, process) == ("down", "gone")
+
+
+def test_a_stopped_node_ends_in_order(cluster: LocalCluster) -> None:
+    cluster.stop("c1")
+    state = cluster.state("c1")
+    log = cluster.logs()["c1"].read_text()
+    cluster.start("c1")
+    cluster.await_formed(timeout_s=60)
+
+    assert state == "down"
+    assert "Successfully stopped RabbitMQ" in log or "exited with reason: stopped" in log
+
+
+def test_a_paused_node_is_resumed(cluster: LocalCluster) -> None:
+    cluster.pause("a1")
+    paused = cluster.state("a1")
+    cluster.resume("a1")
+
+    assert paused == "suspended"
+    assert cluster.process("a1") == "running"
+    cluster.await_formed(timeout_s=60)
+
+
+def test_restoring_after_a_node_was_killed_behind_the_cut_does_not_hang(cluster: LocalCluster) -> None:
+    cluster.links.cut(OF_C1)
+    cluster.kill("c1")
+    cluster.start("c1")
+    begun = time.monotonic()
+    cluster.links.restore(OF_C1)
+    restored_s = time.monotonic() - begun
+    cluster.await_formed(timeout_s=60)
+
+    assert restored_s < 3
+
+
+def test_probes_leave_no_trace_in_the_logs(cluster: LocalCluster) -> None:
+    for link in cluster.topology.links:
+        cluster.links.probe_ms(link, timeout_s=2)
+
+    assert not [node for node, log in cluster.logs().items() if "probe" in log.read_text()]
+
+
+def test_an_unknown_link_is_refused_before_anything_starts() -> None:
+    topology = Topology(name="t", zones={"a": 3})
+
+    with pytest.raises(ClusterError, match="t has no link a1->z9"):
+        LocalCluster.form(topology, proxied=[Link("a1", "z9")])

@@ -1,0 +1,100 @@
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from topologies.cluster import ClusterError
+from topologies.places import FIRST_BASES, Place, claim_place, sweep
+from topologies.reaper import Reaper, marked
+from topologies.waiting import wait_until
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+def sleeper(place: Place) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+    process = subprocess.Popen(command, env=marked(os.environ, place.folder), stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.stdout.close()
+    return process
+
+
+def test_two_claims_never_meet(root: Path) -> None:
+    one, other = claim_place(root, ports=5), claim_place(root, ports=5)
+
+    assert abs(one.base_port - other.base_port) >= 100
+    assert one.folder != other.folder
+    os.close(one.lock_fd)
+    os.close(other.lock_fd)
+
+
+def test_a_port_in_use_is_passed_over(root: Path) -> None:
+    first = claim_place(root, ports=5)
+    os.close(first.lock_fd)
+    with socket.create_server(("127.0.0.1", first.base_port + 4)):
+        second = claim_place(root, ports=5)
+    os.close(second.lock_fd)
+
+    assert second.base_port != first.base_port
+    assert second.base_port in FIRST_BASES
+
+
+def test_too_many_ports_are_refused(root: Path) -> None:
+    with pytest.raises(ClusterError, match="a block has 100"):
+        claim_place(root, ports=101)
+
+
+def test_sweep_leaves_what_is_in_use(root: Path) -> None:
+    place = claim_place(root, ports=1)
+    process = sleeper(place)
+
+    assert sweep(root) == []
+    assert process.poll() is None
+    assert place.folder.is_dir()
+    process.kill()
+    process.wait()
+    os.close(place.lock_fd)
+
+
+def test_sweep_removes_what_a_dead_run_left(root: Path) -> None:
+    place = claim_place(root, ports=1)
+    (place.folder / "data").mkdir()
+    process = sleeper(place)
+    os.close(place.lock_fd)
+
+    assert sweep(root) == [place.folder]
+    assert process.wait(10) != 0
+    assert list(root.iterdir()) == []
+
+
+def test_reaper_removes_all_when_told(root: Path) -> None:
+    place = claim_place(root, ports=1)
+    reaper = Reaper(place.folder, place.lock_file, place.lock_fd)
+    process = sleeper(place)
+
+    reaper.close()
+
+    assert process.wait(10) != 0
+    assert list(root.iterdir()) == []
+
+
+def test_a_dead_reaper_is_stood_in_for(root: Path) -> None:
+    place = claim_place(root, ports=1)
+    reaper = Reaper(place.folder, place.lock_file, place.lock_fd)
+    psutil.Process(reaper.pid).kill()
+    process = sleeper(place)
+
+    reaper.close()
+
+    assert process.wait(10) != 0
+    wait_until(lambda: list(root.iterdir()) == [], timeout_s=5, what="an empty root")
