@@ -60,7 +60,7 @@ class CutCount:
 
 
 @dataclass(frozen=True)
-class Field:
+class Arena:
     """What a fault may act on and look at."""
 
     cluster: Cluster
@@ -104,6 +104,6 @@ class Fault(Protocol):
         """The nodes whose process it acts on, as far as no moment and no chance decides them."""
         ...
 
-    def prepare(self, field: Field, resolver: Resolver, *, for_s: float) -> Injection:
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> Injection:
         """Choose the targets now. Raises TargetError if there is none at this moment."""
         ...

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field as Bounds
+from pydantic import Field
 
-from faults.fault import Effect, Field, Proof
+from faults.fault import Arena, Effect, Proof
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
 from topologies.spec import Link, Topology
@@ -22,8 +22,8 @@ class Latency(Step):
 
     fault: Literal["latency"] = "latency"
     links: str
-    latency_ms: Annotated[int, Bounds(ge=1, le=60_000)]
-    jitter_ms: Annotated[int, Bounds(ge=0, le=60_000)] = 0
+    latency_ms: Annotated[int, Field(ge=1, le=60_000)]
+    jitter_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
     acts_on: ClassVar[str] = "links"
 
@@ -44,13 +44,13 @@ class Latency(Step):
     def touches_nodes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
         return frozenset()
 
-    def prepare(self, field: Field, resolver: Resolver, *, for_s: float) -> LatencyInjection:  # noqa: ARG002
-        return LatencyInjection(field, resolved_links(self.links, resolver), self.latency_ms, self.jitter_ms)
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> LatencyInjection:  # noqa: ARG002
+        return LatencyInjection(arena, resolved_links(self.links, resolver), self.latency_ms, self.jitter_ms)
 
 
 @dataclass(frozen=True)
 class LatencyInjection:
-    field: Field
+    arena: Arena
     links: frozenset[Link]
     latency_ms: int
     jitter_ms: int
@@ -64,14 +64,14 @@ class LatencyInjection:
         return self.latency_ms - self.jitter_ms
 
     def inject(self) -> None:
-        self.field.cluster.links.delay(self.links, latency_ms=self.latency_ms, jitter_ms=self.jitter_ms)
+        self.arena.cluster.links.delay(self.links, latency_ms=self.latency_ms, jitter_ms=self.jitter_ms)
 
     def heal(self) -> None:
-        self.field.cluster.links.undelay(self.links)
+        self.arena.cluster.links.undelay(self.links)
 
     def prove(self, *, timeout_s: float) -> Proof:
         """A probe through each link took at least the latency, less its jitter."""
-        bare = sorted(str(link) for link in self.links - self.field.cluster.links.proxied)
+        bare = sorted(str(link) for link in self.links - self.arena.cluster.links.proxied)
         if bare:
             return Proof(False, f"{', '.join(bare[:4])}: no proxy there, nothing was delayed")
         trips = {link: self._probe(link, timeout_s=timeout_s) for link in sorted(self.links)}
@@ -88,7 +88,7 @@ class LatencyInjection:
 
     def prove_healed(self) -> Proof:
         def slow() -> list[str]:
-            trips = {link: self._probe(link, timeout_s=1.0) for link in self.links if not self.field.cuts.is_cut(link)}
+            trips = {link: self._probe(link, timeout_s=1.0) for link in self.links if not self.arena.cuts.is_cut(link)}
             return sorted(
                 f"{link} ({ms:.0f} ms)" for link, ms in trips.items() if ms is not None and ms >= self._least_ms
             )
@@ -101,4 +101,4 @@ class LatencyInjection:
 
     def _probe(self, link: Link, *, timeout_s: float) -> float | None:
         slowest_s = (self.latency_ms + self.jitter_ms) * 4 / 1000 + 1.0
-        return self.field.cluster.links.probe_ms(link, timeout_s=min(slowest_s, max(timeout_s, 1.0)))
+        return self.arena.cluster.links.probe_ms(link, timeout_s=min(slowest_s, max(timeout_s, 1.0)))

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field as Bounds
+from pydantic import Field
 
-from faults.fault import Effect, Field, Proof
+from faults.fault import Arena, Effect, Proof
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_target, cut_between, is_fixed
 from topologies.cluster import Cluster
@@ -30,7 +30,7 @@ class Partition(Step):
     """
 
     fault: Literal["partition"] = "partition"
-    between: Annotated[tuple[str, ...], Bounds(min_length=2, max_length=7)]
+    between: Annotated[tuple[str, ...], Field(min_length=2, max_length=7)]
 
     acts_on: ClassVar[str] = "links"
 
@@ -54,8 +54,8 @@ class Partition(Step):
     def touches_nodes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
         return frozenset()
 
-    def prepare(self, field: Field, resolver: Resolver, *, for_s: float) -> PartitionInjection:
-        return PartitionInjection(field, resolver.sides(self.between), for_s)
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> PartitionInjection:
+        return PartitionInjection(arena, resolver.sides(self.between), for_s)
 
     @property
     def _all_fixed(self) -> bool:
@@ -64,7 +64,7 @@ class Partition(Step):
 
 @dataclass(frozen=True)
 class PartitionInjection:
-    field: Field
+    arena: Arena
     sides: tuple[tuple[str, ...], ...]
     for_s: float
 
@@ -73,21 +73,21 @@ class PartitionInjection:
         return Effect(links_cut=cut_between(self.sides))
 
     def inject(self) -> None:
-        self.field.cuts.add(self.effect.links_cut, self.field.cluster.links.cut)
+        self.arena.cuts.add(self.effect.links_cut, self.arena.cluster.links.cut)
 
     def heal(self) -> None:
-        self.field.cuts.remove(self.effect.links_cut, self.field.cluster.links.restore)
+        self.arena.cuts.remove(self.effect.links_cut, self.arena.cluster.links.restore)
 
     def prove(self, *, timeout_s: float) -> Proof:
         """A cut that the brokers must notice: each side reports the other as not running. A shorter
         one: every cut link between living nodes holds bytes back."""
-        links = self.field.cluster.links
+        links = self.arena.cluster.links
         bare = sorted(str(link) for link in self.effect.links_cut if link not in links.proxied)
         if bare:
             return Proof(
                 False, f"{', '.join(bare[:4])} carr{'y' if len(bare) > 1 else 'ies'} no proxy: nothing was cut"
             )
-        noticed_s = NOTICED_AFTER_TICKTIMES * self.field.cluster.topology.net_ticktime_s
+        noticed_s = NOTICED_AFTER_TICKTIMES * self.arena.cluster.topology.net_ticktime_s
         if timeout_s > noticed_s + REPORTED_WITHIN_S:
             return self._prove_by_reports(timeout_s)
         return self._prove_by_held_bytes(timeout_s)
@@ -108,7 +108,7 @@ class PartitionInjection:
 
     def _unreported(self) -> list[str]:
         """What is not yet seen of: every node that still serves sees nobody of another side."""
-        cluster = self.field.cluster
+        cluster = self.arena.cluster
         complaints = []
         for side in self.sides:
             others = {node for other in self.sides if other is not side for node in other}
@@ -125,7 +125,7 @@ class PartitionInjection:
         return complaints
 
     def _prove_by_held_bytes(self, timeout_s: float) -> Proof:
-        links, cluster = self.field.cluster.links, self.field.cluster
+        links, cluster = self.arena.cluster.links, self.arena.cluster
 
         def empty() -> list[str]:
             alive = [link for link in self.effect.links_cut if all(cluster.process(n) == "running" for n in link)]
@@ -139,7 +139,7 @@ class PartitionInjection:
 
     def prove_healed(self) -> Proof:
         """Every link whose ends live carries a probe again, unless another fault still cuts it."""
-        cluster, cuts = self.field.cluster, self.field.cuts
+        cluster, cuts = self.arena.cluster, self.arena.cuts
 
         def silent() -> list[str]:
             return sorted(

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar
 
-from faults.fault import Effect, Field, Proof
+from faults.fault import Arena, Effect, Proof
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_target, fixed_nodes, is_fixed
 from topologies.cluster import ClusterError, ProcessState
@@ -41,10 +41,10 @@ class ProcessStep(Step):
     def touches_nodes(self, topology: Topology) -> frozenset[str]:
         return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()
 
-    def prepare(self, field: Field, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
-        cluster = field.cluster
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
+        cluster = arena.cluster
         return ProcessInjection(
-            field, resolver.nodes(self.node), getattr(cluster, self.take), getattr(cluster, self.give), self.taken
+            arena, resolver.nodes(self.node), getattr(cluster, self.take), getattr(cluster, self.give), self.taken
         )
 
 
@@ -52,7 +52,7 @@ class ProcessStep(Step):
 class ProcessInjection:
     """Acts on every one of ``nodes`` at once."""
 
-    field: Field
+    arena: Arena
     nodes: tuple[str, ...]
     take: Callable[[str], None]
     give: Callable[[str], None]
@@ -63,13 +63,13 @@ class ProcessInjection:
         return Effect(nodes_down=self.nodes)
 
     def inject(self) -> None:
-        away = [node for node in self.nodes if self.field.cluster.process(node) != "running"]
+        away = [node for node in self.nodes if self.arena.cluster.process(node) != "running"]
         if away:
             raise ClusterError(f"{', '.join(away)} was not running before the fault began")
         self._each(self.take, self.nodes)
 
     def heal(self) -> None:
-        self._each(self.give, [node for node in self.nodes if self.field.cluster.process(node) != "running"])
+        self._each(self.give, [node for node in self.nodes if self.arena.cluster.process(node) != "running"])
 
     def prove(self, *, timeout_s: float) -> Proof:
         return self._await(self.taken, timeout_s)
@@ -81,7 +81,7 @@ class ProcessInjection:
         """Every process is seen in ``state``."""
 
         def others() -> dict[str, ProcessState]:
-            seen = {node: self.field.cluster.process(node) for node in self.nodes}
+            seen = {node: self.arena.cluster.process(node) for node in self.nodes}
             return {node: now for node, now in seen.items() if now != state}
 
         try:

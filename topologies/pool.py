@@ -26,7 +26,8 @@ class ClusterPool:
         self._kept: LocalCluster | None = None
 
     def acquire(self, topology: Topology, proxied: Collection[Link] = ()) -> LocalCluster:
-        """A healthy cluster of ``topology`` that has proxies on ``proxied`` at least: the kept one or a new one."""
+        """A healthy cluster of ``topology`` with proxies on ``proxied`` and no other link, as each costs throughput:
+        the kept one or a new one. ``proxied`` holds both directions of each pair."""
         if self._kept is not None and not self._fits(self._kept, topology, frozenset(proxied)):
             self.close()
         if self._kept is None:
@@ -48,7 +49,7 @@ class ClusterPool:
 
     @staticmethod
     def _fits(cluster: LocalCluster, topology: Topology, proxied: frozenset[Link]) -> bool:
-        return cluster.topology == topology and proxied <= cluster.links.proxied and not unfit_reason(cluster)
+        return cluster.topology == topology and proxied == cluster.links.proxied and not unfit_reason(cluster)
 
 
 def unfit_reason(cluster: LocalCluster) -> str:

@@ -1,0 +1,149 @@
+"""Options, markers and fixtures; wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from faults import fault_file
+from faults.scenario import Scenario
+from invariants.verdict import Verdict
+from reports.run_directory import RunDirectory, RunDirectoryError
+from reports.terminal import story
+from suites.judging import Result
+from suites.scenario import Bench, run_scenario
+from topologies.distributions import BrokerHome, find_broker
+from topologies.local import LocalCluster
+from topologies.pool import ClusterPool
+from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S, Link, Topology
+
+DRIVERS = ("local",)
+
+#: pytest's own statuses end at 5: only this one says that a run could not tell, and that none was INVALID.
+EXIT_UNKNOWN = 10
+
+FAULT_FILES = pytest.StashKey[list[tuple[str, Scenario]]]()
+RECHECKED = pytest.StashKey[list[RunDirectory]]()
+#: The verdict of each test whose run did not end as its scenario expects.
+RESULTS = pytest.StashKey[dict[str, Verdict]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("resilience", "RabbitMQ resilience")
+    group.addoption("--driver", default="local", choices=DRIVERS, help="what brokers run in")
+    group.addoption("--fault-file", action="append", default=[], type=Path, help="play this fault file, nothing else")
+    group.addoption("--recheck", action="append", default=[], type=Path, help="judge this run directory again")
+    group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
+    group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
+    group.addoption("--seed", type=int, help="decides everything random (default: the scenario's own)")
+    group.addoption("--runs-dir", type=Path, default=Path("reports/runs"), help="where run directories go")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        loaded = [(str(path), fault_file.load(path)) for path in config.getoption("--fault-file")]
+        opened = [RunDirectory.open(path) for path in config.getoption("--recheck")]
+    except (fault_file.FaultFileError, RunDirectoryError) as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[FAULT_FILES] = loaded
+    config.stash[RECHECKED] = opened
+    config.stash[RESULTS] = {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "given_scenario" in metafunc.fixturenames:
+        given = metafunc.config.stash[FAULT_FILES]
+        metafunc.parametrize("given_scenario", [s for _, s in given], ids=[name for name, _ in given])
+    if "recorded_run" in metafunc.fixturenames:
+        runs = metafunc.config.stash[RECHECKED]
+        metafunc.parametrize("recorded_run", runs, ids=[run.name for run in runs])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fault-file or --recheck only these run; without them, their tests are not there at all."""
+    given = {"given_scenario": "--fault-file", "recorded_run": "--recheck"}
+    asked = any(config.getoption(option) for option in given.values())
+
+    def wanted(item: pytest.Item) -> bool:
+        names = [name for name in given if name in getattr(item, "fixturenames", ())]
+        return any(config.getoption(given[name]) for name in names) if names or asked else True
+
+    items[:] = sorted((item for item in items if wanted(item)), key=_topology)
+
+
+def _topology(item: pytest.Item) -> str:
+    """Scenarios of one topology follow each other, so that its cluster can be kept."""
+    callspec = getattr(item, "callspec", None)
+    return str(callspec.params.get("topology", "")) if callspec else ""
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Tell "could not be told" from "broken": UNKNOWN has an exit status of its own where nothing else failed."""
+    unexpected = session.config.stash[RESULTS].values()
+    only_unknown = bool(unexpected) and set(unexpected) == {Verdict.UNKNOWN}
+    if exitstatus == pytest.ExitCode.TESTS_FAILED and only_unknown and session.testsfailed == len(unexpected):
+        session.exitstatus = EXIT_UNKNOWN
+
+
+@pytest.fixture(scope="session")
+def live(pytestconfig: pytest.Config) -> TextIO:
+    """The terminal itself: pytest captures what tests print, and keeps a way past that for its own reporter."""
+    return pytestconfig.get_terminal_writer()._file  # there is no public name for it
+
+
+@pytest.fixture(scope="session")
+def clusters(broker: BrokerHome) -> Iterator[ClusterPool]:
+    """Forms clusters of the broker that the options name, one at a time, and keeps the last."""
+
+    def form(topology: Topology, proxied: frozenset[Link]) -> LocalCluster:
+        return LocalCluster.form(topology, proxied=proxied, broker=broker)
+
+    with ClusterPool(form) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def broker(pytestconfig: pytest.Config) -> BrokerHome:
+    return find_broker(pytestconfig.getoption("--rabbitmq-home"))
+
+
+@pytest.fixture(scope="session")
+def bench(pytestconfig: pytest.Config, clusters: ClusterPool, live: TextIO) -> Bench:
+    return Bench(clusters, pytestconfig.rootpath / pytestconfig.getoption("--runs-dir"), live)
+
+
+@pytest.fixture(scope="session")
+def net_ticktime_s(pytestconfig: pytest.Config) -> int:
+    """How long brokers take to notice a silent peer; suites derive their times from it."""
+    return PRODUCTION_NET_TICKTIME_S if pytestconfig.getoption("--production-timing") else DEFAULT_NET_TICKTIME_S
+
+
+@pytest.fixture
+def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
+    """Fails with the run's story unless it ended as its scenario expects."""
+
+    def accepted(result: Result) -> Result:
+        if not result.as_expected:
+            request.config.stash[RESULTS][request.node.nodeid] = result.verdict
+            pytest.fail(story(result.document, result.run.path), pytrace=False)
+        return result
+
+    return accepted
+
+
+@pytest.fixture
+def play(pytestconfig: pytest.Config, bench: Bench, accept: Callable[[Result], Result]) -> Callable[[Scenario], Result]:
+    """Plays a scenario with the options of the command line; fails with its story unless it ends as expected."""
+
+    def played(scenario: Scenario) -> Result:
+        seed = pytestconfig.getoption("--seed")
+        if seed is not None:
+            scenario = scenario.model_copy(update={"seed": seed})
+        if not scenario.applies_to(broker.version):
+            pytest.skip(f"for RabbitMQ {scenario.broker}, this is {broker.version}")
+        return accept(run_scenario(scenario, bench))
+
+    return played

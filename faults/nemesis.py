@@ -1,0 +1,138 @@
+"""The nemesis: plays a schedule of faults, proves each injection, and heals whatever happened."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from faults.catalogue import AnyFault
+from faults.fault import Arena, Effect, Injection, Proof
+from faults.targets import Resolver, TargetError
+
+POLL_S = 0.05
+
+#: Journals one event: ``record("fault", step=..., ...)``, see ``reports.events``.
+Record = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class Nemesis:
+    """Plays ``schedule`` on ``arena``. Each step has a thread of its own, so faults may overlap; what a
+    step draws depends on ``seed`` and its number alone, so no step changes another's choice."""
+
+    schedule: Sequence[AnyFault]
+    arena: Arena
+    record: Record
+    seed: int
+    chaos_s: float
+
+    def play(self, interrupted: threading.Event) -> None:
+        """Returns when every step has been healed. ``interrupted`` ends all steps early, healing them."""
+        if not self.schedule:
+            interrupted.wait(self.chaos_s)
+            return
+        started = time.monotonic()
+        with ThreadPoolExecutor(len(self.schedule), thread_name_prefix="nemesis") as pool:
+            steps = [
+                pool.submit(_PlayedStep(self, i, step, started, interrupted).play)
+                for i, step in enumerate(self.schedule)
+            ]
+            try:
+                for step in steps:
+                    step.result()
+                interrupted.wait(self._left_s(started))
+            except BaseException:
+                interrupted.set()  # leaving the pool waits until every other step is healed
+                raise
+
+    def _left_s(self, started: float) -> float:
+        timed_only = all(step.at_s is not None for step in self.schedule)
+        return max(0.0, started + self.chaos_s - time.monotonic()) if timed_only else 0.0
+
+
+@dataclass
+class _PlayedStep:
+    nemesis: Nemesis
+    index: int
+    step: AnyFault
+    started: float
+    interrupted: threading.Event
+    effect: Effect = field(default_factory=Effect)
+
+    def play(self) -> None:
+        missed = self._await_beginning()
+        if missed is not None:
+            self._journal("skipped", missed)
+            return
+        resolver = Resolver(
+            self.nemesis.arena.cluster.topology,
+            self.nemesis.arena.observer.leader_of,
+            random.Random(f"{self.nemesis.seed}/{self.index}"),  # noqa: S311 - a seeded choice, no secret
+        )
+        try:
+            injection = self.step.prepare(self.nemesis.arena, resolver, for_s=self.step.for_s)
+        except TargetError as error:
+            self._journal("skipped", str(error))
+            return
+        self.effect = injection.effect
+        try:
+            self._inject(injection)
+        finally:
+            self._heal(injection)
+
+    def _await_beginning(self) -> str | None:
+        """Waits for the step's time or condition; why it will never begin, None once it does."""
+        when = self.step.when
+        if when is None:
+            assert self.step.at_s is not None
+            left_s = self.started + self.step.at_s - time.monotonic()
+            return "the run was ended before" if self.interrupted.wait(max(0.0, left_s)) else None
+        last_s = self.started + self.nemesis.chaos_s - self.step.for_s
+        while not when.condition.holds(self.nemesis.arena.observer):
+            if time.monotonic() > last_s:
+                return f"its condition never came true: {when.model_dump(exclude_none=True)}"
+            if self.interrupted.wait(POLL_S):
+                return "the run was ended before its condition came true"
+        return None
+
+    def _inject(self, injection: Injection) -> None:
+        self._journal("injecting")
+        begun = time.monotonic()
+        try:
+            injection.inject()
+        except Exception as error:  # an injection that fails is an unproven one, and must be healed
+            self._journal("unproven", f"the injection failed: {error}")
+            return
+        self._journal("injected")
+        ends = begun + self.step.for_s
+        self._journal_proof("", _attempt(lambda: injection.prove(timeout_s=max(0.1, ends - time.monotonic()))))
+        self.interrupted.wait(max(0.0, ends - time.monotonic()))
+
+    def _heal(self, injection: Injection) -> None:
+        self._journal("healing")
+        try:
+            injection.heal()
+        except Exception as error:  # the other steps must heal too; the verdict says what failed
+            self._journal("heal_unproven", f"the healing failed: {error}")
+            return
+        self._journal("healed")
+        self._journal_proof("heal_", _attempt(injection.prove_healed))
+
+    def _journal_proof(self, prefix: str, proof: Proof) -> None:
+        self._journal(f"{prefix}{'proven' if proof.proven else 'unproven'}", proof.detail)
+
+    def _journal(self, state: str, detail: str = "") -> None:
+        self.nemesis.record(
+            "fault", step=self.index, fault=self.step.fault, state=state, effect=self.effect.as_event(), detail=detail
+        )
+
+
+def _attempt(prove: Callable[[], Proof]) -> Proof:
+    try:
+        return prove()
+    except Exception as error:  # a proof that cannot be had is no proof
+        return Proof(False, f"could not be looked at: {error}")

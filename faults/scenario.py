@@ -1,0 +1,202 @@
+"""A scenario: topology, workload, phases, schedule, invariants, seed. Everything that is played is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
+
+from faults.catalogue import AnyFault
+from faults.targets import TargetError, check_target
+from invariants.catalogue import INVARIANTS
+from invariants.verdict import Invariant, Verdict
+from topologies import catalogue
+from topologies.spec import Link, Spec, Topology
+from workloads.queues import queue_names
+from workloads.spec import Workload
+
+#: How long the chaos phase lasts at most where a step waits for a condition and nothing else is said.
+CONDITION_PATIENCE_S = 120.0
+
+#: Where in a scenario something is wrong, as in YAML: ``("schedule", 1, "at_s")``.
+Place = tuple[str | int, ...]
+
+
+def _specifiers(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{text!r} is no range of versions; write it as '>=3.8,<4.3'") from error
+    return text
+
+
+VersionRange = Annotated[str, AfterValidator(_specifiers)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Phases(Spec):
+    """How long each phase lasts. ``chaos_s`` is by default as long as the schedule; recovery and drain
+    end as soon as they are complete, their numbers are the longest they may take. ``settled_s`` is how long
+    the load goes on after recovery, so that what follows the faults can be judged too."""
+
+    steady_s: Seconds = 10
+    chaos_s: Seconds | None = None
+    recovery_s: Seconds = 60
+    settled_s: Annotated[float, Field(ge=0, le=86_400)] = 5
+    drain_s: Seconds = 60
+
+
+class Expectation(Spec):
+    """The verdict that versions in ``broker`` are known to give, with the invariant that they break."""
+
+    broker: VersionRange
+    verdict: Verdict
+    invariant: str | None = None
+    reference: str | None = None
+
+
+if TYPE_CHECKING:
+
+    class Invariants(Spec):
+        """The chosen invariants with their bounds; one optional field each, see ``invariants.catalogue``."""
+
+else:
+    Invariants = create_model(
+        "Invariants", __base__=Spec, **{name: (checker | None, None) for name, checker in INVARIANTS.items()}
+    )
+
+
+def _named_topology(value: Any) -> Any:
+    """A topology is written as its name in the catalogue or as the mapping itself."""
+    return catalogue.load(value) if isinstance(value, str) else value
+
+
+class Scenario(Spec):
+    """One run, whole. The same scenario with the same seed makes the same choices."""
+
+    model_config = ConfigDict(json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema"})
+
+    version: Literal[1] = 1
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    reference: str | None = None
+    broker: VersionRange = ""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    topology: Annotated[Topology, BeforeValidator(_named_topology)]
+    workload: Workload = Workload()
+    phases: Phases = Phases()
+    schedule: tuple[AnyFault, ...] = ()
+    invariants: Annotated[Invariants, PlainSerializer(lambda value: value.model_dump(mode="json", exclude_unset=True))]
+    expect: tuple[Expectation, ...] = ()
+
+    @property
+    def chosen_invariants(self) -> Mapping[str, Invariant]:
+        return {name: value for name in INVARIANTS if (value := getattr(self.invariants, name)) is not None}
+
+    @property
+    def queue_names(self) -> tuple[str, ...]:
+        return tuple(queue_names(self.workload))
+
+    @property
+    def chaos_s(self) -> float:
+        """How long the chaos phase may last."""
+        if self.phases.chaos_s is not None:
+            return self.phases.chaos_s
+        timed = [step.ends_s for step in self.schedule if step.ends_s is not None]
+        waiting = [CONDITION_PATIENCE_S + step.for_s for step in self.schedule if step.when is not None]
+        return max(timed + waiting, default=0.0)
+
+    @property
+    def touched_links(self) -> frozenset[Link]:
+        """The links that need a proxy: those that the schedule may touch, in both directions."""
+        touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
+        return frozenset(touched | {Link(b, a) for a, b in touched})
+
+    def expected(self, broker_version: str) -> Expectation:
+        """The first expectation for that version; VALID where none is stated."""
+        return next((e for e in self.expect if _within(broker_version, e.broker)), _VALID)
+
+    def applies_to(self, broker_version: str) -> bool:
+        return _within(broker_version, self.broker)
+
+    def with_topology(self, **changes: Any) -> Self:
+        return self.model_copy(update={"topology": self.topology.model_copy(update=changes)})
+
+
+_VALID = Expectation(broker="", verdict=Verdict.VALID)
+
+
+def _within(version: str, versions: str) -> bool:
+    return SpecifierSet(versions).contains(Version(version), prereleases=True)
+
+
+def problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+    """What no type can say: targets against the topology, steps against each other and the phases."""
+    topology, queues = scenario.topology, scenario.queue_names
+    yield from _workload_problems(scenario)
+    for i, step in enumerate(scenario.schedule):
+        for field, text in step.problems(topology, queues).items():
+            yield ("schedule", i, field), text
+        if step.when is not None and (text_or_none := step.when.condition.problem(topology, queues)):
+            yield ("schedule", i, "when"), text_or_none
+        if scenario.phases.chaos_s is not None and (step.ends_s or step.for_s) > scenario.phases.chaos_s:
+            yield (
+                ("schedule", i, "for_s"),
+                f"the step ends at {step.ends_s or step.for_s:g} s, past the end of the schedule (phases.chaos_s is "
+                f"{scenario.phases.chaos_s:g}); end it earlier, or make chaos_s longer",
+            )
+    if not any(True for _ in _workload_problems(scenario)):
+        yield from _collisions(scenario)
+    for i, expectation in enumerate(scenario.expect):
+        if expectation.invariant is not None and expectation.invariant not in scenario.chosen_invariants:
+            chosen = ", ".join(scenario.chosen_invariants)
+            yield ("expect", i, "invariant"), f"{expectation.invariant!r} is not demanded here; invariants: {chosen}"
+
+
+def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+    topology, workload = scenario.topology, scenario.workload
+    size = len(topology.nodes)
+    for i, target in enumerate(workload.leaders_on):
+        try:
+            check_target(target, topology, ())
+            if target not in topology.node_names and not target.startswith("zone:"):
+                raise TargetError(f"{target!r}: leaders are placed on nodes by name, or on a zone (zone:a)")
+        except TargetError as error:
+            yield ("workload", "leaders_on", i), str(error)
+    if workload.group_size is not None and workload.group_size > size:
+        yield (
+            ("workload", "group_size"),
+            f"{workload.group_size} members need as many nodes; {topology.name} has {size}",
+        )
+    copies = workload.mirroring.ha_params if workload.mirroring else None
+    if copies is not None and copies > size:
+        yield ("workload", "mirroring", "ha_params"), f"{copies} copies need as many nodes; {topology.name} has {size}"
+
+
+def _collisions(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+    """Two steps that take the same node away, or slow the same link, at the same time."""
+    timed = [(i, step) for i, step in enumerate(scenario.schedule) if step.at_s is not None]
+    wrong = {i for i, step in timed if step.problems(scenario.topology, scenario.queue_names)}
+    for i, step in timed:
+        for j, other in timed:
+            if j <= i or {i, j} & wrong or not _overlap(step, other):
+                continue
+            nodes = step.touches_nodes(scenario.topology) & other.touches_nodes(scenario.topology)
+            if nodes:
+                yield (
+                    ("schedule", j, "at_s"),
+                    f"step {i} has taken {', '.join(sorted(nodes))} away at that time already",
+                )
+            slow = step.fault == other.fault == "latency"
+            links = step.touches_links(scenario.topology) & other.touches_links(scenario.topology) if slow else ()
+            if links:
+                yield (
+                    ("schedule", j, "at_s"),
+                    f"step {i} slows {', '.join(map(str, sorted(links)[:3]))} at that time already",
+                )
+
+
+def _overlap(one: AnyFault, other: AnyFault) -> bool:
+    return bool(one.at_s < other.ends_s and other.at_s < one.ends_s)  # type: ignore[operator]

@@ -1,0 +1,70 @@
+"""From a run directory to its verdict and its pages, without any broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from faults import fault_file
+from faults.scenario import Expectation
+from invariants.judge import Judgement, judge
+from invariants.recorded import load_history
+from invariants.verdict import Verdict
+from reports.commands import rerun_command
+from reports.events import Event
+from reports.index import write_index
+from reports.page import write_page
+from reports.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Result:
+    """``document`` is what verdict.json holds; ``as_expected`` whether the run ended as its scenario expects
+    of this broker version (VALID, where it says nothing)."""
+
+    run: RunDirectory
+    verdict: Verdict
+    as_expected: bool
+    document: Mapping[str, Any]
+
+
+def judge_run(run: RunDirectory) -> Result:
+    """Judge a recorded run and write its verdict.json, report.html and the index of all runs.
+
+    Raises RunDirectoryError or FaultFileError where the directory is not complete enough.
+    """
+    scenario = fault_file.load(run.fault_file)
+    history = load_history(run.path)
+    judgement = judge(history, scenario.chosen_invariants)
+    facts = next((event for event in history.events if event["kind"] == "cluster"), {})
+    version = facts.get("broker_version")
+    expected = scenario.expected(version) if version else Expectation(broker="", verdict=Verdict.VALID)
+    as_expected = _meets(judgement, expected)
+    document = {
+        **judgement.as_dict(),
+        "seed": scenario.seed,
+        "broker_version": version,
+        "driver": facts.get("driver"),
+        "title": scenario.title,
+        "reference": expected.reference or scenario.reference,
+        "expected": f"{expected.verdict}{f' by {expected.invariant}' if expected.invariant else ''}",
+        "as_expected": as_expected,
+        "started_at": facts.get("started_at"),
+        "duration_s": _duration_s(history.events),
+        "rerun": rerun_command(run.path),
+    }
+    run.write_verdict(document)
+    write_page(run)
+    write_index(run.path.parent)
+    return Result(run, judgement.verdict, as_expected, document)
+
+
+def _meets(judgement: Judgement, expected: Expectation) -> bool:
+    if judgement.verdict != expected.verdict:
+        return False
+    return expected.invariant is None or judgement.findings[expected.invariant].verdict is expected.verdict
+
+
+def _duration_s(events: Sequence[Event]) -> float | None:
+    return round((events[-1]["t_us"] - events[0]["t_us"]) / 1e6, 1) if events else None

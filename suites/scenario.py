@@ -1,0 +1,256 @@
+"""Plays one scenario: the one function with control flow, and it reads top-down."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from faults import fault_file
+from faults.fault import Arena
+from faults.nemesis import Nemesis
+from faults.scenario import Scenario
+from reports.events import EventLog
+from reports.history import now_us
+from reports.run_directory import RunDirectory
+from suites.judging import Result, judge_run
+from suites.live import Live, live_line
+from topologies.cluster import Cluster
+from topologies.management import ApiError, ApiUnreachable
+from topologies.observer import Observer
+from topologies.spec import Link, Topology
+from topologies.waiting import WaitTimeout, wait_until
+from workloads import run as workloads
+from workloads.drain import Depth
+from workloads.queues import QueuePlace, declare, member_count
+from workloads.run import RunningWorkload
+
+LOAD_FLOWS_WITHIN_S = 30.0
+LAST_CONFIRMS_WITHIN_S = 15.0
+#: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
+DRAIN_IDLE_S = 6.0
+RECOVERY_POLL_S = 0.25
+
+
+class Clusters(Protocol):
+    """Where a scenario gets its cluster from: kept from the scenario before, or formed now."""
+
+    def acquire(self, topology: Topology, proxied: frozenset[Link]) -> Cluster: ...
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all scenarios of a session share."""
+
+    clusters: Clusters
+    runs_root: Path
+    live: TextIO
+
+
+def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] | None = None) -> Result:
+    """Play ``scenario`` and judge what was recorded.
+
+    ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Raises
+    FaultFileError, before anything is started, if the scenario is wrong; whatever is raised later, everything
+    is healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
+    """
+    fault_file.parse(fault_file.dump(scenario), source=scenario.title)
+    run = RunDirectory.create(bench.runs_root, _slug(scenario.title))
+    run.fault_file.write_text(fault_file.dump(scenario), encoding="utf-8")
+    with EventLog(run.events_file) as events:
+        try:
+            _play(_Stage(scenario, bench, run, events), scenario.touched_links if proxied is None else proxied)
+        except BaseException as error:
+            events.record("note", detail=f"the run ended early: {type(error).__name__}: {error}")
+            judge_run(run)
+            raise
+    return judge_run(run)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What the phases of one run have in common."""
+
+    scenario: Scenario
+    bench: Bench
+    run: RunDirectory
+    events: EventLog
+
+
+def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
+    scenario, events = stage.scenario, stage.events
+    with live_line(stage.bench.live, nodes=len(scenario.topology.nodes)) as live:
+        cluster = stage.bench.clusters.acquire(scenario.topology, proxied)
+        vhost = stage.run.name
+        _record_cluster(cluster, events)
+        with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
+            queues = declare(cluster, scenario.workload, vhost=vhost)
+            events.record("queues", queues=queues)
+            with (
+                Observer(cluster, vhost, events.record) as observer,
+                workloads.start(
+                    scenario.workload,
+                    addresses=workloads.addresses(cluster),
+                    queues=list(queues),
+                    vhost=vhost,
+                    run=now_us(),
+                    seed=scenario.seed,
+                    folder=stage.run.history,
+                ) as load,
+            ):
+                live.watch(observer, load)
+                _phases(stage, Arena(cluster, observer), load, queues, live)
+
+
+def _phases(
+    stage: _Stage,
+    arena: Arena,
+    load: RunningWorkload,
+    queues: Mapping[str, QueuePlace],
+    live: Live,
+) -> None:
+    scenario, events, observer = stage.scenario, stage.events, arena.observer
+
+    def phase(name: str) -> None:
+        events.record("phase", phase=name)
+        live.phase(name)
+
+    _await_flow(load)
+    phase("steady")
+    _spend(load, seconds_s=scenario.phases.steady_s)
+    phase("chaos")
+    nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
+    nemesis.play(threading.Event())
+    load.check()
+    phase("recovery")
+    lacking = _await_recovery(scenario, observer, load, queues)
+    events.record("recovery", complete=not lacking, detail=lacking)
+    _spend(load, seconds_s=scenario.phases.settled_s)
+    phase("drain")
+    load.stop_publishers(timeout_s=LAST_CONFIRMS_WITHIN_S)
+    drained = load.drain(lambda: _depths(observer), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
+    events.record("drain", **vars(drained))
+    load.stop()
+    phase("end")
+
+
+def _await_flow(load: RunningWorkload) -> None:
+    """Every worker is connected and messages arrive: only then is the steady phase steady."""
+    load.await_connected(timeout_s=LOAD_FLOWS_WITHIN_S)
+    consumed = len(load.consumers) > 0
+    wait_until(
+        lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),
+        timeout_s=LOAD_FLOWS_WITHIN_S,
+        what="the first confirms and deliveries",
+    )
+
+
+def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
+    """Lets the load run, and ends at once if a worker failed."""
+    ends = time.monotonic() + seconds_s
+
+    def spent() -> bool:
+        load.check()
+        return time.monotonic() >= ends
+
+    wait_until(spent, timeout_s=seconds_s + 10, what="the phase to pass")
+
+
+def _await_recovery(
+    scenario: Scenario, observer: Observer, load: RunningWorkload, queues: Mapping[str, QueuePlace]
+) -> str:
+    """Waits until the cluster is whole and every publisher gets confirms again; what was still lacking, or ''.
+
+    A stall that outlives the faults must have the time to show, so confirms are awaited as well.
+    """
+    confirmed_before = load.confirmed_by_publisher()
+    expected = member_count(scenario.workload, scenario.topology)
+
+    def lacking() -> str:
+        load.check()
+        away = [f"{node} is {state}" for node, state in observer.states.items() if state != "up"]
+        rows = observer.queues
+        leaderless = [name for name in queues if rows.get(name, {}).get("leader") is None]
+        short = [name for name in queues if name not in leaderless and rows[name]["online"] < expected]
+        stalled = [i for i, now in enumerate(load.confirmed_by_publisher()) if now <= confirmed_before[i]]
+        return "; ".join(
+            [
+                *away,
+                *([f"without leader: {', '.join(leaderless[:5])}"] if leaderless else []),
+                *([f"members missing: {', '.join(short[:5])}"] if short else []),
+                *([f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms"] if stalled else []),
+            ]
+        )
+
+    try:
+        observer.fresh_queues(timeout_s=scenario.phases.recovery_s)
+        wait_until(
+            lacking,
+            until=lambda text: not text,
+            timeout_s=scenario.phases.recovery_s,
+            what="recovery",
+            poll_s=RECOVERY_POLL_S,
+        )
+    except WaitTimeout as error:
+        return str(error.last_seen)
+    return ""
+
+
+def _depths(observer: Observer) -> Mapping[str, Depth] | None:
+    try:
+        rows = observer.fresh_queues(timeout_s=10.0)
+    except WaitTimeout:
+        return None
+    return {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items()}
+
+
+def _record_cluster(cluster: Cluster, events: EventLog) -> None:
+    topology = cluster.topology
+    events.record(
+        "cluster",
+        topology=topology.name,
+        nodes={node.name: node.zone for node in topology.nodes},
+        partition_handling=topology.partition_handling,
+        net_ticktime_s=topology.net_ticktime_s,
+        broker_version=cluster.broker_version,
+        driver=cluster.driver,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+@contextmanager
+def _logs_kept(cluster: Cluster, folder: Path) -> Iterator[None]:
+    """Copies what every broker logs meanwhile; a kept cluster's earlier lines belong to other runs."""
+    begins = {node: log.stat().st_size if log.exists() else 0 for node, log in cluster.logs().items()}
+    try:
+        yield
+    finally:
+        for node, log in cluster.logs().items():
+            if log.exists():
+                with log.open("rb") as source:
+                    source.seek(begins[node])
+                    (folder / f"{node}.log").write_bytes(source.read())
+
+
+@contextmanager
+def _vhost(cluster: Cluster, vhost: str) -> Iterator[None]:
+    """Deletes the run's own virtual host at the end; one that stays makes the cluster unfit for the next scenario."""
+    try:
+        yield
+    finally:
+        for node in cluster.topology.node_names:
+            try:
+                cluster.api(node).delete_vhost(vhost)
+                break
+            except (ApiError, ApiUnreachable):
+                continue
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
