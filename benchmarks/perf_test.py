@@ -1,0 +1,248 @@
+"""Compares the verified load with RabbitMQ PerfTest's unverified one, on one cluster, in turn.
+
+    python -m benchmarks.perf_test --rounds 3
+
+Both sides have the same queues, publishers, consumers, in-flight limit, prefetch, acknowledgements and message size,
+and connect to the same node. Ours also records every message, checks it, and drains and compares at the end. PerfTest
+is fetched with Maven into ``.tools/perf-test`` at the version in ``perf-test-pom.xml``. Rates are confirms a second
+after a warm-up; CPU is that of all client processes and of all brokers, by message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Literal, get_args
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from topologies.local import LocalCluster
+from topologies.spec import Topology
+from topologies.waiting import wait_until
+from workloads.queues import declare, depths, queue_names
+from workloads.run import RunningWorkload, addresses, start
+from workloads.spec import Workload
+
+ROOT = Path(__file__).resolve().parent.parent
+JARS = ROOT / ".tools" / "perf-test"
+POM = Path(__file__).with_name("perf-test-pom.xml")
+QueueType = Literal["quorum", "mirrored", "classic"]
+_LINE = re.compile(
+    r"time:? (?P<time_s>[\d.]+) ?s, .*?confirmed: (?P<confirmed>\d+) msg/s.*?received: (?P<received>\d+) msg/s"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long each measurement is."""
+
+    warm_up_s: float
+    measure_s: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement of one side."""
+
+    confirmed_per_s: float
+    received_per_s: float
+    client_us: float
+    broker_us: float
+
+
+@dataclass(frozen=True)
+class CpuSeconds:
+    """Processor time that the client's and the brokers' processes have used so far."""
+
+    client: float
+    broker: float
+
+
+def cpu_seconds(cluster: LocalCluster, client_pids: Iterable[int]) -> CpuSeconds:
+    def used(pids: Iterable[int]) -> float:
+        return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+
+    return CpuSeconds(used(client_pids), used(cluster.pids().values()))
+
+
+def measured(seconds: float, confirmed: float, received: float, before: CpuSeconds, after: CpuSeconds) -> Measured:
+    return Measured(
+        confirmed_per_s=confirmed / seconds,
+        received_per_s=received / seconds,
+        client_us=1e6 * (after.client - before.client) / max(confirmed, 1),
+        broker_us=1e6 * (after.broker - before.broker) / max(confirmed, 1),
+    )
+
+
+def ours(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> Measured:
+    """Run our workload; raises ``AssertionError`` if it does not end verified."""
+    with tempfile.TemporaryDirectory() as folder:
+        load = start(
+            workload,
+            addresses=addresses(cluster)[:1],
+            queues=queue_names(workload),
+            vhost=vhost,
+            run=1,
+            seed=1,
+            folder=Path(folder),
+        )
+        with load:
+            load.await_connected(timeout_s=20)
+            pids = [worker.pid for worker in load.workers if worker.pid is not None]
+            let_run(load, seconds=plan.warm_up_s)
+            first, before, began_s = load.progress(), cpu_seconds(cluster, pids), time.monotonic()
+            let_run(load, seconds=plan.measure_s)
+            last, after, ended_s = load.progress(), cpu_seconds(cluster, pids), time.monotonic()
+            assert load.stop_publishers(timeout_s=20), "outstanding confirms did not come"
+            drained = load.drain(lambda: depths(cluster.api("a1"), vhost), idle_s=5, timeout_s=120)
+            assert drained.complete and drained.unconsumed == 0, drained
+    confirmed, received = last.confirmed - first.confirmed, last.received - first.received
+    return measured(ended_s - began_s, confirmed, received, before, after)
+
+
+def let_run(load: RunningWorkload, *, seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+
+    def over() -> bool:
+        load.check()
+        return time.monotonic() >= end_s
+
+    wait_until(over, timeout_s=seconds + 5, what="the time of a measurement", poll_s=0.25)
+
+
+def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> Measured:
+    """Run PerfTest on queues that exist already."""
+    with subprocess.Popen(
+        perf_test_command(cluster, workload, vhost, plan), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        samples: list[tuple[float, int, int, CpuSeconds]] = []
+        for line in process.stdout:
+            lines.append(line)
+            found = _LINE.search(line)
+            if found and plan.warm_up_s <= float(found["time_s"]) <= plan.warm_up_s + plan.measure_s:
+                cpu = cpu_seconds(cluster, [process.pid])
+                samples.append((float(found["time_s"]), int(found["confirmed"]), int(found["received"]), cpu))
+    assert len(samples) > 2, "PerfTest reported no rates:\n" + "".join(lines[-20:])
+    (began_s, *_, before), (ended_s, *_, after) = samples[0], samples[-1]
+    spans_s = [after_s - before_s for (before_s, *_), (after_s, *_) in pairwise(samples)]
+    confirmed = sum(span_s * sample[1] for span_s, sample in zip(spans_s, samples[1:], strict=True))
+    received = sum(span_s * sample[2] for span_s, sample in zip(spans_s, samples[1:], strict=True))
+    return measured(ended_s - began_s, confirmed, received, before, after)
+
+
+def perf_test_command(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> list[str]:
+    options: dict[str, object] = {
+        "uri": f"amqp://guest:guest@127.0.0.1:{cluster.amqp_port('a1')}/{vhost}",
+        "queue-pattern": "q%d",
+        "queue-pattern-from": 1,
+        "queue-pattern-to": workload.queues,
+        "producers": workload.publishers,
+        "consumers": workload.consumers,
+        "confirm": workload.in_flight,
+        "qos": workload.prefetch,
+        "multi-ack-every": workload.ack_every,
+        "size": workload.message_bytes,
+        "flag": "persistent",
+        "time": round(plan.warm_up_s + plan.measure_s + 2),
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    main = ["java", "-cp", f"{JARS}/*", "com.rabbitmq.perf.PerfTest"]
+    return [*main, *words, "--flag", "mandatory", "--predeclared"]
+
+
+def fetch_perf_test() -> None:
+    """Copy PerfTest and what it needs into ``.tools``, unless it is there."""
+    if any(JARS.glob("perf-test-*.jar")):
+        return
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        raise SystemExit(
+            "PerfTest needs java, and mvn to fetch it (Debian: default-jre, maven; macOS: brew install maven)"
+        )
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}", "-DincludeScope=runtime"]
+    subprocess.run(["mvn", "-q", "-B", "-f", str(POM), *copy], check=True)
+
+
+def compare(
+    cluster: LocalCluster, workload: Workload, *, rounds: int, plan: Plan
+) -> tuple[list[Measured], list[Measured]]:
+    """Both sides in turn, each time on fresh queues; ours first in even rounds, second in odd ones."""
+    results: dict[str, list[Measured]] = {"ours": [], "PerfTest": []}
+    sides = {"ours": ours, "PerfTest": perf_test}
+    for number in range(rounds):
+        for side in sorted(sides, reverse=number % 2 == 0):
+            vhost = f"{workload.queue_type}-{number}-{side}"
+            declare(cluster, workload, vhost=vhost)
+            results[side].append(sides[side](cluster, workload, vhost, plan))
+            cluster.api("a1").delete_vhost(vhost)
+    return results["ours"], results["PerfTest"]
+
+
+def add_rows(table: Table, queue_type: str, our_side: Sequence[Measured], their_side: Sequence[Measured]) -> None:
+    ratio = median(a.confirmed_per_s / b.confirmed_per_s for a, b in zip(our_side, their_side, strict=True))
+    for name, side in (("ours, verified", our_side), ("PerfTest", their_side)):
+        table.add_row(
+            queue_type,
+            name,
+            f"{median(m.confirmed_per_s for m in side):,.0f}",
+            f"{median(m.received_per_s for m in side):,.0f}",
+            f"{median(m.client_us for m in side):.1f}",
+            f"{median(m.broker_us for m in side):.1f}",
+            f"{ratio:.3f}" if side is our_side else "",
+            " ".join(f"{m.confirmed_per_s:,.0f}" for m in side),
+        )
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compare the verified load with RabbitMQ PerfTest's.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up-s", type=float, default=8)
+    parser.add_argument("--measure-s", type=float, default=15)
+    parser.add_argument("--queue-types", nargs="+", choices=get_args(QueueType), default=get_args(QueueType))
+    parser.add_argument("--queues", type=int, default=1)
+    parser.add_argument("--publishers", type=int, default=2)
+    parser.add_argument("--consumers", type=int, default=2)
+    parser.add_argument("--in-flight", type=int, default=200)
+    parser.add_argument("--message-bytes", type=int, default=1000)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    fetch_perf_test()
+    plan = Plan(arguments.warm_up_s, arguments.measure_s)
+    table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians")
+    for column in ("queues", "side", "confirmed/s", "received/s", "client CPU µs", "broker CPU µs", "ratio", "rounds"):
+        table.add_column(column, justify="left" if column in ("queues", "side") else "right")
+    with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1})) as cluster:
+        for queue_type in arguments.queue_types:
+            workload = Workload(
+                queue_type=queue_type,
+                queues=arguments.queues,
+                leaders_on=("a1",),
+                publishers=arguments.publishers,
+                consumers=arguments.consumers,
+                rate_per_s=None,
+                in_flight=arguments.in_flight,
+                prefetch=500,
+                ack_every=50,
+                message_bytes=arguments.message_bytes,
+            )
+            add_rows(table, queue_type, *compare(cluster, workload, rounds=arguments.rounds, plan=plan))
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
