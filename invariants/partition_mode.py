@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from invariants.facts import NEVER_US, ClusterFacts, Facts
+from invariants.facts import NEVER_US, ClusterFacts, Facts, Pair
 from invariants.liveness import Period, Situation, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
 
@@ -99,14 +99,16 @@ def _spells(nodes: Collection[str], periods: list[Situation]) -> list[Spell]:
     spells: list[Spell] = []
     for node in nodes:
         current: Spell | None = None
+        cut_before: frozenset[Pair] = frozenset()
         for period in periods:
+            sudden, cut_before = period.cut <= cut_before, period.cut
             size = len(period.component_of(node))
             if not 0 < 2 * size <= len(nodes):
                 current = None
                 continue
             if current is not None:
                 spells.remove(current)
-            start_us, sudden = (current.start_us, current.sudden) if current else (period.start_us, not period.cut)
+            start_us, sudden = (current.start_us, current.sudden) if current else (period.start_us, sudden)
             current = Spell(node, start_us, period.end_us, sudden)
             spells.append(current)
     return spells
@@ -163,9 +165,8 @@ def _unexpected_pauses(
         for node, state in states.items():
             excused = any(node == name and start <= t_us <= end for name, start, end in allowed)
             if state == "paused" and not excused:
-                wrong.setdefault(
-                    node, f"{node} was paused at {facts.at(t_us)} without need, {facts.beside(t_us, t_us)}"
-                )
+                moment = f"at {facts.at(t_us)}, {facts.beside(t_us, t_us)}"
+                wrong.setdefault(node, f"{node} was paused without need {moment}")
     return list(wrong.values())
 
 

@@ -1,0 +1,138 @@
+"""Histories written by hand: rows and events by the second, from an origin that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from invariants.verdict import History
+from reports.events import Event
+from reports.history import DELIVERIES, PUBLISHES, Outcome
+
+ORIGIN_US = 1_000_000_000
+THREE = ("a1", "b1", "c1")
+FOUR = ("a1", "a2", "b1", "b2")
+FIVE = ("a1", "a2", "b1", "b2", "c1")
+
+#: 10 s steady, 60 s of faults, 20 s of recovery.
+PHASES = {"steady": 0.0, "chaos": 10.0, "recovery": 70.0, "drain": 90.0, "end": 95.0}
+
+Row = dict[str, Any]
+
+
+def us(at_s: float) -> int:
+    return ORIGIN_US + round(at_s * 1e6)
+
+
+def publish(
+    sequence: int, at_s: float = 1, outcome: Outcome = Outcome.CONFIRMED, *, publisher: int = 0, queue: int = 0
+) -> Row:
+    return {
+        "publisher": publisher,
+        "queue": queue,
+        "sequence": sequence,
+        "sent_us": us(at_s),
+        "outcome": outcome,
+        "outcome_us": us(at_s + 0.005),
+        "node": 0,
+    }
+
+
+def deliver(sequence: int, at_s: float = 1.1, *, again: bool = False, **fields: Any) -> Row:
+    row = {"consumer": 0, "publisher": 0, "queue": 0, "intact": True, **fields}
+    return row | {"sequence": sequence, "received_us": us(at_s), "redelivered": again}
+
+
+def event(at_s: float, kind: str, **fields: Any) -> Event:
+    return {"t_us": us(at_s), "kind": kind, **fields}
+
+
+def cluster(nodes: Sequence[str] = THREE, *, version: str = "3.10.8", mode: str = "pause_minority") -> Event:
+    zones = {node: node[0] for node in nodes}
+    return event(
+        0,
+        "cluster",
+        topology="literal",
+        nodes=zones,
+        partition_handling=mode,
+        net_ticktime_s=4,
+        broker_version=version,
+        driver="local",
+    )
+
+
+def queues(*names: str, kind: str = "quorum", members: Sequence[str] = THREE) -> Event:
+    return event(0, "queues", queues={n: {"type": kind, "members": list(members), "leader": members[0]} for n in names})
+
+
+def phases(**at_s: float) -> list[Event]:
+    return [event(at, "phase", phase=phase) for phase, at in (at_s or PHASES).items()]
+
+
+def fault(
+    start_s: float,
+    end_s: float,
+    *,
+    step: int = 0,
+    name: str = "partition",
+    down: Sequence[str] = (),
+    cut: Iterable[tuple[str, str]] = (),
+    slow: Iterable[tuple[str, str]] = (),
+    states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
+) -> list[Event]:
+    """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
+    effect = {"nodes_down": list(down), "links_cut": list(map(list, cut)), "links_slow": list(map(list, slow))}
+    ends = ("healing", "healed", "heal_proven", "heal_unproven")
+    return [
+        event(end_s if s in ends else start_s, "fault", step=step, fault=name, state=s, effect=effect, detail="")
+        for s in states
+    ]
+
+
+def apart(one: Sequence[str], other: Sequence[str], *, one_way: bool = False) -> list[tuple[str, str]]:
+    """The links between two sides."""
+    there = [(a, b) for a in one for b in other]
+    return there if one_way else there + [(b, a) for a, b in there]
+
+
+def node_states(
+    nodes: Sequence[str] = THREE,
+    unlike: Mapping[str, Sequence[tuple[float, float, str]]] | None = None,
+    *,
+    end_s: float = 95,
+) -> list[Event]:
+    """Sightings every half second: all up, but for ``unlike``: {node: [(from_s, to_s, state)]}."""
+    return [
+        event(half / 2, "nodes", states={node: _state((unlike or {}).get(node, ()), half / 2) for node in nodes})
+        for half in range(int(2 * end_s))
+    ]
+
+
+def _state(spans: Sequence[tuple[float, float, str]], at_s: float) -> str:
+    return next((state for start_s, end_s, state in spans if start_s <= at_s < end_s), "up")
+
+
+def sample(at_s: float, *, leader: str | None = "a1", online: int = 3, names: Sequence[str] = ("q1",)) -> Event:
+    row = {"ready": 0, "unacked": 0, "leader": leader, "members": 3, "online": online}
+    return event(at_s, "sample", queues={name: row for name in names}, memory_bytes={})
+
+
+def history(
+    publishes: Iterable[Row] = (),
+    deliveries: Iterable[Row] = (),
+    events: Iterable[Any] = (),
+    *,
+    batch_rows: int = 1000,
+) -> History:
+    """``events``: events and lists of them, in any order."""
+    flat = [e for part in events for e in (part if isinstance(part, list) else [part])]
+    published = _batches(list(publishes), PUBLISHES, batch_rows)
+    delivered = _batches(list(deliveries), DELIVERIES, batch_rows)
+    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e["t_us"]))
+
+
+def _batches(rows: list[Row], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
+    pieces = [rows[i : i + batch_rows] for i in range(0, len(rows), batch_rows)]
+    return [pa.RecordBatch.from_pylist([row | {} for row in piece], schema=schema) for piece in pieces]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero
+from invariants.verdict import Verdict
+from reports.events import Event
+from reports.history import Outcome
+from tests.invariants.literal import deliver, event, fault, history, phases, publish
+
+DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict", "told"),
+    [
+        (DONE, Verdict.VALID, "1 faults were proven"),
+        (("injecting", "injected", "unproven", "healing", "healed", "heal_proven"), Verdict.UNKNOWN, "not seen to act"),
+        (("injecting", "injected", "healing", "healed", "heal_proven"), Verdict.UNKNOWN, "not seen to act"),
+        (("injecting",), Verdict.UNKNOWN, "not seen to act"),
+        (DONE[:-1], Verdict.UNKNOWN, "not seen to be healed"),
+        ((*DONE[:-1], "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
+        (DONE[:3], Verdict.UNKNOWN, "not seen to be healed"),
+        (("skipped",), Verdict.UNKNOWN, "its condition was not met"),
+    ],
+)
+def test_faults_proven(states: Sequence[str], verdict: Verdict, told: str) -> None:
+    finding = FaultsProven().check(history((), (), [fault(20, 30, states=states)]))
+    assert finding.verdict is verdict
+    assert told in finding.summary
+
+
+def test_faults_proven_tells_what_the_proof_lacked() -> None:
+    unproven = event(20, "fault", step=3, fault="latency", state="unproven", effect={}, detail="probe took 2 ms")
+    finding = FaultsProven().check(history((), (), [unproven, fault(20, 30, step=4)]))
+    assert finding.summary == "step 3 (latency) was not seen to act (probe took 2 ms)"
+
+
+def test_no_faults_are_all_proven() -> None:
+    assert FaultsProven().check(history()).verdict is Verdict.VALID
+
+
+def test_load_not_zero() -> None:
+    check = LoadNotZero().check
+    assert check(history([publish(0, 5)], [deliver(0, 6)], phases())).verdict is Verdict.VALID
+    assert check(history()).verdict is Verdict.UNKNOWN
+    assert check(history([publish(0, 5)], [], phases())).verdict is Verdict.UNKNOWN
+    assert check(history([publish(0, 15)], [deliver(0, 16)], phases())).verdict is Verdict.UNKNOWN
+    assert check(history([publish(0, 5, Outcome.NACKED)], [deliver(0, 6)], phases())).verdict is Verdict.UNKNOWN
+    assert check(history([publish(0, 5)], [deliver(0, 6)])).verdict is Verdict.UNKNOWN
+
+
+def test_drain_complete() -> None:
+    def drain(complete: bool, at_s: float = 94) -> Event:
+        return event(at_s, "drain", complete=complete, confirmed=5, received=4, unconsumed=1, detail="1 left in q1")
+
+    assert DrainComplete().check(history((), (), [drain(True)])).verdict is Verdict.VALID
+    finding = DrainComplete().check(history((), (), [drain(False)]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "1 left in q1" in finding.summary
+    assert DrainComplete().check(history()).verdict is Verdict.UNKNOWN
+    assert DrainComplete().check(history((), (), [drain(False, 93), drain(True)])).verdict is Verdict.VALID
+
+
+def test_history_whole() -> None:
+    def worker(name: str, *happened: str) -> list[Event]:
+        return [event(i, "worker", worker=name, event=what, node="a1", detail="") for i, what in enumerate(happened)]
+
+    def verdict(*workers: list[Event]) -> Verdict:
+        return HistoryWhole().check(history((), (), workers)).verdict
+
+    assert verdict() is Verdict.VALID
+    assert verdict(worker("publisher 0", "started", "connected", "stopped")) is Verdict.VALID
+    assert verdict(worker("consumer 0", "started", "connected", "killed")) is Verdict.VALID
+    assert verdict(worker("consumer 0", "started", "connected", "connection_lost")) is Verdict.UNKNOWN
+    assert verdict(worker("a", "started", "stopped"), worker("b", "started")) is Verdict.UNKNOWN
+    assert verdict(worker("a", "started", "killed", "started")) is Verdict.UNKNOWN

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from invariants.availability import Availability
+from invariants.verdict import Finding, Verdict
+from reports.events import Event
+from tests.invariants.literal import FOUR, Row, apart, cluster, fault, history, node_states, phases, publish, queues
+
+BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
+MINORITY = apart(["a1"], ["b1", "c1"])
+
+
+def confirms(*spans: tuple[float, float], queue: int = 0) -> list[Row]:
+    """Ten a second in each span."""
+    times = [start + i / 10 for start, end in spans for i in range(round((end - start) * 10))]
+    return [publish(n, at_s, publisher=queue, queue=queue) for n, at_s in enumerate(times)]
+
+
+def check(publishes: list[Row], *events: Event | list[Event], stall_s_max: float = 15) -> Finding:
+    return Availability(stall_s_max=stall_s_max, grace_s=5).check(history(publishes, (), [*BASE, *events]))
+
+
+def test_empty() -> None:
+    assert Availability().check(history()).verdict is Verdict.UNKNOWN
+
+
+def test_sane() -> None:
+    finding = check(confirms((0, 90)))
+    assert finding.verdict is Verdict.VALID
+    assert 0.05 < float(finding.numbers["stall_s"] or 0) < 0.2
+
+
+def test_sane_stall_within_the_bound_is_measured() -> None:
+    finding = check(confirms((0, 20), (31, 90)), fault(20, 50, cut=MINORITY))
+    assert finding.verdict is Verdict.VALID
+    assert abs(float(finding.numbers["stall_s"] or 0) - 11.1) < 0.1
+
+
+def test_pathological_stall_with_a_majority_up_names_queue_time_and_fault() -> None:
+    finding = check(confirms((0, 20), (45, 90)), fault(20, 50, cut=MINORITY))
+    assert finding.verdict is Verdict.INVALID
+    for part in ("on q1 from +19.9", "phase chaos", "step 0 (partition)"):
+        assert part in finding.examples[0]
+
+
+def test_pathological_never_confirmed() -> None:
+    finding = check([])
+    assert (finding.verdict, finding.numbers["stall_s"]) == (Verdict.INVALID, 90)
+
+
+def test_pathological_stops_before_the_end_of_publishing() -> None:
+    assert check(confirms((0, 60))).verdict is Verdict.INVALID
+
+
+def test_pathological_starts_late() -> None:
+    assert check(confirms((20, 90))).verdict is Verdict.INVALID
+
+
+def test_pathological_one_queue_of_two() -> None:
+    events = [cluster(), queues("q1", "q2"), phases()]
+    rows = [*confirms((0, 90)), *confirms((0, 30), (60, 90), queue=1)]
+    finding = Availability(grace_s=5).check(history(rows, (), events))
+    assert (finding.verdict, finding.numbers["queue"]) == (Verdict.INVALID, "q2")
+
+
+def test_pathological_no_majority_excuses_only_itself_and_its_grace() -> None:
+    split = fault(20, 40, down=["a1", "b1"], name="kill")
+    assert check(confirms((0, 20), (45, 90)), split, node_states()).verdict is Verdict.VALID
+    assert check(confirms((0, 20), (61, 90)), split, node_states()).verdict is Verdict.INVALID
+
+
+def test_pathological_stall_before_the_excuse() -> None:
+    split = fault(36, 40, down=["a1", "b1"], name="kill")
+    assert check(confirms((0, 20), (41, 90)), split).verdict is Verdict.INVALID
+
+
+def test_pathological_latency_is_no_excuse() -> None:
+    assert check(confirms((0, 20), (40, 90)), fault(20, 40, name="latency", slow=MINORITY)).verdict is Verdict.INVALID
+
+
+def test_node_counts_as_down_until_it_was_seen_up() -> None:
+    kill = fault(20, 22, down=["a1", "b1"], name="kill")
+    booting = {"a1": [(20.0, 40.0, "paused")], "b1": [(20.0, 40.0, "paused")]}
+    assert check(confirms((0, 20), (44, 90)), kill, node_states(unlike=booting)).verdict is Verdict.VALID
+    assert check(confirms((0, 20), (44, 90)), kill, node_states()).verdict is Verdict.INVALID
+
+
+def test_even_split_promises_nothing() -> None:
+    events = [cluster(FOUR), queues("q1", members=FOUR), phases(), fault(20, 50, cut=apart(FOUR[:2], FOUR[2:]))]
+    finding = Availability(grace_s=5).check(history(confirms((0, 20), (54, 90)), (), events))
+    assert finding.verdict is Verdict.VALID
+
+
+def test_mirrored_queue_needs_one_mirror_on_the_majority_side() -> None:
+    cut = fault(20, 50, cut=MINORITY)
+    rows = confirms((0, 20), (54, 90))
+    for members, verdict in ((("a1",), Verdict.VALID), (("a1", "b1"), Verdict.INVALID)):
+        events = [cluster(), queues("q1", kind="mirrored", members=members), phases(), cut]
+        assert Availability(grace_s=5).check(history(rows, (), events)).verdict is verdict
+
+
+def test_no_majority_all_the_time_cannot_be_told() -> None:
+    assert check([], fault(0, 90, down=["a1", "b1"], name="kill")).verdict is Verdict.UNKNOWN

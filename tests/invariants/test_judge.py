@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from invariants.catalogue import ASSUMPTIONS, INVARIANTS
+from invariants.judge import Judgement, judge
+from invariants.recorded import load_history
+from invariants.verdict import Assumption, Finding, History, Invariant, Verdict
+from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
+from reports.run_directory import RunDirectory
+from tests.invariants.literal import (
+    cluster,
+    deliver,
+    event,
+    history,
+    node_states,
+    phases,
+    publish,
+    queues,
+    sample,
+)
+
+VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Says:
+    verdict: Verdict
+    guards: ClassVar[frozenset[str] | None] = None
+
+    def check(self, history: History) -> Finding:
+        return Finding(self.verdict, f"said {self.verdict} on {len(history.events)} events")
+
+
+@dataclass(frozen=True)
+class SaysOfA(Says):
+    guards: ClassVar[frozenset[str] | None] = frozenset({"a"})
+
+
+class Raises:
+    guards: ClassVar[frozenset[str] | None] = None
+
+    def check(self, history: History) -> Finding:
+        raise ZeroDivisionError(f"{len(history.events)} is not enough")
+
+
+def judged(*verdicts: Verdict, whole: Verdict = VALID, of_a: Verdict = VALID) -> Judgement:
+    invariants: dict[str, Invariant] = {name: Says(v) for name, v in zip("abc", verdicts, strict=False)}
+    assumptions: dict[str, Assumption] = {"whole": Says(whole), "of_a": SaysOfA(of_a)}
+    return judge(history(), invariants, assumptions)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "whole", "of_a", "overall"),
+    [
+        ([VALID, VALID], VALID, VALID, VALID),
+        ([VALID, INVALID, UNKNOWN], VALID, VALID, INVALID),
+        ([VALID, UNKNOWN], VALID, VALID, UNKNOWN),
+        ([VALID, VALID], UNKNOWN, VALID, UNKNOWN),
+        ([INVALID, VALID], UNKNOWN, VALID, UNKNOWN),
+        ([VALID, VALID], VALID, UNKNOWN, UNKNOWN),
+        ([INVALID, VALID], VALID, UNKNOWN, UNKNOWN),
+        ([VALID, INVALID], VALID, UNKNOWN, INVALID),
+        ([], VALID, VALID, UNKNOWN),
+    ],
+)
+def test_combinations(verdicts: Sequence[Verdict], whole: Verdict, of_a: Verdict, overall: Verdict) -> None:
+    assert judged(*verdicts, whole=whole, of_a=of_a).verdict is overall
+
+
+def test_findings_are_shown_though_the_run_means_nothing() -> None:
+    judgement = judged(INVALID, whole=UNKNOWN)
+    assert judgement.findings["a"].verdict is INVALID
+    assert judgement.reason == "whole: said UNKNOWN on 0 events"
+
+
+def test_a_guarded_finding_tells_what_it_lacks_and_what_was_seen() -> None:
+    finding = judged(INVALID, of_a=UNKNOWN).findings["a"]
+    assert finding.verdict is UNKNOWN
+    assert finding.summary == "not to be told without of_a; as far as was seen: said INVALID on 0 events"
+
+
+def test_a_checker_that_raises_is_unknown_and_tells_why() -> None:
+    judgement = judge(history(), {"a": Raises(), "b": Says(VALID)}, {})
+    assert judgement.verdict is UNKNOWN
+    assert judgement.reason == "a: the check itself failed: ZeroDivisionError: 0 is not enough"
+
+
+def test_a_checker_that_raises_hides_no_violation() -> None:
+    assert judge(history(), {"a": Raises(), "b": Says(INVALID)}, {}).verdict is INVALID
+
+
+def test_an_assumption_that_raises_is_unknown() -> None:
+    assert judge(history(), {"a": Says(INVALID)}, {"of all": Raises()}).verdict is UNKNOWN
+
+
+def test_names_that_assumptions_guard_exist() -> None:
+    guarded = {name for assumption in ASSUMPTIONS.values() for name in assumption.guards or ()}
+    assert guarded <= INVARIANTS.keys()
+
+
+def whole_run() -> History:
+    times = [i / 20 for i in range(1800)]
+    events = [cluster(), queues("q1"), phases(), node_states(), [sample(at) for at in range(95)]]
+    drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
+    publishes = [publish(n, at_s) for n, at_s in enumerate(times)]
+    return history(publishes, [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)], [*events, drained])
+
+
+def test_a_sane_run_is_valid_by_every_invariant() -> None:
+    judgement = judge(whole_run(), {name: invariant() for name, invariant in INVARIANTS.items()})
+    assert (judgement.verdict, judgement.reason) == (VALID, "")
+
+
+def test_an_empty_history_is_never_valid() -> None:
+    assert judge(history(), {name: invariant() for name, invariant in INVARIANTS.items()}).verdict is UNKNOWN
+
+
+def test_a_recorded_run_gives_the_same_judgement(tmp_path: Path) -> None:
+    literal, run = whole_run(), RunDirectory.create(tmp_path, "literal")
+    run.fault_file.write_text("version: 1\n")
+    run.events_file.write_text("".join(json.dumps(e) + "\n" for e in literal.events))
+    for suffix, schema, batches in (
+        (PUBLISHES_SUFFIX, PUBLISHES, literal.publishes()),
+        (DELIVERIES_SUFFIX, DELIVERIES, literal.deliveries()),
+    ):
+        writer = StreamWriter(run.history / f"w0{suffix}", schema)
+        for batch in batches:
+            writer.append({name: batch.column(name) for name in schema.names})
+        writer.close()
+    invariants = {name: invariant() for name, invariant in INVARIANTS.items()}
+    again = judge(load_history(run.path), invariants)
+    assert again.as_dict() == judge(literal, invariants).as_dict()
+    assert json.loads(json.dumps(again.as_dict()))["verdict"] == "VALID"

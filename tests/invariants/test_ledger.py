@@ -1,0 +1,149 @@
+"""The columns and bitmaps against slow, plain Python that says the same in its own way."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from invariants.columns import grouped, pieces
+from invariants.ledger import TICK_US, ledger_of
+from invariants.no_loss import NoLoss
+from invariants.order import Order
+from invariants.verdict import Verdict
+from reports.history import Outcome
+from tests.invariants.literal import ORIGIN_US, Row, cluster, deliver, history, phases, publish, queues, us
+
+EVENTS = [cluster(), queues("q1", "q2"), phases()]
+few = st.integers(0, 1)
+sequences = st.integers(0, 30)
+
+
+@st.composite
+def published(draw: st.DrawFn) -> list[Row]:
+    keys = draw(st.lists(st.tuples(few, sequences), unique=True, max_size=40))
+    return [
+        publish(sequence, draw(st.floats(0, 95)), draw(st.sampled_from(Outcome)), publisher=publisher, queue=draw(few))
+        for publisher, sequence in keys
+    ]
+
+
+@st.composite
+def delivered(draw: st.DrawFn) -> list[Row]:
+    """Deliveries of up to two consumers, each stream in the order of its own times."""
+    rows = draw(st.lists(st.tuples(few, few, few, sequences, st.booleans(), st.integers(0, 19)), max_size=60))
+    streams = [
+        deliver(n, 1 + i, again=again, consumer=consumer, publisher=publisher, queue=queue, intact=luck > 0)
+        for i, (consumer, publisher, queue, n, again, luck) in enumerate(rows)
+    ]
+    return sorted(streams, key=lambda row: int(row["consumer"]))
+
+
+@settings(deadline=None)
+@given(published(), delivered(), st.integers(1, 20))
+def test_no_loss_says_what_plain_python_says(publishes: list[Row], deliveries: list[Row], batch_rows: int) -> None:
+    finding = NoLoss().check(history(publishes, deliveries, EVENTS, batch_rows=batch_rows))
+    expected = plain_counts(publishes, deliveries)
+    assert {name: finding.numbers[name] for name in expected} == expected
+    assert (finding.verdict is Verdict.INVALID) == bool(expected["lost"] or expected["unexpected"])
+    assert bool(finding.examples) == (finding.verdict is Verdict.INVALID)
+
+
+def plain_counts(publishes: Iterable[Row], deliveries: Iterable[Row]) -> dict[str, int]:
+    outcomes = {(row["publisher"], row["sequence"]): row["outcome"] for row in publishes}
+    copies: dict[tuple[int, int], list[bool]] = defaultdict(list)
+    strange = broken = 0
+    highest = {p: max((n for q, n in outcomes if q == p), default=-1) for p in (0, 1)}
+    for row in deliveries:
+        if not row["intact"]:
+            broken += 1
+        elif row["sequence"] > highest[row["publisher"]]:
+            strange += 1
+        else:
+            copies[row["publisher"], row["sequence"]].append(row["redelivered"])
+    attempted = {key for key, outcome in outcomes.items() if outcome != Outcome.NEVER_SENT}
+    unmarked = sum(max(0, marks.count(False) - 1) for marks in copies.values())
+    by_outcome = Counter((outcome, key in copies) for key, outcome in outcomes.items())
+    return {
+        "attempted": len(attempted),
+        "lost": by_outcome[Outcome.CONFIRMED, False],
+        "unexpected": strange + broken + len(copies.keys() - attempted),
+        "recovered": by_outcome[Outcome.UNKNOWN, True],
+        "nacked_received": by_outcome[Outcome.NACKED, True],
+        "duplicates_unmarked": unmarked,
+        "duplicates_redelivered": sum(len(marks) - 1 for marks in copies.values()) - unmarked,
+    }
+
+
+@settings(deadline=None)
+@given(published(), delivered(), st.integers(1, 20))
+def test_order_says_what_plain_python_says(publishes: list[Row], deliveries: list[Row], batch_rows: int) -> None:
+    finding = Order().check(history(publishes, deliveries, EVENTS, batch_rows=batch_rows))
+    judged, overtaken = plain_order(publishes, deliveries)
+    assert finding.numbers["queues_judged"] == judged
+    assert finding.numbers["overtaken"] == overtaken
+
+
+def plain_order(publishes: Iterable[Row], deliveries: Iterable[Row]) -> tuple[int, int]:
+    outcomes = {(row["publisher"], row["sequence"]): row["outcome"] for row in publishes}
+    whole = sorted((row for row in deliveries if row["intact"]), key=lambda row: int(row["received_us"]))
+    judged = overtaken = 0
+    received: set[tuple[int, int]] = set()
+    highest: dict[tuple[int, int], int] = {}
+    sole = {queue for queue in (0, 1) if takes_turns([row["consumer"] for row in whole if row["queue"] == queue])}
+    judged = len(sole)
+    for row in whole:
+        message, lane = (row["publisher"], row["sequence"]), (row["queue"], row["publisher"])
+        back = row["sequence"] < highest.get(lane, -1) and row["queue"] in sole
+        confirmed = outcomes.get(message) == Outcome.CONFIRMED
+        overtaken += back and confirmed and not row["redelivered"] and message not in received
+        received.add(message)
+        highest[lane] = max(highest.get(lane, -1), row["sequence"])
+    return judged, overtaken
+
+
+def takes_turns(consumers: list[Any]) -> bool:
+    changes = sum(a != b for a, b in itertools.pairwise(consumers))
+    return bool(consumers) and changes == len(set(consumers)) - 1
+
+
+@settings(deadline=None)
+@given(published(), st.integers(1, 20))
+def test_confirms_are_counted_by_queue_and_tick(publishes: list[Row], batch_rows: int) -> None:
+    ledger = ledger_of(history(publishes, (), EVENTS, batch_rows=batch_rows))
+    counted = {
+        (queue, tick): int(counts[tick]) for queue, counts in ledger.confirms.items() for tick in np.flatnonzero(counts)
+    }
+    assert counted == Counter(
+        (row["queue"], (row["outcome_us"] - ORIGIN_US) // TICK_US)
+        for row in publishes
+        if row["outcome"] == Outcome.CONFIRMED and row["outcome_us"] < us(90)
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 65_535), st.integers(0, 2)), min_size=1))
+def test_groups_are_complete_and_keep_their_order(rows: list[tuple[int, int, int]]) -> None:
+    keys = [np.array(column, np.uint16) for column in zip(*rows, strict=True)]
+    expected: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        expected[row].append(i)
+    places = np.arange(len(rows))
+    assert {key: places[chosen].tolist() for key, chosen in grouped(*keys)} == expected
+
+
+def test_pieces_leave_out_nothing_and_are_never_empty() -> None:
+    rows = [publish(n) for n in range(25)]
+    batches = list(history(rows, batch_rows=4).publishes())
+    assert np.concatenate([sequence for (sequence,) in pieces(batches, "sequence")]).tolist() == list(range(25))
+    assert list(pieces([], "sequence")) == []
+
+
+def test_a_ledger_is_built_once_for_a_history() -> None:
+    record = history([publish(0)])
+    assert ledger_of(record) is ledger_of(record)
+    assert ledger_of(history([publish(0)])) is not ledger_of(record)

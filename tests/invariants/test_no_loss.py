@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from invariants.no_loss import NoLoss
+from invariants.verdict import Finding, Verdict
+from reports.history import Outcome
+from tests.invariants.literal import Row, apart, cluster, deliver, fault, history, phases, publish, queues
+
+EVENTS = [cluster(), queues("q1"), phases(), fault(20, 40, cut=apart(["a1"], ["b1", "c1"]))]
+
+
+def check(publishes: list[Row], deliveries: list[Row]) -> Finding:
+    return NoLoss().check(history(publishes, deliveries, EVENTS))
+
+
+def test_empty() -> None:
+    finding = NoLoss().check(history())
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers["confirmed"] == 0
+
+
+def test_sane() -> None:
+    finding = check([publish(n) for n in range(5)], [deliver(n) for n in range(5)])
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers["confirmed"] == finding.numbers["received"] == 5
+
+
+def test_pathological_confirmed_and_lost_names_the_message() -> None:
+    finding = check([publish(0), publish(1, 25)], [deliver(0)])
+    assert finding.verdict is Verdict.INVALID
+    assert finding.numbers["lost"] == 1
+    (example,) = finding.examples
+    for part in ("publisher 0 sequence 1 to q1", "sent +25.000 s", "confirmed +25.005 s by a1", "phase chaos"):
+        assert part in example
+    assert "step 0 (partition)" in example
+
+
+def test_pathological_received_beyond_all_that_was_sent() -> None:
+    finding = check([publish(0)], [deliver(0), deliver(7, 30, consumer=3)])
+    assert finding.verdict is Verdict.INVALID
+    assert finding.numbers["unexpected"] == 1
+    assert "publisher 0 sequence 7, never sent, was received from q1 by consumer 3 at +30.000 s" in finding.examples[0]
+
+
+def test_pathological_received_from_a_publisher_that_never_was() -> None:
+    finding = check([publish(0)], [deliver(0), deliver(0, publisher=9)])
+    assert (finding.verdict, finding.numbers["unexpected"]) == (Verdict.INVALID, 1)
+
+
+def test_pathological_received_a_message_that_never_left() -> None:
+    finding = check([publish(0, outcome=Outcome.NEVER_SENT)], [deliver(0)])
+    assert (finding.verdict, finding.numbers["unexpected"]) == (Verdict.INVALID, 1)
+
+
+def test_pathological_broken_in_transit_and_so_lost() -> None:
+    finding = check([publish(0), publish(1)], [deliver(0), deliver(0, intact=False)])
+    assert finding.verdict is Verdict.INVALID
+    assert (finding.numbers["broken"], finding.numbers["lost"]) == (1, 1)
+
+
+def test_pathological_everything_lost_gives_ten_examples() -> None:
+    finding = check([publish(n, publisher=n % 3) for n in range(60)], [])
+    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 60)
+    assert len(finding.examples) == 10
+
+
+def test_pathological_one_publishers_message_does_not_stand_for_anothers() -> None:
+    finding = check([publish(0), publish(0, publisher=1)], [deliver(0), deliver(0, again=True)])
+    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
+    assert "publisher 1 sequence 0" in finding.examples[0]
+
+
+def test_pathological_a_sequence_missing_from_the_record_was_not_attempted() -> None:
+    finding = check([publish(0), publish(2)], [deliver(n) for n in range(3)])
+    assert (finding.verdict, finding.numbers["unexpected"]) == (Verdict.INVALID, 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "received", "number"),
+    [
+        (Outcome.UNKNOWN, True, "recovered"),
+        (Outcome.UNKNOWN, False, "unknown"),
+        (Outcome.NACKED, True, "nacked_received"),
+        (Outcome.NACKED, False, "nacked"),
+        (Outcome.RETURNED, False, "returned"),
+    ],
+)
+def test_legal_and_reported(outcome: Outcome, received: bool, number: str) -> None:
+    finding = check([publish(0, outcome=outcome)], [deliver(0)] if received else [])
+    assert (finding.verdict, finding.numbers[number]) == (Verdict.VALID, 1)
+
+
+@pytest.mark.parametrize(
+    ("marks", "redelivered", "unmarked"),
+    [([False, True], 1, 0), ([True, True], 1, 0), ([False, False], 0, 1), ([False, True, False, True], 2, 1)],
+)
+def test_duplicates_are_legal_and_split_by_their_mark(marks: list[bool], redelivered: int, unmarked: int) -> None:
+    finding = check([publish(0)], [deliver(0, again=mark) for mark in marks])
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers["duplicates_redelivered"] == redelivered
+    assert finding.numbers["duplicates_unmarked"] == unmarked

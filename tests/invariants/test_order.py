@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from invariants.order import Order
+from invariants.verdict import Finding, Verdict
+from reports.history import Outcome
+from tests.invariants.literal import Row, cluster, deliver, history, phases, publish, queues
+
+EVENTS = [cluster(), queues("q1", "q2"), phases()]
+TEN = [publish(n) for n in range(10)]
+
+
+def check(deliveries: list[Row], publishes: list[Row] = TEN) -> Finding:
+    return Order().check(history(publishes, deliveries, EVENTS))
+
+
+def in_turn(*sequences: int, start_s: float = 1, **fields: int) -> list[Row]:
+    return [deliver(n, start_s + i / 1000, **fields) for i, n in enumerate(sequences)]
+
+
+def test_empty() -> None:
+    assert Order().check(history()).verdict is Verdict.VALID
+
+
+def test_sane() -> None:
+    finding = check(in_turn(*range(10)))
+    assert (finding.verdict, finding.numbers["queues_judged"]) == (Verdict.VALID, 1)
+
+
+def test_sane_publishers_interleave() -> None:
+    publishes = [publish(n, publisher=p) for p in (0, 1) for n in range(4)]
+    deliveries = [deliver(n, 1 + n, publisher=p) for n in range(4) for p in (1, 0)]
+    assert check(deliveries, publishes).verdict is Verdict.VALID
+
+
+def test_sane_one_publisher_in_two_queues() -> None:
+    deliveries = [*in_turn(1, 3, queue=1, consumer=1), *in_turn(0, 2, 4, start_s=2)]
+    assert check(deliveries).verdict is Verdict.VALID
+
+
+def test_pathological_overtaken_names_the_message() -> None:
+    finding = check(in_turn(0, 1, 3, 2, 4))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+    assert "publisher 0 sequence 2 came out of q1 at +1.003 s to consumer 0, after sequence 3" in finding.examples[0]
+
+
+def test_pathological_reversed() -> None:
+    finding = check(in_turn(*reversed(range(10))))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 9)
+
+
+def test_pathological_overtaken_long_ago() -> None:
+    deliveries = in_turn(*(n for n in range(2000) if n != 5), 5)
+    finding = Order().check(history([publish(n) for n in range(2000)], deliveries, EVENTS, batch_rows=7))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+
+
+def test_pathological_overtaken_and_later_received_again_counts_once() -> None:
+    finding = check([*in_turn(0, 2, 1), *in_turn(1, start_s=2)])
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+
+
+def test_pathological_overtaken_across_a_takeover() -> None:
+    finding = check([*in_turn(0, 4, start_s=5, consumer=1), *in_turn(1, 2, 5, consumer=0)])
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 2)
+    assert "to consumer 1, after sequence 5" in finding.examples[0]
+
+
+def test_pathological_only_one_of_two_publishers() -> None:
+    publishes = [publish(n, publisher=p) for p in (0, 1) for n in range(3)]
+    finding = check([*in_turn(0, 1, 2), *in_turn(0, 2, 1, start_s=2, publisher=1)], publishes)
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+
+
+def test_pathological_a_broken_message_excuses_nothing() -> None:
+    broken = deliver(0, 0.5, intact=False)
+    assert check([broken, *in_turn(1, 0)]).verdict is Verdict.INVALID
+
+
+def test_legal_redelivered() -> None:
+    assert check([*in_turn(0, 3, 4), deliver(1, 2, again=True), deliver(2, 2.1, again=True)]).verdict is Verdict.VALID
+
+
+def test_legal_duplicate_without_the_mark() -> None:
+    assert check([*in_turn(0, 1, 2, 3), *in_turn(1, 2, 3, 4, start_s=2)]).verdict is Verdict.VALID
+
+
+def test_legal_duplicate_of_what_another_consumer_received_first() -> None:
+    deliveries = [*in_turn(1, 2, 3, start_s=5, consumer=1), *in_turn(0, 1, 2, consumer=0)]
+    assert check(deliveries).verdict is Verdict.VALID
+
+
+def test_legal_unknown_outcome_waited_in_a_lost_connection() -> None:
+    publishes = [publish(0), publish(1, outcome=Outcome.UNKNOWN), publish(2)]
+    assert check(in_turn(0, 2, 1), publishes).verdict is Verdict.VALID
+
+
+def test_takeover_in_order_is_judged_whatever_the_order_of_streams() -> None:
+    finding = check([*in_turn(5, 6, start_s=5, consumer=1), *in_turn(0, 1, 2, consumer=7)])
+    assert (finding.verdict, finding.numbers["queues_judged"]) == (Verdict.VALID, 1)
+
+
+def test_shared_queue_is_not_judged_and_named() -> None:
+    shared = [*in_turn(0, 2, 4), *in_turn(1, 3, 5, consumer=1)]
+    finding = check(shared)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "q1" in finding.summary
+    beside = check([*shared, *in_turn(6, 7, queue=1)])
+    assert (beside.verdict, beside.numbers["queues_shared"]) == (Verdict.VALID, 1)
+    assert "not judged" in beside.summary

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from invariants.facts import Facts
+from invariants.partition_mode import PartitionMode, predict
+from invariants.verdict import Finding, Verdict
+from reports.events import Event
+from tests.invariants.literal import (
+    FIVE,
+    FOUR,
+    ORIGIN_US,
+    THREE,
+    apart,
+    cluster,
+    fault,
+    history,
+    node_states,
+    phases,
+    us,
+)
+
+A = apart(["a1"], ["b1", "c1"])
+#: net_ticktime is 4 s, so a cut is noticed after 3 to 5 s, and with 5 s of margin a node has 10 s to pause.
+CUT = fault(20, 50, cut=A)
+
+Unlike = Mapping[str, Sequence[tuple[float, float, str]]]
+PAUSED: Unlike = {"a1": [(25, 52, "paused")]}
+
+
+def check(
+    steps: Iterable[list[Event]],
+    unlike: Unlike,
+    nodes: Sequence[str] = THREE,
+    *,
+    version: str = "3.10.8",
+    mode: str = "pause_minority",
+) -> Finding:
+    seen = node_states(nodes, unlike)
+    events = [cluster(nodes, version=version, mode=mode), phases(), seen, *steps]
+    return PartitionMode(margin_s=5).check(history((), (), events))
+
+
+SEVEN = ("a1", "a2", "a3", "b1", "b2", "c1", "c2")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "steps", "must", "may"),
+    [
+        pytest.param(THREE, [], "", "", id="nothing happens"),
+        pytest.param(THREE, [fault(20, 50, cut=A)], "a1", "a1", id="one of three cut off"),
+        pytest.param(THREE, [fault(20, 50, cut=apart(["a1"], ["b1", "c1"], one_way=True))], "a1", "a1", id="one way"),
+        pytest.param(THREE, [fault(20, 22, cut=A)], "", "", id="too short to be noticed"),
+        pytest.param(THREE, [fault(20, 25, cut=A)], "", "a1", id="noticed or not"),
+        pytest.param(THREE, [fault(20, 50, cut=[*A, *apart(["b1"], ["c1"])])], "a1 b1 c1", "a1 b1 c1", id="all alone"),
+        pytest.param(THREE, [fault(20, 50, name="latency", slow=A)], "", "", id="only slow"),
+        pytest.param(THREE, [fault(20, 50, down=["a1"])], "", "a1", id="one killed"),
+        pytest.param(THREE, [fault(20, 50, down=["a1", "b1"])], "c1", "a1 b1 c1", id="two killed"),
+        pytest.param(
+            THREE, [fault(20, 50, cut=A), fault(20, 50, step=1, down=["b1"])], "a1 c1", "a1 b1 c1", id="cut and kill"
+        ),
+        pytest.param(FOUR, [fault(20, 50, cut=apart(FOUR[:2], FOUR[2:]))], "a1 a2 b1 b2", "a1 a2 b1 b2", id="even"),
+        pytest.param(FIVE, [fault(20, 50, cut=apart(FIVE[:2], FIVE[2:]))], "a1 a2", "a1 a2", id="two of five"),
+        pytest.param(FIVE, [fault(20, 50, down=["c1"])], "", "c1", id="one of five killed"),
+        pytest.param(SEVEN, [fault(20, 50, cut=apart(SEVEN[:3], SEVEN[3:]))], "a1 a2 a3", "a1 a2 a3", id="3 of 7"),
+        pytest.param(
+            THREE,
+            [fault(20, 26, cut=A), fault(26, 32, step=1, cut=A)],
+            "a1",
+            "a1",
+            id="two cuts in one",
+        ),
+        pytest.param(THREE, [fault(20, 26, cut=A), fault(30, 36, step=1, cut=A)], "", "a1", id="two shorter cuts"),
+        pytest.param(THREE, [fault(20, 50, cut=A, states=("skipped",))], "", "", id="skipped"),
+    ],
+)
+def test_prediction(nodes: Sequence[str], steps: list[list[Event]], must: str, may: str) -> None:
+    facts = Facts(history((), (), [cluster(nodes), phases(), *steps]).events)
+    assert facts.cluster is not None
+    prediction = predict(facts, facts.cluster, (ORIGIN_US, us(95)), margin_s=5)
+    assert " ".join(sorted({spell.node for spell in prediction.must})) == must
+    assert " ".join(sorted({spell.node for spell in prediction.may})) == may
+
+
+def test_empty() -> None:
+    assert PartitionMode().check(history()).verdict is Verdict.UNKNOWN
+
+
+def test_sane_nothing_happens() -> None:
+    assert check([], {}).verdict is Verdict.VALID
+
+
+def test_sane_minority_pauses_and_returns() -> None:
+    finding = check([CUT], PAUSED)
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers == {"had_to_pause": "a1", "paused_after_s_max": 5, "returned_after_s_max": 2}
+
+
+def test_sane_even_split_pauses_all() -> None:
+    cut = fault(20, 50, cut=apart(FOUR[:2], FOUR[2:]))
+    assert check([cut], {node: [(25, 53, "paused")] for node in FOUR}, FOUR).verdict is Verdict.VALID
+
+
+def test_pathological_minority_does_not_pause() -> None:
+    finding = check([CUT], {})
+    assert finding.verdict is Verdict.INVALID
+    assert "a1 did not pause" in finding.examples[0]
+    assert "step 0 (partition)" in finding.examples[0]
+
+
+def test_pathological_pauses_too_late() -> None:
+    finding = check([CUT], {"a1": [(35, 52, "paused")]})
+    assert finding.verdict is Verdict.INVALID
+    assert "a1 paused only after 15 s" in finding.examples[0]
+
+
+def test_pathological_comes_back_before_the_cut_is_healed() -> None:
+    finding = check([CUT], {"a1": [(25, 40, "paused")]})
+    assert finding.verdict is Verdict.INVALID
+    assert "a1 was up at +40.000 s, before its minority ended" in finding.examples[0]
+
+
+def test_pathological_majority_pauses() -> None:
+    finding = check([CUT], {**PAUSED, "b1": [(26, 30, "paused")]})
+    assert finding.verdict is Verdict.INVALID
+    assert "b1 was paused without need at +26.000 s" in finding.examples[0]
+
+
+def test_pathological_pauses_before_anything_happens() -> None:
+    assert check([CUT], {"a1": [(15, 18, "paused"), (25, 52, "paused")]}).verdict is Verdict.INVALID
+
+
+def test_pathological_pauses_at_a_cut_too_short_to_notice() -> None:
+    assert check([fault(20, 22, cut=A)], {"a1": [(22, 30, "paused")]}).verdict is Verdict.INVALID
+
+
+def test_pathological_latency_alone_pauses() -> None:
+    assert check([fault(20, 50, name="latency", slow=A)], PAUSED).verdict is Verdict.INVALID
+
+
+def test_pathological_even_split_leaves_one_half_running() -> None:
+    cut = fault(20, 50, cut=apart(FOUR[:2], FOUR[2:]))
+    finding = check([cut], {node: [(25, 53, "paused")] for node in FOUR[:2]}, FOUR)
+    assert finding.verdict is Verdict.INVALID
+    assert len(finding.examples) == 2
+
+
+def test_pathological_pauses_again_after_its_return() -> None:
+    assert check([CUT], {"a1": [(25, 52, "paused"), (65, 75, "paused")]}).verdict is Verdict.INVALID
+
+
+def test_pathological_pause_on_a_version_where_the_mode_has_no_effect() -> None:
+    assert check([CUT], PAUSED, version="4.3.6").verdict is Verdict.INVALID
+    assert check([CUT], {}, version="4.3.6").verdict is Verdict.VALID
+
+
+def test_legal_cut_in_between_pauses_or_not() -> None:
+    cut = fault(20, 25, cut=A)
+    assert check([cut], {}).verdict is Verdict.VALID
+    assert check([cut], {"a1": [(25, 31, "paused")]}).verdict is Verdict.VALID
+
+
+def test_legal_killed_node_looks_paused_while_it_boots() -> None:
+    seen = {"a1": [(20.0, 50.0, "down"), (50.0, 70.0, "paused")]}
+    assert check([fault(20, 50, name="kill", down=["a1"])], seen).verdict is Verdict.VALID
+
+
+def test_legal_kill_long_after_the_cut_pauses_at_once() -> None:
+    steps = [fault(20, 70, cut=apart(FIVE[:2], FIVE[2:])), fault(40, 70, step=1, name="kill", down=["c1"])]
+    at_once = {"b1": [(40.5, 75, "paused")], "b2": [(40.5, 75, "paused")], "c1": [(40.5, 80, "down")]}
+    minority = {"a1": [(25, 75, "paused")], "a2": [(25, 75, "paused")]}
+    assert check(steps, {**minority, **at_once}, FIVE).verdict is Verdict.VALID
+
+
+def test_not_predicted_yet() -> None:
+    around = fault(20, 50, cut=apart(["a1"], ["b1"]))
+    assert check([around], {}).verdict is Verdict.UNKNOWN
+    assert check([CUT], PAUSED, mode="autoheal").verdict is Verdict.UNKNOWN

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from invariants.throughput import Throughput
+from invariants.verdict import Finding, Verdict
+from reports.events import Event
+from tests.invariants.literal import Row, apart, cluster, fault, history, node_states, phases, publish, queues
+
+BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases(), node_states()]
+CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+
+
+def load(*spans: tuple[float, float, int]) -> list[Row]:
+    """Confirms of queue 0: (from_s, to_s, messages/s)."""
+    times = [start + i / rate for start, end, rate in spans for i in range(round((end - start) * rate))]
+    return [publish(n, at_s) for n, at_s in enumerate(times)]
+
+
+def check(publishes: list[Row], *events: Event | list[Event]) -> Finding:
+    return Throughput(ratio_min=0.5, window_s=5, grace_s=10).check(history(publishes, (), [*BASE, *events]))
+
+
+def test_empty() -> None:
+    assert Throughput().check(history()).verdict is Verdict.UNKNOWN
+
+
+def test_sane() -> None:
+    finding = check(load((0, 90, 50)))
+    assert finding.verdict is Verdict.VALID
+    assert (finding.numbers["steady_per_s"], finding.numbers["windows"]) == (50, 16)
+    assert abs(float(finding.numbers["ratio"] or 0) - 1) < 0.02
+
+
+def test_sane_slow_only_within_the_grace() -> None:
+    assert check(load((0, 20, 50), (20, 29.9, 5), (29.9, 90, 50)), CUT).verdict is Verdict.VALID
+
+
+def test_pathological_slow_after_the_grace_names_window_and_fault() -> None:
+    finding = check(load((0, 20, 50), (20, 50, 20), (50, 90, 50)), CUT)
+    assert finding.verdict is Verdict.INVALID
+    assert (finding.numbers["ratio"], finding.numbers["windows_short"]) == (0.4, 4)
+    for part in ("40% of the steady rate", "phase chaos", "step 0 (partition)"):
+        assert part in finding.examples[0]
+
+
+def test_pathological_never_as_fast_again_after_healing() -> None:
+    finding = check(load((0, 50, 50), (50, 90, 20)), CUT)
+    assert finding.verdict is Verdict.INVALID
+    assert any("phase recovery" in example for example in finding.examples)
+
+
+def test_pathological_one_window_stands_still() -> None:
+    finding = check(load((0, 60, 50), (65, 90, 50)))
+    assert (finding.verdict, finding.numbers["windows_short"]) == (Verdict.INVALID, 1)
+
+
+def test_pathological_nothing_at_all_after_the_steady_phase() -> None:
+    finding = check(load((0, 10, 50)))
+    assert (finding.verdict, finding.numbers["ratio"]) == (Verdict.INVALID, 0)
+
+
+def test_pathological_slow_under_latency() -> None:
+    slow = fault(20, 60, name="latency", slow=[("a1", "b1")])
+    assert check(load((0, 20, 50), (20, 60, 10), (60, 90, 50)), slow).verdict is Verdict.INVALID
+
+
+def test_pathological_just_short_of_the_ratio() -> None:
+    assert check(load((0, 10, 50), (10, 90, 24))).verdict is Verdict.INVALID
+    assert check(load((0, 10, 50), (10, 90, 26))).verdict is Verdict.VALID
+
+
+def test_no_majority_demands_nothing() -> None:
+    kill = fault(15, 60, name="kill", down=["a1", "b1"])
+    assert check(load((0, 15, 50), (70, 90, 50)), kill).verdict is Verdict.VALID
+
+
+def test_no_steady_load_cannot_be_told() -> None:
+    assert check(load((10, 90, 50))).verdict is Verdict.UNKNOWN
+
+
+def test_never_settled_cannot_be_told() -> None:
+    steps = [fault(at, at + 5, step=at, cut=apart(["a1"], ["b1", "c1"])) for at in range(10, 90, 10)]
+    assert check(load((0, 90, 50)), *steps).verdict is Verdict.UNKNOWN
