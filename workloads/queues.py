@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypedDict
 
 from topologies.cluster import Cluster
@@ -55,16 +56,19 @@ def member_count(workload: Workload, topology: Topology) -> int:
 def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: float = 60.0) -> dict[str, QueuePlace]:
     """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
 
-    Raises ``WaitTimeout`` with the queues that are not as wanted, and what ``ManagementApi`` raises.
+    A broker that has just formed its cluster may be slow to answer, so each step is repeated until it does. Raises
+    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses.
     """
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
-    api.create_vhost(vhost)
+    _insist(lambda: api.create_vhost(vhost), what=f"virtual host {vhost}", timeout_s=timeout_s)
     if workload.queue_type == "mirrored":
-        api.set_policy(vhost, "mirrored", _policy(workload.mirroring or Mirroring()))
+        policy = _policy(workload.mirroring or Mirroring())
+        _insist(lambda: api.set_policy(vhost, "mirrored", policy), what="the mirroring policy", timeout_s=timeout_s)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     for name, node in leaders.items():
-        api.declare_queue(vhost, name, arguments=_arguments(workload, topology), node=cluster.broker_name(node))
+        place = partial(api.declare_queue, vhost, name, node=cluster.broker_name(node))
+        _insist(partial(place, arguments=_arguments(workload, topology)), what=f"queue {name}", timeout_s=timeout_s)
     node_of = {cluster.broker_name(node): node for node in topology.node_names}
     count = member_count(workload, topology)
     places: dict[str, QueuePlace] = {}
@@ -89,6 +93,19 @@ def depths(api: ManagementApi, vhost: str) -> dict[str, Depth] | None:
         return {q["name"]: Depth(q["messages_ready"], q["messages_unacknowledged"]) for q in seen}
     except (ApiError, ApiUnreachable, KeyError):
         return None
+
+
+def _insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> None:
+    """Repeat a declaration, which may be done twice, until the broker answers."""
+
+    def unanswered() -> str:
+        try:
+            declare_one()
+        except ApiUnreachable as error:
+            return str(error)
+        return ""
+
+    wait_until(unanswered, timeout_s=timeout_s, what=f"{what} to be declared", until=lambda reason: not reason)
 
 
 def _policy(mirroring: Mirroring) -> dict[str, object]:

@@ -1,0 +1,212 @@
+"""A publisher's decisions, with a session and a connection that only note what is asked of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pika import spec
+
+from reports.history import PUBLISHES, Outcome, StreamReader
+from tests.workloads.test_settlement import load
+from workloads import publisher as module
+from workloads.counters import Count
+from workloads.load import publishes_path
+from workloads.message import Encoder
+from workloads.publisher import Publisher
+
+
+@dataclass
+class Notes:
+    """Stands in for a session."""
+
+    counts: Counter[Count] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    finished: bool = False
+
+    def counted(self, count: Count) -> int:
+        return self.counts[count]
+
+    def count(self, count: Count, value: int) -> None:
+        self.counts[count] = value
+
+    def add(self, count: Count, value: int) -> None:
+        self.counts[count] += value
+
+    def fail(self, reason: str) -> None:
+        self.failures.append(reason)
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def ready(self) -> None: ...
+
+    def record(self, event: str, *, detail: str = "") -> None: ...
+
+
+class Wire:
+    """Stands in for a connection."""
+
+    is_open = True
+    unsent_bytes = 0
+
+    def __init__(self, notes: Notes) -> None:
+        self.params = SimpleNamespace(frame_max=131_072)
+        self.written = 0
+        self._notes = notes
+
+    def write_messages(self, messages: list[bytes]) -> None:
+        self.written += len(messages)
+        assert self._notes.counts[Count.SENT] >= self.written, "what is written was counted before"
+
+
+@dataclass
+class Rig:
+    folder: Path
+    publisher: Any
+    notes: Notes
+    wire: Wire
+
+    def rows(self) -> dict[int, Outcome]:
+        """The outcomes on record after the connection was lost for good."""
+        self.publisher.lost()
+        batches = StreamReader(publishes_path(self.folder, 0, 0), PUBLISHES).batches()
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        assert len({row["sequence"] for row in rows}) == len(rows)
+        return {row["sequence"]: Outcome(row["outcome"]) for row in rows}
+
+    def connect(self) -> None:
+        channel = SimpleNamespace(channel_number=1, add_on_close_callback=id, add_on_return_callback=id)
+        channel.confirm_delivery = lambda _, callback: callback(None)
+        self.publisher._on_channel(self.wire, channel, 0)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    notes = Notes()
+    monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
+    made = Rig(tmp_path, Publisher(replace(load(), in_flight=5), tmp_path, index=0, life=0), notes, Wire(notes))
+    made.connect()
+    yield made
+    made.publisher.close()
+
+
+def nack(tag: int, *, multiple: bool = False) -> object:
+    return SimpleNamespace(method=spec.Basic.Nack(tag, multiple))
+
+
+def test_the_limit_in_flight_is_kept(rig: Rig) -> None:
+    assert rig.wire.written == 5
+    rig.publisher.tick()
+    assert rig.wire.written == 5
+    rig.publisher._on_confirm(3, True)
+    rig.publisher.tick()
+    assert rig.wire.written == 8
+
+
+def test_confirms_nacks_and_what_stays_open(rig: Rig) -> None:
+    rig.publisher._on_confirm(2, False)
+    rig.publisher._on_nack(nack(4))
+    rig.publisher._on_confirm(3, True)
+    assert rig.rows() == {
+        0: Outcome.CONFIRMED,
+        1: Outcome.CONFIRMED,
+        2: Outcome.CONFIRMED,
+        3: Outcome.NACKED,
+        4: Outcome.UNKNOWN,
+    }
+
+
+def test_a_returned_message_is_not_confirmed(rig: Rig) -> None:
+    rig.publisher._on_return(None, None, None, Encoder(1, 0, b"payload").encode(1))
+    rig.publisher._on_confirm(3, True)
+    rows = rig.rows()
+    assert [rows[sequence] for sequence in range(3)] == [Outcome.CONFIRMED, Outcome.RETURNED, Outcome.CONFIRMED]
+
+
+def test_tags_begin_anew_on_the_next_connection(rig: Rig) -> None:
+    rig.publisher._on_confirm(1, False)
+    rig.publisher.lost()
+    rig.connect()
+    rig.publisher._on_confirm(1, False)
+    rows = rig.rows()
+    assert rows[0] is Outcome.CONFIRMED
+    assert {rows[sequence] for sequence in range(1, 5)} == {Outcome.UNKNOWN}
+    assert rows[5] is Outcome.CONFIRMED
+
+
+def test_a_confirm_that_comes_twice_counts_once(rig: Rig) -> None:
+    rig.publisher._on_confirm(1, False)
+    rig.publisher._on_confirm(1, False)
+    rig.publisher._on_confirm(1, True)
+    assert rig.notes.counts[Count.CONFIRMED] == 1
+
+
+def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
+    rig.publisher._block(True)
+    rig.publisher._on_confirm(5, True)
+    rig.publisher.tick()
+    assert rig.wire.written == 5
+    rig.publisher._block(False)
+    rig.publisher.tick()
+    assert rig.wire.written == 10
+
+
+def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent_us = next(iter(rig.publisher._pending.values()))
+    monkeypatch.setattr(module, "now_us", lambda: sent_us + 29_000_000)
+    rig.publisher._check_patience()
+    assert rig.notes.failures == []
+    monkeypatch.setattr(module, "now_us", lambda: sent_us + 31_000_000)
+    rig.publisher._check_patience()
+    assert rig.notes.failures == ["no confirm for 31.0 s"]
+
+
+def test_it_stops_once_all_is_confirmed(rig: Rig) -> None:
+    rig.publisher.stop()
+    assert not rig.notes.finished
+    rig.publisher._on_confirm(5, True)
+    rig.publisher.tick()
+    assert rig.notes.finished
+    assert rig.wire.written == 5
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("confirm"), st.integers(1, 12), st.booleans()),
+        st.tuples(st.just("nack"), st.integers(1, 12), st.booleans()),
+        st.tuples(st.sampled_from(["tick", "lose"]), st.just(0), st.just(False)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps)
+def test_each_message_has_one_outcome_whatever_the_broker_says(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, bool]]
+) -> None:
+    folder, notes = tmp_path_factory.mktemp("history"), Notes()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
+        rig = Rig(folder, Publisher(replace(load(), in_flight=5), folder, index=0, life=0), notes, Wire(notes))
+    rig.connect()
+    for step, tag, multiple in steps:
+        if step == "confirm":
+            rig.publisher._on_confirm(tag, multiple)
+        elif step == "nack":
+            rig.publisher._on_nack(nack(tag, multiple=multiple))
+        elif step == "tick":
+            rig.publisher.tick()
+        else:
+            rig.publisher.lost()
+            rig.connect()
+    assert set(rig.rows()) == set(range(rig.wire.written))
+    rig.publisher.close()
