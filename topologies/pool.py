@@ -20,7 +20,7 @@ class ClusterPool:
     """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
 
     def __init__(self, *, broker: BrokerHome | None = None, toxiproxy: Path | None = None) -> None:
-        """``broker`` and ``toxiproxy``: what to run; looked for as ``topologies.distributions`` says where not given."""
+        """``broker`` and ``toxiproxy``: what to run; see ``topologies.distributions`` where not given."""
         self._broker = broker
         self._toxiproxy = toxiproxy
         self._kept: LocalCluster | None = None

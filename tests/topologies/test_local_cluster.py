@@ -18,7 +18,6 @@ pytestmark = pytest.mark.broker
 
 OF_C1 = [Link("a1", "c1"), Link("c1", "a1"), Link("b1", "c1"), Link("c1", "b1")]
 A_TO_B = Link("a1", "b1")
-B_TO_A = Link("b1", "a1")
 
 
 @contextmanager
