@@ -139,6 +139,11 @@ class BrokerProcess:
             ) from error
 
 
+def turns_folder(cluster: Path) -> Path:
+    """Has a folder for every node that has got as far as joining the cluster (see resilience_formation.erl)."""
+    return cluster / "turns"
+
+
 def server_environ(
     home: BrokerHome, cluster: Path, files: BrokerFiles, *, broker_name: str, ports: NodePorts, net_ticktime_s: int
 ) -> dict[str, str]:
@@ -178,6 +183,7 @@ def server_environ(
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang_arguments,
             "ERL_EPMD_PORT": str(ports.epmd),
             "RESILIENCE_PEERS": str(files.peers),
+            "RESILIENCE_TURNS": str(turns_folder(cluster)),
             "RESILIENCE_TRAFFIC": str(files.traffic),
         },
         cluster,

@@ -62,13 +62,18 @@ def _is_owned(key: str, owned: Mapping[str, str]) -> bool:
     return key in owned or any(key == family or key.startswith(f"{family}.") for family in _OWNED_FAMILIES)
 
 
+def takes_turns(release: tuple[int, int]) -> bool:
+    """Whether nodes of this release are given turns in joining; later ones see to their order themselves."""
+    return release < (3, 13)
+
+
 def formation_keys(release: tuple[int, int], broker_names: tuple[str, ...]) -> dict[str, str]:
     """How the brokers find each other.
 
     Up to 3.12 our own peer discovery lets them join in order (see resilience_formation.erl). From 3.13
     on RabbitMQ itself chooses one node to which all others join, without a lock.
     """
-    if release < (3, 13):
+    if takes_turns(release):
         return {"cluster_formation.peer_discovery_backend": "resilience_formation"}
     listed = {f"cluster_formation.classic_config.nodes.{i}": name for i, name in enumerate(broker_names, 1)}
     return {"cluster_formation.peer_discovery_backend": "classic_config", **listed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
 import time
@@ -12,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ
+from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ, turns_folder
 from topologies.cluster import ClusterError, NodeState, ProcessState
-from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf
+from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf, takes_turns
 from topologies.distributions import BrokerHome, compile_erlang, find_broker, find_toxiproxy
 from topologies.management import ApiError, ApiUnreachable, ManagementApi
 from topologies.places import Place, claim_place, default_root
@@ -185,9 +186,7 @@ class LocalCluster:
         all_names = frozenset(map(self.broker_name, self.topology.node_names))
 
         def lacks() -> str:
-            process = self._processes[node]
-            if process.state() == "gone":
-                raise ClusterError(f"{node} ended with status {process.exit_status}; {self._story(node)}")
+            self._raise_if_one_ended()
             if self.state(node) != "up":
                 return f"{node} is {self.state(node)}"
             try:
@@ -218,6 +217,7 @@ class LocalCluster:
         cookie.write_text(secrets.token_hex(20))
         cookie.chmod(0o400)
         (folder / "ebin").mkdir()
+        turns_folder(folder).mkdir()
         compile_erlang(self._broker, folder / "ebin")
         user_conf = read_user_file(self.topology.rabbitmq_conf)
         formation = formation_keys(self._broker.release, tuple(map(self.broker_name, self.topology.node_names)))
@@ -244,9 +244,9 @@ class LocalCluster:
         return ToxiproxyLinks(server, self._link_ports, self)
 
     def _boot(self, *, timeout_s: float) -> None:
-        for process in self._processes.values():
-            process.start()
-        self.await_formed(timeout_s=timeout_s)
+        deadline = time.monotonic() + timeout_s
+        self._start_in_turns(timeout_s=timeout_s)
+        self.await_formed(timeout_s=deadline - time.monotonic())
         if self.topology.definitions is not None:
             text = read_user_file(self.topology.definitions)
             try:
@@ -256,6 +256,39 @@ class LocalCluster:
             except (ApiError, ApiUnreachable) as error:
                 raise ClusterError(f"the broker refused {self.topology.definitions}: {error}") from error
 
+    def _start_in_turns(self, *, timeout_s: float) -> None:
+        """Start a few nodes, and another whenever one gets as far as joining.
+
+        Joining is serial and cheap, getting there is parallel and costs most of the CPU. Started all at
+        once they would all arrive together, and idle cores would watch them join.
+        """
+        waiting = list(self._processes)
+        ahead = (os.cpu_count() or 1) + 1 if takes_turns(self._broker.release) else len(waiting)
+        turns = turns_folder(self._place.folder)
+
+        def start_next() -> list[str]:
+            self._raise_if_one_ended()
+            arrived = sum(1 for _ in turns.iterdir())
+            while waiting and len(self.pids()) - arrived < ahead:
+                self._processes[waiting.pop(0)].start()
+            return waiting
+
+        try:
+            wait_until(
+                start_next,
+                timeout_s=timeout_s,
+                poll_s=0.02,
+                what="all nodes to be started",
+                until=lambda left: not left,
+            )
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; see {next(iter(self.logs().values()))}") from error
+
+    def _raise_if_one_ended(self) -> None:
+        for node, process in self._processes.items():
+            if process.exit_status is not None:
+                raise ClusterError(f"{node} ended with status {process.exit_status}; {self._story(node)}")
+
     def _end_processes(self) -> None:
         for process in self._processes.values():
             if process.pid is not None:
@@ -264,7 +297,7 @@ class LocalCluster:
             api.close()
 
     def _environ(self, node: str) -> dict[str, str]:
-        environ = server_environ(
+        return server_environ(
             self._broker,
             self._place.folder,
             self._files[node],
@@ -272,8 +305,6 @@ class LocalCluster:
             ports=self._ports[node],
             net_ticktime_s=self.topology.net_ticktime_s,
         )
-        environ["RESILIENCE_ORDER"] = " ".join(map(self.broker_name, self.topology.node_names))
-        return environ
 
 
 def _accepts(port: int) -> bool:

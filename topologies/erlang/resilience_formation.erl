@@ -1,44 +1,50 @@
-%% Peer discovery that lets the brokers of one cluster join one after the other, in a stated order.
+%% Peer discovery that lets the brokers of one cluster join one after the other, first come first served.
 %%
 %% RabbitMQ's own classic_config guards joining with a global lock whose losers sleep for random times,
-%% up to eight seconds each. Here every node boots at once and waits for nothing but its turn. The
-%% environment variable RESILIENCE_ORDER names all nodes, the first of which founds the cluster.
+%% up to eight seconds each. All brokers of this cluster share a machine, so turns are folders in the one
+%% named by the environment variable RESILIENCE_TURNS: creating a folder is atomic. Turn 1 founds the
+%% cluster, and turn N joins it when turn N-1 has. Each folder holds the node's name in "node", and
+%% "joined" once it has.
 %%
 %% Callbacks as in rabbit_peer_discovery_backend, RabbitMQ 3.8 to 3.12.
 -module(resilience_formation).
 
 -export([init/0, list_nodes/0, supports_registration/0, register/0, unregister/0, post_registration/0]).
--export([lock/1, unlock/1, joined/0]).
+-export([lock/1, unlock/1]).
 
 -define(TURN_TIMEOUT_MS, 120000).
--define(POLL_MS, 50).
+-define(POLL_MS, 20).
 
 init() -> ok.
 
-list_nodes() -> {ok, {[hd(order())], disc}}.
+list_nodes() ->
+    {ok, Founder} = file:read_file(turn(1, "node")),
+    {ok, {[binary_to_atom(Founder, utf8)], disc}}.
 
 supports_registration() -> false.
 register() -> ok.
 unregister() -> ok.
 post_registration() -> ok.
 
-lock(Node) ->
-    case lists:takewhile(fun(Other) -> Other =/= Node end, order()) of
-        [] -> {ok, Node};
-        Before -> await_turn(Node, lists:last(Before), ?TURN_TIMEOUT_MS)
+lock(Node) -> await_turn(take_turn(Node, 1), ?TURN_TIMEOUT_MS).
+
+unlock(Turn) -> file:write_file(turn(Turn, "joined"), <<>>).
+
+take_turn(Node, Turn) ->
+    case file:make_dir(turn(Turn, "")) of
+        ok ->
+            ok = file:write_file(turn(Turn, "node"), atom_to_list(Node)),
+            Turn;
+        {error, eexist} ->
+            take_turn(Node, Turn + 1)
     end.
 
-unlock(_Data) ->
-    application:set_env(rabbit, ?MODULE, joined),
-    ok.
-
-joined() -> application:get_env(rabbit, ?MODULE) =:= {ok, joined}.
-
-await_turn(_Node, Before, Left) when Left =< 0 -> {error, lists:concat([Before, " has not joined"])};
-await_turn(Node, Before, Left) ->
-    case rpc:call(Before, ?MODULE, joined, [], 5000) of
-        true -> {ok, Node};
-        _ -> timer:sleep(?POLL_MS), await_turn(Node, Before, Left - ?POLL_MS)
+await_turn(1, _Left) -> {ok, 1};
+await_turn(Turn, Left) when Left =< 0 -> {error, lists:concat(["turn ", Turn - 1, " has not joined"])};
+await_turn(Turn, Left) ->
+    case filelib:is_file(turn(Turn - 1, "joined")) of
+        true -> {ok, Turn};
+        false -> timer:sleep(?POLL_MS), await_turn(Turn, Left - ?POLL_MS)
     end.
 
-order() -> [list_to_atom(Name) || Name <- string:lexemes(os:getenv("RESILIENCE_ORDER"), " ")].
+turn(Turn, File) -> filename:join([os:getenv("RESILIENCE_TURNS"), integer_to_list(Turn), File]).
