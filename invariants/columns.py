@@ -25,15 +25,15 @@ def pieces(batches: Iterable[pa.RecordBatch], *names: str) -> Iterator[tuple[Arr
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= ROWS_TOGETHER:
-            yield tuple(_column(waiting, name) for name in names)
+            yield _columns(waiting, names)
             waiting, rows = [], 0
     if rows:
-        yield tuple(_column(waiting, name) for name in names)
+        yield _columns(waiting, names)
 
 
-def _column(batches: Sequence[pa.RecordBatch], name: str) -> Array:
-    parts = [batch.column(name).to_numpy(zero_copy_only=False) for batch in batches]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _columns(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> tuple[Array, ...]:
+    table = pa.Table.from_batches(batches)
+    return tuple(table.column(name).to_numpy() for name in names)
 
 
 def grouped(*keys: Array) -> Iterator[tuple[tuple[int, ...], Rows]]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from invariants.order import Order
 from invariants.verdict import Finding, Verdict
 from reports.history import Outcome
@@ -13,7 +15,7 @@ def check(deliveries: list[Row], publishes: list[Row] = TEN) -> Finding:
     return Order().check(history(publishes, deliveries, EVENTS))
 
 
-def in_turn(*sequences: int, start_s: float = 1, **fields: int) -> list[Row]:
+def in_turn(*sequences: int, start_s: float = 1, **fields: Any) -> list[Row]:
     return [deliver(n, start_s + i / 1000, **fields) for i, n in enumerate(sequences)]
 
 
