@@ -16,9 +16,8 @@ from reports.terminal import story
 from suites.judging import Result
 from suites.scenario import Bench, run_scenario
 from topologies.distributions import BrokerHome, find_broker
-from topologies.local import LocalCluster
 from topologies.pool import ClusterPool
-from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S, Link, Topology
+from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
 
 DRIVERS = ("local",)
 
@@ -97,11 +96,7 @@ def live(pytestconfig: pytest.Config) -> TextIO:
 @pytest.fixture(scope="session")
 def clusters(broker: BrokerHome) -> Iterator[ClusterPool]:
     """Forms clusters of the broker that the options name, one at a time, and keeps the last."""
-
-    def form(topology: Topology, proxied: frozenset[Link]) -> LocalCluster:
-        return LocalCluster.form(topology, proxied=proxied, broker=broker)
-
-    with ClusterPool(form) as pool:
+    with ClusterPool(broker=broker) as pool:
         yield pool
 
 
@@ -135,7 +130,9 @@ def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
 
 
 @pytest.fixture
-def play(pytestconfig: pytest.Config, bench: Bench, accept: Callable[[Result], Result]) -> Callable[[Scenario], Result]:
+def play(
+    pytestconfig: pytest.Config, broker: BrokerHome, bench: Bench, accept: Callable[[Result], Result]
+) -> Callable[[Scenario], Result]:
     """Plays a scenario with the options of the command line; fails with its story unless it ends as expected."""
 
     def played(scenario: Scenario) -> Result:

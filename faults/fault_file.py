@@ -19,6 +19,10 @@ FILE_BYTES_MAX = 1_000_000
 DEPTH_MAX = 32
 
 
+#: The safe loader, in C where that was built: it constructs plain values and nothing else.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong: where in the scenario, in which line (None if unknown), and what."""
@@ -61,9 +65,11 @@ def load(path: Path) -> Scenario:
 def parse(text: str, *, source: str = "fault file", folder: Path | None = None) -> Scenario:
     """The scenario that ``text`` states; file names in it are relative to ``folder``. Raises FaultFileError."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = _Loader(text)
+        root = loader.get_single_node()
         lines = _Lines(root)
-        plain = _plain(text, root, lines)
+        _refuse_oddities(root, lines)
+        plain = loader.construct_document(root)
         scenario = Scenario.model_validate_json(json.dumps(plain, allow_nan=False), strict=True)
     except _Refused as error:
         raise FaultFileError(source, [error.problem]) from None
@@ -122,22 +128,21 @@ def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
     return None
 
 
-def _plain(text: str, root: yaml.Node | None, lines: _Lines) -> Any:
-    """The document as plain values. Anchors, repeated and non-text keys are refused: each hides a mistake."""
+def _refuse_oddities(root: yaml.Node | None, lines: _Lines) -> None:
+    """Anchors, repeated and non-text fields are refused: each hides a mistake."""
     if not isinstance(root, yaml.MappingNode):
         raise _Refused(Problem((), 1, "a fault file is a mapping that begins with 'version: 1'"))
-    alias = next((token for token in yaml.scan(text) if isinstance(token, yaml.AliasToken)), None)
-    if alias is not None:
-        line = alias.start_mark.line + 1
-        raise _Refused(Problem((), line, f"*{alias.value}: anchors are not used in fault files; write it out"))
-    for place in _walk(root, ()):
+    seen: set[int] = set()
+    for place, node in _walk(root, ()):
         if len(place) > DEPTH_MAX:
             raise _Refused(Problem(place[:3], lines.of(place[:3]), f"is nested deeper than {DEPTH_MAX} levels"))
-    return yaml.safe_load(text)
+        if id(node) in seen:
+            raise _Refused(Problem(place, lines.of(place), "anchors are not used in fault files; write it out"))
+        seen.add(id(node))
 
 
-def _walk(node: yaml.Node, place: Place) -> Iterator[Place]:
-    yield place
+def _walk(node: yaml.Node, place: Place) -> Iterator[tuple[Place, yaml.Node]]:
+    yield place, node
     if isinstance(node, yaml.SequenceNode):
         for i, inner in enumerate(node.value):
             yield from _walk(inner, (*place, i))

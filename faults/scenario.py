@@ -71,7 +71,12 @@ else:
 
 def _named_topology(value: Any) -> Any:
     """A topology is written as its name in the catalogue or as the mapping itself."""
-    return catalogue.load(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return catalogue.load(value)
+    except (catalogue.UnknownTopologyError, catalogue.BadTopologyError) as error:
+        raise ValueError(str(error)) from error
 
 
 class Scenario(Spec):

@@ -103,8 +103,8 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                     seed=scenario.seed,
                     folder=stage.run.history,
                 ) as load,
+                live.watching(observer, load),
             ):
-                live.watch(observer, load)
                 _phases(stage, Arena(cluster, observer), load, queues, live)
 
 

@@ -28,9 +28,6 @@ TOPOLOGIES = (
     pytest.param("seven_nodes_three_zones", id="seven_nodes", marks=pytest.mark.slow),
 )
 
-#: What a quorum queue's client in the broker sent to a leader that is gone it sends again after this time
-#: (TIMER_TIME in rabbit_fifo_client.erl), so a publisher may wait that long although a new leader is there.
-RESENT_AFTER_S = 10.0
 #: For clients to connect elsewhere and for leaders to be elected.
 ELECTED_AFTER_S = 5.0
 WINDOW_S = 2.5
@@ -39,8 +36,9 @@ FIRST_STEP_S = 1.0
 
 def stall_s_max(net_ticktime_s: int) -> float:
     """The longest that a queue with a majority may stand still: the cut is noticed after at most 1.25 net_ticktime
-    (kernel(6)), a leader is elected, and what was on its way to the old one is sent again."""
-    return 1.25 * net_ticktime_s + RESENT_AFTER_S + ELECTED_AFTER_S
+    (kernel(6)); a publisher that is then served by a broker which still takes the old leader for the leader gets no
+    confirm until its patience ends, and goes elsewhere."""
+    return 1.25 * net_ticktime_s + Workload().confirm_timeout_s + ELECTED_AFTER_S
 
 
 def long_cut_s(net_ticktime_s: int) -> float:

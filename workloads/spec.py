@@ -57,7 +57,7 @@ class Workload(Spec):
     acks: Literal["manual", "automatic"] = "manual"
     persistent: bool = True
     heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
-    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,202 @@
+"""Fault files: what is right is read whole, what is wrong is refused by line, step and field."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faults import fault_file
+from faults.fault_file import FaultFileError
+from topologies.spec import Link
+
+SANE: dict[str, Any] = {
+    "version": 1,
+    "title": "Zone b is cut off while confirms are in flight",
+    "broker": ">=3.8,<4.3",
+    "seed": 4711,
+    "topology": "five_nodes_three_zones",
+    "workload": {"kind": "confirmed_publish", "queue_type": "quorum", "queues": 4, "publishers": 4, "consumers": 4},
+    "phases": {"steady_s": 10, "recovery_s": 60, "drain_s": 60},
+    "schedule": [
+        {"at_s": 2, "for_s": 20, "fault": "partition", "between": ["zone:b", "rest"]},
+        {"at_s": 8, "for_s": 5, "fault": "latency", "links": "zone:a -> zone:c", "latency_ms": 120, "jitter_ms": 30},
+        {
+            "when": {"depth_over": {"queue": "q1", "messages": 1000}},
+            "fault": "kill",
+            "node": "leader:q1",
+            "for_s": 10,
+        },
+    ],
+    "invariants": {"no_loss": {}, "order": {}, "availability": {"stall_s_max": 15}, "recovery": {"within_s": 30}},
+    "expect": [{"broker": "<3.10.10", "verdict": "INVALID", "invariant": "no_loss"}],
+}
+
+
+def refused(plain: Any) -> str:
+    text = plain if isinstance(plain, str) else yaml.safe_dump(plain, sort_keys=False)
+    with pytest.raises(FaultFileError) as caught:
+        fault_file.parse(text, source="incident.yaml")
+    return str(caught.value)
+
+
+def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    plain: Any = copy.deepcopy(SANE)
+    inner = plain
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    result: dict[str, Any] = plain
+    return result
+
+
+def test_sane_file() -> None:
+    scenario = fault_file.parse(yaml.safe_dump(SANE))
+    assert scenario.topology.node_names == ("a1", "a2", "b1", "b2", "c1")
+    assert scenario.schedule[0].touches_links(scenario.topology) >= {Link("b1", "a1"), Link("c1", "b2")}
+    assert list(scenario.chosen_invariants) == ["no_loss", "order", "availability", "recovery"]
+    assert scenario.expected("3.10.8").verdict == "INVALID"
+    assert scenario.expected("3.10.10").verdict == "VALID"
+
+
+def test_what_a_run_leaves_is_the_same_scenario() -> None:
+    scenario = fault_file.parse(yaml.safe_dump(SANE))
+    assert fault_file.parse(fault_file.dump(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        pytest.param(("workload", "publisers"), 4, ("workload.publisers", "did you mean publishers"), id="misspelt"),
+        pytest.param(("schedule", 0, "betwen"), [], ("schedule[0].betwen", "did you mean between"), id="misspelt_step"),
+        pytest.param(("schedule", 0, "between"), ["zone:x", "rest"], ("zone:x", "a, b, c"), id="unknown_zone"),
+        pytest.param(("schedule", 0, "between"), ["zone:b", "b1"], ("b1 would be on two sides",), id="overlap"),
+        pytest.param(("schedule", 0, "at_s"), -3, ("schedule[0].at_s", "got -3"), id="negative_time"),
+        pytest.param(("schedule", 1, "latency_ms"), "fast", ("schedule[1].latency_ms", '"fast"'), id="wrong_type"),
+        pytest.param(("schedule", 1, "links"), "zone:a", ("schedule[1].links", "zone:a -> zone:b"), id="no_link"),
+        pytest.param(("schedule", 1, "jitter_ms"), 500, ("schedule[1].jitter_ms", "latency_ms"), id="jitter"),
+        pytest.param(("schedule", 1, "fault"), "latencyy", ("schedule[1]", "did you mean latency"), id="unknown_fault"),
+        pytest.param(("schedule", 2, "node"), "leader:q9", ("schedule[2].node", "q1, q2, q3, q4"), id="unknown_queue"),
+        pytest.param(("schedule", 2, "when", "depth_over", "queue"), "q7", ("schedule[2].when", "q7"), id="when_queue"),
+        pytest.param(("schedule", 2, "at_s"), 3, ("schedule[2]", "one of them"), id="at_and_when"),
+        pytest.param(("phases", "chaos_s"), 15, ("schedule[0].for_s", "past the end"), id="past_the_end"),
+        pytest.param(("topology",), "five_nodes", ("topology", "five_nodes_three_zones"), id="unknown_topology"),
+        pytest.param(("topology",), {"name": "x", "zones": {"a": 2}}, ("3 to 7 nodes",), id="too_small"),
+        pytest.param(("workload", "ack_every"), 1000, ("workload", "prefetch"), id="waits_for_ever"),
+        pytest.param(("workload", "leaders_on"), ["zone:q"], ("workload.leaders_on[0]", "a, b, c"), id="leaders_zone"),
+        pytest.param(("workload", "group_size"), 7, ("workload.group_size", "has 5"), id="group_too_large"),
+        pytest.param(("broker",), "three", ("broker", ">=3.8,<4.3"), id="version_range"),
+        pytest.param(("expect", 0, "invariant"), "throughput", ("expect[0].invariant", "no_loss"), id="expectation"),
+        pytest.param(("invariants", "no_los"), {}, ("invariants.no_los", "did you mean no_loss"), id="invariant"),
+        pytest.param(("version",), 2, ("version", "got 2"), id="version"),
+        pytest.param(("seed",), "4711", ("seed", "integer"), id="text_for_number"),
+        pytest.param(("title",), "", ("title",), id="no_title"),
+    ],
+)
+def test_refused(path: tuple[str | int, ...], value: Any, told: tuple[str, ...]) -> None:
+    text = refused(changed(path, value))
+    assert text.startswith("incident.yaml: ")
+    assert "nothing was started" in text
+    for part in told:
+        assert part in text
+
+
+def test_refusal_names_the_line() -> None:
+    text = yaml.safe_dump(SANE, sort_keys=False).replace("at_s: 2", "at_s: -2")
+    line = text.splitlines().index("- at_s: -2") + 1
+    assert f"line {line}, schedule[0].at_s: got -2" in refused(text)
+
+
+def test_steps_that_take_the_same_node_away() -> None:
+    plain = changed(("schedule", 2), {"at_s": 0, "for_s": 9, "fault": "kill", "node": "b1"})
+    plain["schedule"].append({"at_s": 5, "for_s": 9, "fault": "pause", "node": "zone:b"})
+    assert "schedule[3].at_s: step 2 has taken b1 away at that time already" in refused(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("", "a mapping", id="empty"),
+        pytest.param("- 1\n- 2\n", "a mapping", id="list"),
+        pytest.param("version: [1", "no YAML", id="unclosed"),
+        pytest.param("a: &x 1\nb: *x\n", "anchors", id="anchor"),
+        pytest.param("version: 1\nversion: 1\n", "given twice", id="twice"),
+        pytest.param("1: 2\n", "plain text", id="number_as_field"),
+        pytest.param("version: !!python/object:os.system {}\n", "no YAML", id="object"),
+        pytest.param("seed: 2020-01-01\n", "no field takes", id="date"),
+        pytest.param("seed: .nan\n", "", id="nan"),
+        pytest.param("a: " + "[" * 100 + "]" * 100, "deeper", id="deep"),
+        pytest.param("[" * 5000, "", id="very_deep"),
+        pytest.param("\x00", "no YAML", id="control_character"),
+    ],
+)
+def test_no_scenario_at_all(text: str, told: str) -> None:
+    assert told in refused(text)
+
+
+def test_missing_configuration_file(tmp_path: Path) -> None:
+    path = tmp_path / "incident.yaml"
+    plain = changed(("topology",), {"name": "mine", "zones": {"a": 2, "b": 2, "c": 1}, "rabbitmq_conf": "my.conf"})
+    path.write_text(yaml.safe_dump(plain))
+    with pytest.raises(FaultFileError, match=r"topology\.rabbitmq_conf: there is no file .*my\.conf"):
+        fault_file.load(path)
+    (tmp_path / "my.conf").write_text("")
+    assert fault_file.load(path).topology.rabbitmq_conf == tmp_path / "my.conf"
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(FaultFileError, match="cannot be read"):
+        fault_file.load(tmp_path / "none.yaml")
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(["zone:a", "a1", "rest"])
+)
+PLAIN = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+)
+
+
+def places(plain: Any, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    return [*([place] if place else []), *(found for key, value in inner for found in places(value, (*place, key)))]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(places(SANE)), PLAIN), min_size=1, max_size=3))
+def test_a_damaged_file_is_read_or_refused(damages: list[tuple[tuple[str | int, ...], Any]]) -> None:
+    plain: Any = copy.deepcopy(SANE)
+    for path, value in damages:
+        inner = plain
+        try:
+            for part in path[:-1]:
+                inner = inner[part]
+            inner[path[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier damage removed the place
+    read_or_refused(yaml.safe_dump(plain, allow_unicode=True))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.data())
+def test_a_file_with_wrong_characters_is_read_or_refused(data: st.DataObject) -> None:
+    text = yaml.safe_dump(SANE, sort_keys=False)
+    at = data.draw(st.integers(0, len(text)))
+    until = data.draw(st.integers(at, min(len(text), at + 20)))
+    read_or_refused(text[:at] + data.draw(st.text(max_size=10)) + text[until:])
+
+
+def read_or_refused(text: str) -> None:
+    """Anything but a scenario or a FaultFileError is raised to the test."""
+    try:
+        scenario = fault_file.parse(text)
+    except FaultFileError as error:
+        assert error.problems
+        assert "Traceback" not in str(error)
+    else:
+        assert fault_file.parse(fault_file.dump(scenario)) == scenario
