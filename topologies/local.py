@@ -174,7 +174,7 @@ class LocalCluster:
         except FileNotFoundError:
             return {}
         rows = (line.split() for line in lines)
-        return {self.node_of(peer): Traffic(int(sent), int(received)) for peer, sent, received in rows}
+        return {self.node_of(peer): Traffic(*map(int, counts)) for peer, *counts in rows}
 
     def await_formed(self, *, timeout_s: float) -> None:
         """Wait until every node accepts AMQP and every node sees all nodes running."""

@@ -50,6 +50,19 @@ def test_forms_whole_and_through_its_proxies(cluster: LocalCluster) -> None:
     assert unfit_reason(cluster) == ""
 
 
+def test_a_whole_link_holds_nothing_even_when_busy(cluster: LocalCluster) -> None:
+    begun = time.monotonic()
+    seen: set[int | None] = set()
+
+    def look() -> float:
+        cluster.api("a1").nodes()
+        seen.update(cluster.links.held_bytes(link) for link in cluster.topology.links)
+        return time.monotonic() - begun
+
+    wait_until(look, timeout_s=5, poll_s=0.01, what="2 s to pass", until=lambda gone_s: gone_s > 2)
+    assert seen == {0}
+
+
 def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: LocalCluster) -> None:
     with watched(cluster, at_least_s=2) as seen:
         cluster.links.cut(OF_C1)

@@ -4,8 +4,9 @@
 %% port is the peer's own, or that of the proxy which carries the directed link to it. Nothing is ever
 %% registered anywhere, so no daemon is needed and none is left behind.
 %%
-%% It also writes, five times a second, which peers this node is connected to and the bytes that it
-%% has sent to and received from each: to the file named by RESILIENCE_TRAFFIC, one peer a line.
+%% It also writes, five times a second, which peers this node is connected to and the bytes that it has
+%% sent to each by now, received from each by now, and had sent to each 0.6 s before: to the file named by
+%% RESILIENCE_TRAFFIC, one peer a line. What was sent then and is not received now has been held back.
 %%
 %% The broker itself asks epmd for its own port once, past this module, when it lists its listeners. So
 %% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
@@ -15,7 +16,7 @@
 %% https://www.erlang.org/doc/apps/erts/alt_disco.html
 -module(resilience_distribution).
 
--export([start_link/0, traffic_loop/1, answer_loop/1]).
+-export([start_link/0, traffic_loop/2, answer_loop/1]).
 -export([register_node/2, register_node/3, listen_port_please/2]).
 -export([address_please/3, port_please/2, port_please/3, names/0, names/1, open/0, open/1, open/2, close/0]).
 
@@ -27,7 +28,7 @@
 start_link() ->
     Pid = spawn_link(fun() ->
         spawn_link(?MODULE, answer_loop, [listen(list_to_integer(os:getenv("ERL_EPMD_PORT")))]),
-        traffic_loop(os:getenv("RESILIENCE_TRAFFIC"))
+        traffic_loop(os:getenv("RESILIENCE_TRAFFIC"), [[], [], []])
     end),
     {ok, Pid}.
 
@@ -51,20 +52,26 @@ answer(Socket) ->
             gen_tcp:send(Socket, <<$w, 1>>)
     end.
 
-traffic_loop(File) ->
+%% Earlier: what was sent at the end of each of the last intervals, newest first, as {Port, Octets}.
+traffic_loop(File, Earlier) ->
     timer:sleep(?TRAFFIC_INTERVAL_MS),
-    catch write_traffic(File),
-    ?MODULE:traffic_loop(File).
+    Links = [{Peer, Port, octets(Port, send_oct)} || {Peer, Port} <- erlang:system_info(dist_ctrl), is_port(Port)],
+    catch write_traffic(File, Links, lists:last(Earlier)),
+    Now = [{Port, Sent} || {_, Port, Sent} <- Links],
+    ?MODULE:traffic_loop(File, [Now | lists:droplast(Earlier)]).
 
-write_traffic(File) ->
-    Lines = [[atom_to_list(Peer), " ", octets(Port, send_oct), " ", octets(Port, recv_oct), "\n"]
-             || {Peer, Port} <- erlang:system_info(dist_ctrl), is_port(Port)],
+write_traffic(File, Links, Before) ->
+    Lines = [io_lib:format("~s ~b ~b ~b~n", [Peer, Sent, octets(Port, recv_oct), proplists:get_value(Port, Before, 0)])
+             || {Peer, Port, Sent} <- Links],
     ok = file:write_file(File ++ ".new", Lines, [raw]),
     ok = file:rename(File ++ ".new", File).
 
+%% 0 for a connection that ended meanwhile.
 octets(Port, Counter) ->
-    {ok, [{Counter, Octets}]} = inet:getstat(Port, [Counter]),
-    integer_to_list(Octets).
+    case inet:getstat(Port, [Counter]) of
+        {ok, [{Counter, Octets}]} -> Octets;
+        {error, _} -> 0
+    end.
 
 %% A new creation at every start, or peers would take this node's old processes for living ones.
 register_node(Name, Port) -> register_node(Name, Port, inet).
