@@ -56,6 +56,10 @@ class BrokerFiles:
         return self.folder / "output"
 
 
+#: The last words of a start on standard output: "Starting broker... completed with 3 plugins."
+_BOOTED = b" completed with "
+
+
 class BrokerProcess:
     """The process of one node; it can be started again after it has ended."""
 
@@ -65,6 +69,7 @@ class BrokerProcess:
         self._command = command
         self._environ = dict(environ)
         self._process: subprocess.Popen[bytes] | None = None
+        self._output_begins = 0
 
     @property
     def pid(self) -> int | None:
@@ -83,11 +88,19 @@ class BrokerProcess:
         except psutil.NoSuchProcess:
             return "gone"
 
+    @property
+    def has_booted(self) -> bool:
+        """The broker said that its start is complete. Its listeners are open a little earlier, and a virtual host
+        that is created in between may never come up on this node."""
+        output = self.files.output
+        return output.exists() and _BOOTED in output.read_bytes()[self._output_begins :]
+
     def start(self) -> None:
         if self.pid is not None:
             raise ClusterError(f"{self.node} cannot be started: process {self.pid} is still there")
         self.files.traffic.unlink(missing_ok=True)
         with self.files.output.open("ab") as output:
+            self._output_begins = output.tell()
             self._process = subprocess.Popen(
                 self._command,
                 env=self._environ,

@@ -164,6 +164,13 @@ class ManagementApi:
         answer: list[Json] = self.get(f"queues/{_part(vhost)}", params={"columns": wanted})
         return answer
 
+    def queue_states(self, vhost: str, *, timeout_s: float | None = None) -> list[Json]:
+        """As ``queues``, without statistics other than the number of messages: cheap enough for every second, and
+        quicker to answer while a node is cut off."""
+        params = {"disable_stats": "true", "enable_queue_totals": "true"}
+        answer: list[Json] = self.get(f"queues/{_part(vhost)}", params=params, timeout_s=timeout_s)
+        return answer
+
     def import_definitions(self, definitions: Mapping[str, object], *, timeout_s: float = 60.0) -> None:
         self.post("definitions", dict(definitions), timeout_s=timeout_s)
 

@@ -15,6 +15,9 @@ from topologies.waiting import wait_until
 STATES_EVERY_S = 0.5
 SAMPLE_EVERY_S = 1.0
 
+#: While a node is cut off, the others look for it in vain before they answer: some seconds on 3.10.
+SAMPLE_TIMEOUT_S = 8.0
+
 #: Receives each observation: the kind ("nodes" or "sample") and its fields.
 Record = Callable[..., object]
 
@@ -101,9 +104,13 @@ class Observer:
     def _sample(self, node: str) -> None:
         api = self._cluster.api(node)
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
-        self._queues = {row["name"]: _queue(row, short) for row in api.queues(self._vhost)}
+        self._queues = {
+            row["name"]: _queue(row, short) for row in api.queue_states(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)
+        }
         self._sampled += 1
-        memory = {short[row["name"]]: row.get("mem_used", 0) for row in api.nodes() if row["name"] in short}
+        memory = {
+            short[row["name"]]: row["mem_used"] for row in api.nodes() if row["name"] in short and row.get("mem_used")
+        }
         self._record("sample", node=node, queues=dict(self._queues), memory_bytes=memory)
 
 
