@@ -189,7 +189,7 @@ class LocalCluster:
             self._raise_if_one_ended()
             if self.state(node) != "up":
                 return f"{node} is {self.state(node)}"
-            if not process.has_booted:
+            if not self._processes[node].has_booted:
                 return f"{node} has not completed its start"
             try:
                 missing = all_names - self._apis[node].running_nodes()
