@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from faults.kill import Kill
+from faults.kill_client import KillClient
 from faults.latency import Latency
 from faults.partition import Partition
 from faults.pause import Pause
@@ -16,6 +17,7 @@ AnyFault = Annotated[
     Partition  # a network partition between sides
     | Latency  # slow directed links
     | Kill  # brokers die at once
+    | KillClient  # a publisher or consumer dies at once
     | Pause  # brokers freeze
     | Stop,  # brokers are shut down in good order
     Field(discriminator="fault"),

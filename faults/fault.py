@@ -12,6 +12,8 @@ from faults.targets import Resolver
 from topologies.cluster import Cluster
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
+from workloads.run import RunningWorkload
+from workloads.spec import Workload
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Arena:
 
     cluster: Cluster
     observer: Observer
+    load: RunningWorkload
     cuts: CutCount = field(default_factory=CutCount)
 
 
@@ -92,7 +95,7 @@ class Fault(Protocol):
     #: What a driver must offer for it.
     acts_on: ClassVar[str]
 
-    def problems(self, topology: Topology, queues: Collection[str]) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         """What is wrong with the targets: {field: text}. Empty if nothing is."""
         ...
 
@@ -100,8 +103,8 @@ class Fault(Protocol):
         """Every link that it may touch, known before the cluster starts."""
         ...
 
-    def touches_nodes(self, topology: Topology) -> frozenset[str]:
-        """The nodes whose process it acts on, as far as no moment and no chance decides them."""
+    def touches_processes(self, topology: Topology) -> frozenset[str]:
+        """The nodes and clients whose process it acts on, as far as no moment and no chance decides them."""
         ...
 
     def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> Injection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -13,6 +13,8 @@ from faults.step import Step
 from faults.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
 from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
+from workloads.queues import queue_names
+from workloads.spec import Workload
 
 FAST_AGAIN_WITHIN_S = 20.0
 
@@ -27,13 +29,13 @@ class Latency(Step):
 
     acts_on: ClassVar[str] = "links"
 
-    def problems(self, topology: Topology, queues: Collection[str]) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         if self.jitter_ms > self.latency_ms:
             return {
                 "jitter_ms": f"{self.jitter_ms} is over latency_ms ({self.latency_ms}); no byte arrives before it left"
             }
         try:
-            check_links(self.links, topology, queues)
+            check_links(self.links, topology, queue_names(workload))
         except TargetError as error:
             return {"links": str(error)}
         return {}
@@ -41,7 +43,7 @@ class Latency(Step):
     def touches_links(self, topology: Topology) -> frozenset[Link]:
         return fixed_links(self.links, topology)
 
-    def touches_nodes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
+    def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
         return frozenset()
 
     def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> LatencyInjection:  # noqa: ARG002

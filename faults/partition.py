@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -16,6 +16,8 @@ from topologies.cluster import Cluster
 from topologies.management import ApiError, ApiUnreachable
 from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
+from workloads.queues import queue_names
+from workloads.spec import Workload
 
 #: Erlang notices a silent peer between 0.75 and 1.25 times net_ticktime (kernel(6), net_ticktime).
 NOTICED_AFTER_TICKTIMES = 1.25
@@ -34,10 +36,10 @@ class Partition(Step):
 
     acts_on: ClassVar[str] = "links"
 
-    def problems(self, topology: Topology, queues: Collection[str]) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         try:
             for target in self.between:
-                check_target(target, topology, queues, rest=True)
+                check_target(target, topology, queue_names(workload), rest=True)
             if len(set(self.between)) < len(self.between):
                 raise TargetError(f"a side is named twice in {list(self.between)}")
             if self._all_fixed:
@@ -51,7 +53,7 @@ class Partition(Step):
             return topology.links
         return cut_between(Resolver.without_chance(topology).sides(self.between))
 
-    def touches_nodes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
+    def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - it acts on no process
         return frozenset()
 
     def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> PartitionInjection:

@@ -13,6 +13,8 @@ from faults.targets import Resolver, TargetError, check_target, fixed_nodes, is_
 from topologies.cluster import ClusterError, ProcessState
 from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
+from workloads.queues import queue_names
+from workloads.spec import Workload
 
 BACK_WITHIN_S = 20.0
 
@@ -28,9 +30,9 @@ class ProcessStep(Step):
     give: ClassVar[str]
     taken: ClassVar[ProcessState]
 
-    def problems(self, topology: Topology, queues: Collection[str]) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         try:
-            check_target(self.node, topology, queues)
+            check_target(self.node, topology, queue_names(workload))
         except TargetError as error:
             return {"node": str(error)}
         return {}
@@ -38,7 +40,7 @@ class ProcessStep(Step):
     def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - it touches none
         return frozenset()
 
-    def touches_nodes(self, topology: Topology) -> frozenset[str]:
+    def touches_processes(self, topology: Topology) -> frozenset[str]:
         return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()
 
     def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002

@@ -142,7 +142,7 @@ def problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
     for i, step in enumerate(scenario.schedule):
-        for field, text in step.problems(topology, queues).items():
+        for field, text in step.problems(topology, scenario.workload).items():
             yield ("schedule", i, field), text
         if step.when is not None and (text_or_none := step.when.condition.problem(topology, queues)):
             yield ("schedule", i, "when"), text_or_none
@@ -183,16 +183,16 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
 def _collisions(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     """Two steps that take the same node away, or slow the same link, at the same time."""
     timed = [(i, step) for i, step in enumerate(scenario.schedule) if step.at_s is not None]
-    wrong = {i for i, step in timed if step.problems(scenario.topology, scenario.queue_names)}
+    wrong = {i for i, step in timed if step.problems(scenario.topology, scenario.workload)}
     for i, step in timed:
         for j, other in timed:
             if j <= i or {i, j} & wrong or not _overlap(step, other):
                 continue
-            nodes = step.touches_nodes(scenario.topology) & other.touches_nodes(scenario.topology)
-            if nodes:
+            taken = step.touches_processes(scenario.topology) & other.touches_processes(scenario.topology)
+            if taken:
                 yield (
                     ("schedule", j, "at_s"),
-                    f"step {i} has taken {', '.join(sorted(nodes))} away at that time already",
+                    f"step {i} has taken {', '.join(sorted(taken))} away at that time already",
                 )
             slow = step.fault == other.fault == "latency"
             links = step.touches_links(scenario.topology) & other.touches_links(scenario.topology) if slow else ()

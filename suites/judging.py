@@ -16,6 +16,8 @@ from reports.events import Event
 from reports.index import write_index
 from reports.page import write_page
 from reports.run_directory import RunDirectory
+from workloads.counters import COUNTERS_FILE
+from workloads.settlement import settle
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,12 @@ class Result:
 def judge_run(run: RunDirectory) -> Result:
     """Judge a recorded run and write its verdict.json, report.html and the index of all runs.
 
-    Raises RunDirectoryError or FaultFileError where the directory is not complete enough.
+    What killed publishers left open is settled first. Raises RunDirectoryError or FaultFileError where the
+    directory is not complete enough.
     """
     scenario = fault_file.load(run.fault_file)
+    if (run.history / COUNTERS_FILE).exists():
+        settle(run.history)
     history = load_history(run.path)
     judgement = judge(history, scenario.chosen_invariants)
     facts = next((event for event in history.events if event["kind"] == "cluster"), {})

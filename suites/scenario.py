@@ -105,17 +105,11 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 ) as load,
                 live.watching(observer, load),
             ):
-                _phases(stage, Arena(cluster, observer), load, queues, live)
+                _phases(stage, Arena(cluster, observer, load), queues, live)
 
 
-def _phases(
-    stage: _Stage,
-    arena: Arena,
-    load: RunningWorkload,
-    queues: Mapping[str, QueuePlace],
-    live: Live,
-) -> None:
-    scenario, events, observer = stage.scenario, stage.events, arena.observer
+def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live: Live) -> None:
+    scenario, events, observer, load = stage.scenario, stage.events, arena.observer, arena.load
 
     def phase(name: str) -> None:
         events.record("phase", phase=name)

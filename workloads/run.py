@@ -143,6 +143,10 @@ class RunningWorkload:
     def workers(self) -> list[Worker]:
         return self.publishers + self.consumers
 
+    def worker(self, name: str) -> Worker:
+        """The worker of that name, such as ``publisher-0``. Raises KeyError."""
+        return {worker.name: worker for worker in self.workers}[name]
+
     def progress(self) -> Progress:
         publishers = range(self.load.publishers)
         consumers = range(self.load.publishers, self.load.publishers + self.load.consumers)
