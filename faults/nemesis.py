@@ -30,23 +30,24 @@ class Nemesis:
     seed: int
     chaos_s: float
 
-    def play(self, interrupted: threading.Event) -> None:
-        """Returns when every step has been healed. ``interrupted`` ends all steps early, healing them."""
-        if not self.schedule:
-            interrupted.wait(self.chaos_s)
-            return
+    def play(self, check: Callable[[], None]) -> None:
+        """Returns when every step has been healed. ``check`` is called now and then; what it raises, or a
+        KeyboardInterrupt, ends all steps early: they are healed before it goes on its way."""
         started = time.monotonic()
-        with ThreadPoolExecutor(len(self.schedule), thread_name_prefix="nemesis") as pool:
+        interrupted = threading.Event()
+        with ThreadPoolExecutor(max(1, len(self.schedule)), thread_name_prefix="nemesis") as pool:
             steps = [
                 pool.submit(_PlayedStep(self, i, step, started, interrupted).play)
                 for i, step in enumerate(self.schedule)
             ]
             try:
+                while not all(step.done() for step in steps) or self._left_s(started):
+                    interrupted.wait(POLL_S)
+                    check()
                 for step in steps:
                     step.result()
-                interrupted.wait(self._left_s(started))
             except BaseException:
-                interrupted.set()  # leaving the pool waits until every other step is healed
+                interrupted.set()  # leaving the pool waits until every step is healed
                 raise
 
     def _left_s(self, started: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -120,8 +119,7 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
     _spend(load, seconds_s=scenario.phases.steady_s)
     phase("chaos")
     nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
-    nemesis.play(threading.Event())
-    load.check()
+    nemesis.play(load.check)
     phase("recovery")
     lacking = _await_recovery(scenario, observer, load, queues)
     events.record("recovery", complete=not lacking, detail=lacking)
