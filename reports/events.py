@@ -12,7 +12,8 @@ fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail
            heal_unproven, skipped (a condition that never came true).
            ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]]}
 nodes      ``states``: {node: up|paused|suspended|down}; sampled every half second
-sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online"}},
+sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind
+           are the mirrors that are there and not synchronised;
            ``memory_bytes``: {node: int}; sampled every second from a node that answers
 recovery   ``complete`` (bool), ``detail``: what recovery still lacked
 drain      ``complete`` (bool), ``confirmed``, ``received``, ``unconsumed``, ``detail``

@@ -64,7 +64,7 @@ class Observer:
 
     @property
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
-        """{queue: {"ready", "unacked", "leader", "members", "online"}} of the latest sample."""
+        """{queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample."""
         return self._queues
 
     def leader_of(self, queue: str) -> str | None:
@@ -117,13 +117,12 @@ class Observer:
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
     """One row of ``/api/queues`` in the words of ``reports.events``, for each of the queue types."""
     leader = short.get(row.get("leader") or row.get("node") or "")
+    members, online, behind = [row.get("node")], [row.get("node")], 0
     if "members" in row:  # quorum
         members, online = row["members"], row.get("online", [])
-    elif "slave_nodes" in row:  # classic and mirrored
-        members = [row.get("node"), *row["slave_nodes"]]
-        online = [row.get("node"), *row.get("synchronised_slave_nodes", [])]
-    else:
-        members = online = [row.get("node")]
+    elif "slave_nodes" in row:  # mirrored: only mirrors that are there are listed at all
+        members = online = [row.get("node"), *row["slave_nodes"]]
+        behind = len(set(row["slave_nodes"]) - set(row.get("synchronised_slave_nodes") or []))
     if row.get("state") in ("down", "crashed", "stopped", "timeout", "minority"):
         leader = None
     return {
@@ -132,4 +131,5 @@ def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
         "leader": leader,
         "members": len(members),
         "online": len(online),
+        "behind": behind,
     }
