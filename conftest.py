@@ -16,10 +16,9 @@ from reports.terminal import story
 from suites.judging import Result
 from suites.scenario import Bench, run_scenario
 from topologies.distributions import BrokerHome, find_broker
+from topologies.drivers import DRIVERS
 from topologies.pool import ClusterPool
 from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
-
-DRIVERS = ("local",)
 
 #: pytest's own statuses end at 5: only this one says that a run could not tell, and that none was INVALID.
 EXIT_UNKNOWN = 10
@@ -32,7 +31,7 @@ RESULTS = pytest.StashKey[dict[str, Verdict]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("resilience", "RabbitMQ resilience")
-    group.addoption("--driver", default="local", choices=DRIVERS, help="what brokers run in")
+    group.addoption("--driver", default="local", choices=sorted(DRIVERS), help="what brokers run in")
     group.addoption("--fault-file", action="append", default=[], type=Path, help="play this fault file, nothing else")
     group.addoption("--recheck", action="append", default=[], type=Path, help="judge this run directory again")
     group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
@@ -43,7 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     try:
-        loaded = [(str(path), fault_file.load(path)) for path in config.getoption("--fault-file")]
+        driver = config.getoption("--driver")
+        loaded = [(str(path), fault_file.load(path, driver=driver)) for path in config.getoption("--fault-file")]
         opened = [RunDirectory.open(path) for path in config.getoption("--recheck")]
     except (fault_file.FaultFileError, RunDirectoryError) as error:
         raise pytest.UsageError(str(error)) from None

@@ -47,8 +47,8 @@ class FaultFileError(Exception):
         self.problems = tuple(found)
 
 
-def load(path: Path) -> Scenario:
-    """Parse and validate a fault file whole. Raises FaultFileError, and nothing else."""
+def load(path: Path, *, driver: str = "local") -> Scenario:
+    """Parse and validate a fault file whole, for a driver. Raises FaultFileError, and nothing else."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise FaultFileError(
@@ -59,10 +59,10 @@ def load(path: Path) -> Scenario:
         raise FaultFileError(str(path), [Problem((), None, f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
         raise FaultFileError(str(path), [Problem((), None, "is no UTF-8 text")]) from error
-    return parse(text, source=str(path), folder=path.parent)
+    return parse(text, source=str(path), folder=path.parent, driver=driver)
 
 
-def parse(text: str, *, source: str = "fault file", folder: Path | None = None) -> Scenario:
+def parse(text: str, *, source: str = "fault file", folder: Path | None = None, driver: str = "local") -> Scenario:
     """The scenario that ``text`` states; file names in it are relative to ``folder``. Raises FaultFileError."""
     try:
         loader = _Loader(text)
@@ -80,7 +80,10 @@ def parse(text: str, *, source: str = "fault file", folder: Path | None = None) 
             raise FaultFileError(source, [Problem((), None, f"holds a value that no field takes: {error}")]) from None
         raise FaultFileError(source, list(_type_problems(error, lines))) from None
     scenario = _beside(scenario, folder)
-    found = [Problem(place, lines.of(place), what) for place, what in [*_missing_files(scenario), *problems(scenario)]]
+    found = [
+        Problem(place, lines.of(place), what)
+        for place, what in [*_missing_files(scenario), *problems(scenario, driver)]
+    ]
     if found:
         raise FaultFileError(source, found)
     return scenario

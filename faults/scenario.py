@@ -14,6 +14,7 @@ from faults.targets import TargetError, check_target
 from invariants.catalogue import INVARIANTS
 from invariants.verdict import Invariant, Verdict
 from topologies import catalogue
+from topologies.drivers import DRIVERS
 from topologies.spec import Link, Spec, Topology
 from workloads.queues import queue_names
 from workloads.spec import Workload
@@ -137,11 +138,17 @@ def _within(version: str, versions: str) -> bool:
     return SpecifierSet(versions).contains(Version(version), prereleases=True)
 
 
-def problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
-    """What no type can say: targets against the topology, steps against each other and the phases."""
+def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
+    """What no type can say: targets against the topology, steps against each other, the phases and the driver."""
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
+    offered = DRIVERS[driver]
     for i, step in enumerate(scenario.schedule):
+        if step.acts_on not in offered:
+            text = (
+                f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only {', '.join(sorted(offered))}"
+            )
+            yield ("schedule", i, "fault"), text
         for field, text in step.problems(topology, scenario.workload).items():
             yield ("schedule", i, field), text
         if step.when is not None and (text_or_none := step.when.condition.problem(topology, queues)):

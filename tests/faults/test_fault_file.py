@@ -82,6 +82,12 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(("schedule", 1, "jitter_ms"), 500, ("schedule[1].jitter_ms", "latency_ms"), id="jitter"),
         pytest.param(("schedule", 1, "fault"), "latencyy", ("schedule[1]", "did you mean latency"), id="unknown_fault"),
         pytest.param(("schedule", 2, "node"), "leader:q9", ("schedule[2].node", "q1, q2, q3, q4"), id="unknown_queue"),
+        pytest.param(
+            ("schedule", 2),
+            {"at_s": 1, "for_s": 1, "fault": "kill_client", "client": "consumer:4"},
+            ("schedule[2].client", "4 consumers, from consumer:0"),
+            id="unknown_client",
+        ),
         pytest.param(("schedule", 2, "when", "depth_over", "queue"), "q7", ("schedule[2].when", "q7"), id="when_queue"),
         pytest.param(("schedule", 2, "at_s"), 3, ("schedule[2]", "one of them"), id="at_and_when"),
         pytest.param(("phases", "chaos_s"), 15, ("schedule[0].for_s", "past the end"), id="past_the_end"),
@@ -116,6 +122,16 @@ def test_steps_that_take_the_same_node_away() -> None:
     plain = changed(("schedule", 2), {"at_s": 0, "for_s": 9, "fault": "kill", "node": "b1"})
     plain["schedule"].append({"at_s": 5, "for_s": 9, "fault": "pause", "node": "zone:b"})
     assert "schedule[3].at_s: step 2 has taken b1 away at that time already" in refused(plain)
+
+
+def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faults.scenario.DRIVERS", {"external": frozenset({"clients"})})
+    with pytest.raises(FaultFileError) as caught:
+        fault_file.parse(yaml.safe_dump(SANE), driver="external")
+    assert "schedule[0].fault: partition acts on links, and the driver external offers only clients" in str(
+        caught.value
+    )
+    assert "schedule[2].fault: kill acts on processes" in str(caught.value)
 
 
 @pytest.mark.parametrize(

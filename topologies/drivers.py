@@ -1,0 +1,10 @@
+"""What runs the brokers, and what each driver lets faults act on. A new driver is one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: links: connections between brokers; processes: brokers; clients: publishers and consumers.
+DRIVERS: Mapping[str, frozenset[str]] = {
+    "local": frozenset({"links", "processes", "clients"}),
+}
