@@ -88,14 +88,16 @@ def _meaning(word: str, verdict: Mapping[str, Any]) -> str:
 
 
 def _reasons(verdict: Mapping[str, Any], troubles: Iterable[str]) -> str:
-    """The summaries of all that did not hold: the first thing to read."""
+    """The summaries of all that did not hold, and what else is worth telling: the first thing to read."""
     reasons = [
         f"<b>{escape(name)}</b>: {escape(str(finding.get('summary', '')))}"
         for kind in ("assumptions", "invariants")
         for name, finding in (verdict.get(kind) or {}).items()
         if verdict_word(finding) != "VALID" and verdict_word(finding) == verdict_word(verdict)
     ]
-    items = "".join(f"<li>{reason}</li>" for reason in [*map(escape, troubles), *reasons])
+    items = "".join(
+        f"<li>{reason}</li>" for reason in [*map(escape, troubles), *reasons, *map(escape, verdict.get("notes") or ())]
+    )
     return f"<ul>{items}</ul>" if items else ""
 
 

@@ -135,6 +135,7 @@ def story(verdict: Mapping[str, Any], directory: Path) -> str:
             head,
             *(f"  {line}" for line in (under, expectation_text(verdict)) if line),
             *_broken(verdict),
+            *(f"  note: {note}" for note in verdict.get("notes") or ()),
             f"  see       {directory / 'report.html'}",
             f"  again     {verdict.get('rerun') or rerun_command(directory)}",
             f"  rejudge   {recheck_command(directory)}",

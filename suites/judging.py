@@ -57,6 +57,7 @@ def judge_run(run: RunDirectory) -> Result:
         "as_expected": as_expected,
         "started_at": facts.get("started_at"),
         "duration_s": _duration_s(history.events),
+        "notes": [event["detail"] for event in history.events if event["kind"] == "note"],
         "rerun": rerun_command(run.path),
     }
     run.write_verdict(document)

@@ -214,6 +214,8 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         driver=cluster.driver,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    for setting in cluster.replaced_settings:
+        events.record("note", detail=f"the harness has its own value instead of: {setting}")
 
 
 @contextmanager

@@ -65,6 +65,11 @@ class Cluster(Protocol):
     def broker_version(self) -> str: ...
 
     @property
+    def replaced_settings(self) -> tuple[str, ...]:
+        """The lines of the user's configuration that gave way to what the harness must own."""
+        ...
+
+    @property
     def links(self) -> Links: ...
 
     def broker_name(self, node: str) -> str:
