@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -12,6 +13,7 @@ from faults.targets import Resolver
 from topologies.cluster import Cluster
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
+from topologies.waiting import WaitTimeout, wait_until
 from workloads.run import RunningWorkload
 from workloads.spec import Workload
 
@@ -38,6 +40,19 @@ class Proof:
 
     proven: bool
     detail: str
+
+
+def left_over(look: Callable[[], list[str]], *, timeout_s: float, what: str) -> list[str]:
+    """What ``look`` still finds missing after ``timeout_s``; empty as soon as it finds nothing."""
+    found: list[str] = []
+
+    def nothing_left() -> bool:
+        found[:] = look()
+        return not found
+
+    with suppress(WaitTimeout):
+        wait_until(nothing_left, timeout_s=timeout_s, what=what)
+    return found
 
 
 @dataclass

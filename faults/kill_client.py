@@ -8,12 +8,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import StringConstraints
 
-from faults.fault import Arena, Effect, Proof
+from faults.fault import Arena, Effect, Proof, left_over
 from faults.processes import BACK_WITHIN_S
 from faults.step import Step
 from faults.targets import Resolver
 from topologies.spec import Link, Topology
-from topologies.waiting import WaitTimeout, wait_until
 from workloads.run import Worker
 from workloads.spec import Workload
 
@@ -65,10 +64,6 @@ class KillClientInjection:
 
     def _await(self, *, ended: bool, timeout_s: float) -> Proof:
         state = "gone" if ended else "running"
-        try:
-            wait_until(
-                lambda: self.worker.ended == ended, timeout_s=timeout_s, what=f"{self.worker.name} to be {state}"
-            )
-        except WaitTimeout:
-            return Proof(False, f"the process of {self.worker.name} is not {state}")
-        return Proof(True, f"the process of {self.worker.name} is {state}")
+        name = self.worker.name
+        still = left_over(lambda: [] if self.worker.ended == ended else [name], timeout_s=timeout_s, what=name)
+        return Proof(not still, f"the process of {name} is {'not ' if still else ''}{state}")

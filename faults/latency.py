@@ -8,11 +8,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.fault import Arena, Effect, Proof
+from faults.fault import Arena, Effect, Proof, left_over
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
 from topologies.spec import Link, Topology
-from topologies.waiting import WaitTimeout, wait_until
 from workloads.queues import queue_names
 from workloads.spec import Workload
 
@@ -95,10 +94,9 @@ class LatencyInjection:
                 f"{link} ({ms:.0f} ms)" for link, ms in trips.items() if ms is not None and ms >= self._least_ms
             )
 
-        try:
-            wait_until(slow, until=lambda left: not left, timeout_s=FAST_AGAIN_WITHIN_S, what="fast links")
-        except WaitTimeout as error:
-            return Proof(False, f"still slow: {error.last_seen}")
+        still = left_over(slow, timeout_s=FAST_AGAIN_WITHIN_S, what="links to be fast again")
+        if still:
+            return Proof(False, f"still slow: {', '.join(still)}")
         return Proof(True, f"probes are faster than {self._least_ms} ms again")
 
     def _probe(self, link: Link, *, timeout_s: float) -> float | None:

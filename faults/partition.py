@@ -9,13 +9,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.fault import Arena, Effect, Proof
+from faults.fault import Arena, Effect, Proof, left_over
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_target, cut_between, is_fixed
 from topologies.cluster import Cluster
 from topologies.management import ApiError, ApiUnreachable
 from topologies.spec import Link, Topology
-from topologies.waiting import WaitTimeout, wait_until
 from workloads.queues import queue_names
 from workloads.spec import Workload
 
@@ -95,18 +94,11 @@ class PartitionInjection:
         return self._prove_by_held_bytes(timeout_s)
 
     def _prove_by_reports(self, timeout_s: float) -> Proof:
-        missing: list[str] = []
-
-        def unreported() -> list[str]:
-            missing[:] = self._unreported()
-            return missing
-
-        started = time.monotonic()
-        try:
-            wait_until(unreported, until=lambda left: not left, timeout_s=timeout_s, what="both sides", poll_s=0.3)
-        except WaitTimeout:
+        started_s = time.monotonic()
+        missing = left_over(self._unreported, timeout_s=timeout_s, what="each side to report the other as gone")
+        if missing:
             return Proof(False, "; ".join(missing))
-        return Proof(True, f"each side reported the other as gone {time.monotonic() - started:.1f} s after the cut")
+        return Proof(True, f"each side reported the other as gone {time.monotonic() - started_s:.1f} s after the cut")
 
     def _unreported(self) -> list[str]:
         """What is not yet seen of: every node that still serves sees nobody of another side."""
@@ -131,12 +123,12 @@ class PartitionInjection:
 
         def empty() -> list[str]:
             alive = [link for link in self.effect.links_cut if all(cluster.process(n) == "running" for n in link)]
-            return sorted(str(link) for link in alive if not links.held_bytes(link))
+            idle = sorted(str(link) for link in alive if not links.held_bytes(link))
+            return idle if alive else ["any link: there is none with a running broker at both ends"]
 
-        try:
-            wait_until(empty, until=lambda left: not left, timeout_s=timeout_s, what="held bytes")
-        except WaitTimeout as error:
-            return Proof(False, f"nothing was held back on {', '.join(error.last_seen)}")  # type: ignore[arg-type]
+        idle = left_over(empty, timeout_s=timeout_s, what="held bytes")
+        if idle:
+            return Proof(False, f"nothing was held back on {', '.join(idle)}")
         return Proof(True, f"bytes were held back on each of {len(self.effect.links_cut)} links")
 
     def prove_healed(self) -> Proof:
@@ -152,10 +144,9 @@ class PartitionInjection:
                 and cluster.links.probe_ms(link, timeout_s=2.0) is None
             )
 
-        try:
-            wait_until(silent, until=lambda left: not left, timeout_s=CARRIES_AGAIN_WITHIN_S, what="the links")
-        except WaitTimeout as error:
-            return Proof(False, f"no probe crosses {', '.join(error.last_seen)}")  # type: ignore[arg-type]
+        still = left_over(silent, timeout_s=CARRIES_AGAIN_WITHIN_S, what="probes to cross the links")
+        if still:
+            return Proof(False, f"no probe crosses {', '.join(still)}")
         return Proof(True, "a probe crosses every link that was cut")
 
 

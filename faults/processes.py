@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar
 
-from faults.fault import Arena, Effect, Proof
+from faults.fault import Arena, Effect, Proof, left_over
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_target, fixed_nodes, is_fixed
 from topologies.cluster import ClusterError, ProcessState
 from topologies.spec import Link, Topology
-from topologies.waiting import WaitTimeout, wait_until
 from workloads.queues import queue_names
 from workloads.spec import Workload
 
@@ -82,14 +81,13 @@ class ProcessInjection:
     def _await(self, state: ProcessState, timeout_s: float) -> Proof:
         """Every process is seen in ``state``."""
 
-        def others() -> dict[str, ProcessState]:
+        def others() -> list[str]:
             seen = {node: self.arena.cluster.process(node) for node in self.nodes}
-            return {node: now for node, now in seen.items() if now != state}
+            return [f"{node} is {now}" for node, now in seen.items() if now != state]
 
-        try:
-            wait_until(others, until=lambda left: not left, timeout_s=timeout_s, what=f"processes {state}")
-        except WaitTimeout as error:
-            return Proof(False, f"not {state}: {error.last_seen}")
+        still = left_over(others, timeout_s=timeout_s, what=f"processes to be {state}")
+        if still:
+            return Proof(False, f"not {state}: {', '.join(still)}")
         return Proof(True, f"the process of {', '.join(self.nodes)} is {state}")
 
     @staticmethod
