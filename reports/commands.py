@@ -1,4 +1,8 @@
-"""The commands that repeat a run or judge it again, as a person would paste them."""
+"""The commands that repeat a run or judge it again, as a person would paste them.
+
+Options are joined to their paths by ``=``: a path that stands alone decides where pytest looks for its configuration,
+and with one outside the checkout it would not find the options.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from pathlib import Path
 
 
 def rerun_command(directory: Path) -> str:
-    return f"pytest --fault-file {shlex.quote(str(_near(directory) / 'fault.yaml'))}"
+    return f"pytest --fault-file={shlex.quote(str(_near(directory) / 'fault.yaml'))}"
 
 
 def recheck_command(directory: Path) -> str:
-    return f"pytest --recheck {shlex.quote(str(_near(directory)))}"
+    return f"pytest --recheck={shlex.quote(str(_near(directory)))}"
 
 
 def _near(directory: Path) -> Path:

@@ -121,7 +121,7 @@ class RunDirectory:
             verdict = json.loads(self.verdict_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunDirectoryError(
-                f"{self.path} has no verdict.json; pytest --recheck {self.path} writes it"
+                f"{self.path} has no verdict.json; pytest --recheck={self.path} writes it"
             ) from None
         except ValueError as error:
             raise RunDirectoryError(f"{self.verdict_file} is not JSON ({error}); --recheck writes it anew") from None

@@ -75,8 +75,8 @@ def test_story_of_a_broken_promise(tmp_path: Path) -> None:
     assert "no_loss is INVALID: 37 of 45,912 confirmed messages" in told
     assert "published to q3 on b1 at 11.90 s, 0.1 s before partition" in told
     assert "and 2 more on the page" in told
-    assert f"pytest --fault-file '{tmp_path}/run 1/fault.yaml'" in told
-    assert f"pytest --recheck '{tmp_path}/run 1'" in told
+    assert f"pytest --fault-file='{tmp_path}/run 1/fault.yaml'" in told
+    assert f"pytest --recheck='{tmp_path}/run 1'" in told
     assert "availability" not in told
 
 

@@ -93,10 +93,10 @@ def is_open(port: int) -> bool:
 def interrupted(tmp_path: Path) -> Iterator[PytestRun]:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "fault.yaml").write_text(FAULT_FILE)
-    command = [sys.executable, "-m", "pytest", "--fault-file", str(tmp_path / "fault.yaml")]
+    command = [sys.executable, "-m", "pytest", f"--fault-file={tmp_path / 'fault.yaml'}"]
     with (tmp_path / "output").open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--runs-dir", str(tmp_path / "runs"), "-p", "no:cacheprovider"],
+            [*command, f"--runs-dir={tmp_path / 'runs'}", "-p", "no:cacheprovider"],
             cwd=CHECKOUT,
             env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
             stdout=output,
@@ -160,7 +160,7 @@ def test_kill_9(interrupted: PytestRun) -> None:
     directory = interrupted.directory()
     assert directory is not None
     again = subprocess.run(
-        [sys.executable, "-m", "pytest", "--recheck", str(directory.path), "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", f"--recheck={directory.path}", "-p", "no:cacheprovider"],
         cwd=CHECKOUT,
         capture_output=True,
         check=False,

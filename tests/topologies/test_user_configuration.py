@@ -9,6 +9,7 @@ import pytest
 
 from topologies.local import LocalCluster
 from topologies.spec import Topology
+from topologies.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -16,7 +17,7 @@ CONF = """
 vm_memory_high_watermark.absolute = 300MB
 listeners.tcp.default = 5672
 """
-ADVANCED = "[{rabbitmq_management, [{sample_retention_policies, [{global, [{77, 7}]}, {basic, [{77, 7}]}]}]}].\n"
+ADVANCED = "[{rabbit, [{disk_free_limit, 12345678}]}].\n"
 DEFINITIONS = {
     "vhosts": [{"name": "customer"}],
     "policies": [
@@ -39,8 +40,13 @@ def test_user_files_are_in_force(tmp_path: Path) -> None:
     )
     with LocalCluster.form(topology, root=tmp_path) as cluster:
         api = cluster.api("b1")
-        assert {node["mem_limit"] for node in api.get("nodes")} == {300 * 10**6}
-        assert api.overview()["sample_retention_policies"]["global"] == [77]
+        limits = wait_until(
+            lambda: {(node.get("mem_limit"), node.get("disk_free_limit")) for node in api.get("nodes")},
+            timeout_s=20,
+            what="every node to tell its limits",
+            until=lambda seen: (None, None) not in seen,
+        )
+        assert limits == {(300 * 10**6, 12345678)}
         assert [queue["name"] for queue in api.queues("customer")] == ["orders"]
         assert api.get("policies/customer")[0]["definition"] == {"message-ttl": 9}
         assert any("listeners.tcp" in setting for setting in cluster.replaced_settings)
