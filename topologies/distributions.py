@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,10 +133,23 @@ def _numbers(name: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", name))
 
 
-def compile_erlang(broker: BrokerHome, folder: Path) -> None:
-    """Compile this project's Erlang modules into ``folder`` with the broker's own compiler."""
+def compiled_erlang(broker: BrokerHome, cache: Path = TOOLS / "ebin") -> Path:
+    """The folder of this project's Erlang modules, compiled by the broker's own compiler: once for each compiler and
+    state of the sources, as a formation would wait for it."""
     sources = sorted((Path(__file__).parent / "erlang").glob("*.erl"))
-    command = [str(broker.erlang_bin / "erlc"), "-o", str(folder), *map(str, sources)]
+    told = b"".join(source.read_bytes() for source in sources) + os.fsencode(broker.erlang_bin)
+    folder = cache / hashlib.sha256(told).hexdigest()[:16]
+    if folder.is_dir():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=cache))
+    command = [str(broker.erlang_bin / "erlc"), "-o", str(draft), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
+        shutil.rmtree(draft)
         raise ToolMissingError(f"{broker.erlang_bin / 'erlc'} failed on {folder}:\n{done.stdout}{done.stderr}")
+    try:
+        draft.rename(folder)
+    except OSError:  # another run was first
+        shutil.rmtree(draft)
+    return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
 import time
 from collections.abc import Collection, Mapping
@@ -16,7 +17,7 @@ from typing import Literal, Self
 from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ, turns_folder
 from topologies.cluster import ClusterError, NodeState, ProcessState
 from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf, takes_turns
-from topologies.distributions import BrokerHome, compile_erlang, find_broker, find_toxiproxy
+from topologies.distributions import BrokerHome, compiled_erlang, find_broker, find_toxiproxy
 from topologies.management import ApiError, ApiUnreachable, ManagementApi
 from topologies.places import Place, claim_place, default_root
 from topologies.reaper import Reaper
@@ -218,9 +219,8 @@ class LocalCluster:
         cookie.touch(mode=0o600)
         cookie.write_text(secrets.token_hex(20))
         cookie.chmod(0o400)
-        (folder / "ebin").mkdir()
+        shutil.copytree(compiled_erlang(self._broker), folder / "ebin")
         turns_folder(folder).mkdir()
-        compile_erlang(self._broker, folder / "ebin")
         user_conf = read_user_file(self.topology.rabbitmq_conf)
         formation = formation_keys(self._broker.release, tuple(map(self.broker_name, self.topology.node_names)))
         for node, files in self._files.items():
