@@ -12,7 +12,7 @@ from faults import fault_file
 from faults.scenario import Scenario
 from invariants.verdict import Verdict
 from reports.run_directory import RunDirectory, RunDirectoryError
-from reports.terminal import story
+from reports.terminal import outcome_line, story
 from suites.judging import Result
 from suites.scenario import Bench, run_scenario
 from topologies.distributions import BrokerHome, find_broker
@@ -131,7 +131,11 @@ def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
 
 @pytest.fixture
 def play(
-    pytestconfig: pytest.Config, broker: BrokerHome, bench: Bench, accept: Callable[[Result], Result]
+    pytestconfig: pytest.Config,
+    request: pytest.FixtureRequest,
+    broker: BrokerHome,
+    bench: Bench,
+    accept: Callable[[Result], Result],
 ) -> Callable[[Scenario], Result]:
     """Plays a scenario with the options of the command line; fails with its story unless it ends as expected."""
 
@@ -141,6 +145,10 @@ def play(
             scenario = scenario.model_copy(update={"seed": seed})
         if not scenario.applies_to(broker.version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {broker.version}")
-        return accept(run_scenario(scenario, bench))
+        reporter: pytest.TerminalReporter = request.config.pluginmanager.getplugin("terminalreporter")
+        reporter.ensure_newline()  # the live line has a line of its own
+        result = run_scenario(scenario, bench)
+        reporter.write_line(outcome_line(result.document, result.run.path))
+        return accept(result)
 
     return played

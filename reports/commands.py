@@ -11,14 +11,14 @@ from pathlib import Path
 
 
 def rerun_command(directory: Path) -> str:
-    return f"pytest --fault-file={shlex.quote(str(_near(directory) / 'fault.yaml'))}"
+    return f"pytest --fault-file={shlex.quote(str(near(directory) / 'fault.yaml'))}"
 
 
 def recheck_command(directory: Path) -> str:
-    return f"pytest --recheck={shlex.quote(str(_near(directory)))}"
+    return f"pytest --recheck={shlex.quote(str(near(directory)))}"
 
 
-def _near(directory: Path) -> Path:
+def near(directory: Path) -> Path:
     """Relative to where pytest is called, if the directory is below it."""
     whole = directory.resolve()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else directory

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from reports.commands import recheck_command, rerun_command
-from reports.words import expectation_text, verdict_word
+from reports.commands import near, recheck_command, rerun_command
+from reports.words import duration_text, expectation_text, verdict_word
 
 #: A line on a stream that is no terminal is worth its place only now and then.
 PLAIN_EVERY_S = 10.0
@@ -119,6 +119,15 @@ def status_line(status: Status, rates: Rates) -> str:
     if status.faults:
         parts.append(f"FAULT {', '.join(status.faults)}")
     return " | ".join(parts)
+
+
+def outcome_line(verdict: Mapping[str, Any], directory: Path) -> str:
+    """How a run ended, in one line that stays: the verdict, the scenario, how long it took, and its page."""
+    duration_s = verdict.get("duration_s")
+    took = "" if duration_s is None else f", {duration_text(duration_s)}"
+    return (
+        f"{verdict_word(verdict):<8} {verdict.get('title') or directory.name}{took}: {near(directory) / 'report.html'}"
+    )
 
 
 def story(verdict: Mapping[str, Any], directory: Path) -> str:

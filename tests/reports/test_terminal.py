@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
-from reports.terminal import LiveLine, Rates, Status, status_line, story
+from reports.terminal import LiveLine, Rates, Status, outcome_line, status_line, story
 from reports.words import duration_text, number_text
 from tests.reports.synthetic_run import synthetic_verdict
 
@@ -110,3 +110,9 @@ def test_numbers_carry_their_units() -> None:
     assert number_text("complete", True) == ("complete", "yes")
     assert number_text("s", None) == ("s", "-")
     assert [duration_text(s) for s in (9, 80, 7260)] == ["9 s", "1 min 20 s", "2 h 01 min"]
+
+
+def test_outcome_line(tmp_path: Path) -> None:
+    verdict = {"verdict": "VALID", "title": "Zone c is alone", "duration_s": 71.2}
+    assert outcome_line(verdict, tmp_path) == f"VALID    Zone c is alone, 1 min 11 s: {tmp_path}/report.html"
+    assert outcome_line({}, tmp_path).startswith("UNKNOWN")

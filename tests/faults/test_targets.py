@@ -1,0 +1,92 @@
+"""Targets: what people write, and the nodes and links that it means."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faults.targets import Resolver, TargetError, check_target, cut_between, fixed_links, resolved_links
+from topologies import catalogue
+from topologies.spec import Link
+
+FIVE = catalogue.load("five_nodes_three_zones")
+
+
+def resolver(seed: int = 0, leader: str | None = "b2") -> Resolver:
+    return Resolver(FIVE, lambda _: leader, random.Random(seed))  # noqa: S311 - a seeded choice, no secret
+
+
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [("a1", ("a1",)), ("zone:b", ("b1", "b2")), ("all", FIVE.node_names), ("leader:q1", ("b2",))],
+)
+def test_nodes(target: str, nodes: tuple[str, ...]) -> None:
+    assert resolver().nodes(target) == nodes
+
+
+@given(st.integers(0, 1000))
+def test_chosen_by_seed(seed: int) -> None:
+    """The same seed chooses the same nodes, of the right number, in the topology's order."""
+    for target, size in (("minority", 2), ("majority", 3), ("one", 1)):
+        chosen = resolver(seed).nodes(target)
+        assert chosen == resolver(seed).nodes(target)
+        assert len(chosen) == size
+        assert list(chosen) == [name for name in FIVE.node_names if name in chosen]
+
+
+def test_every_node_is_chosen_by_some_seed() -> None:
+    assert {resolver(seed).nodes("one")[0] for seed in range(100)} == set(FIVE.node_names)
+
+
+def test_leaderless_queue() -> None:
+    with pytest.raises(TargetError, match="has no leader at this moment"):
+        resolver(leader=None).nodes("leader:q1")
+
+
+def test_sides() -> None:
+    assert resolver().sides(("zone:c", "rest")) == (("c1",), ("a1", "a2", "b1", "b2"))
+    assert resolver().sides(("a1", "zone:b", "rest")) == (("a1",), ("b1", "b2"), ("a2", "c1"))
+
+
+@pytest.mark.parametrize(("targets", "told"), [(("zone:b", "b1"), "b1"), (("all", "rest"), "has no node")])
+def test_impossible_sides(targets: tuple[str, ...], told: str) -> None:
+    with pytest.raises(TargetError, match=told):
+        resolver().sides(targets)
+
+
+def test_cut_is_both_directions_of_every_pair_across() -> None:
+    assert cut_between((("c1",), ("a1", "b1"))) == {
+        Link("c1", "a1"),
+        Link("a1", "c1"),
+        Link("c1", "b1"),
+        Link("b1", "c1"),
+    }
+
+
+def test_directed_links() -> None:
+    assert resolved_links("zone:a -> c1", resolver()) == {Link("a1", "c1"), Link("a2", "c1")}
+    assert resolved_links("a1 <-> c1", resolver()) == {Link("a1", "c1"), Link("c1", "a1")}
+
+
+def test_links_that_a_moment_decides_may_be_any() -> None:
+    assert fixed_links("leader:q1 -> c1", FIVE) == FIVE.links
+    assert fixed_links("a1 -> c1", FIVE) == {Link("a1", "c1")}
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("zone:z", "a, b, c"),
+        ("leader:q9", "q1"),
+        ("a9", "one of a1, a2"),
+        ("majorty", "did you mean majority"),
+        ("rest", "no target"),
+        ("", "no target"),
+    ],
+)
+def test_unknown_target(target: str, told: str) -> None:
+    with pytest.raises(TargetError, match=told):
+        check_target(target, FIVE, ("q1",))
