@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -24,6 +26,7 @@ from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
 EXIT_UNKNOWN = 10
 
 FAULT_FILES = pytest.StashKey[list[tuple[str, Scenario]]]()
+TERMINAL = pytest.StashKey[TextIO]()
 RECHECKED = pytest.StashKey[list[RunDirectory]]()
 #: The verdict of each test whose run did not end as its scenario expects.
 RESULTS = pytest.StashKey[dict[str, Verdict]]()
@@ -47,9 +50,15 @@ def pytest_configure(config: pytest.Config) -> None:
         opened = [RunDirectory.open(path) for path in config.getoption("--recheck")]
     except (fault_file.FaultFileError, RunDirectoryError) as error:
         raise pytest.UsageError(str(error)) from None
+    config.stash[TERMINAL] = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)  # nothing is captured yet
     config.stash[FAULT_FILES] = loaded
     config.stash[RECHECKED] = opened
     config.stash[RESULTS] = {}
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if TERMINAL in config.stash:
+        config.stash[TERMINAL].close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -89,8 +98,22 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.fixture(scope="session")
 def live(pytestconfig: pytest.Config) -> TextIO:
-    """The terminal itself: pytest captures what tests print, and keeps a way past that for its own reporter."""
-    return pytestconfig.get_terminal_writer()._file  # there is no public name for it
+    """The terminal itself, while pytest captures what tests print."""
+    return pytestconfig.stash[TERMINAL]
+
+
+@pytest.fixture
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Writes a line that stays, in pytest's own report."""
+    reporter: pytest.TerminalReporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def told(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+    return told
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +155,7 @@ def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
 @pytest.fixture
 def play(
     pytestconfig: pytest.Config,
-    request: pytest.FixtureRequest,
+    tell: Callable[[str], None],
     broker: BrokerHome,
     bench: Bench,
     accept: Callable[[Result], Result],
@@ -145,10 +168,9 @@ def play(
             scenario = scenario.model_copy(update={"seed": seed})
         if not scenario.applies_to(broker.version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {broker.version}")
-        reporter: pytest.TerminalReporter = request.config.pluginmanager.getplugin("terminalreporter")
-        reporter.ensure_newline()  # the live line has a line of its own
+        tell(f"{'PLAYING':<8} {scenario.title}")
         result = run_scenario(scenario, bench)
-        reporter.write_line(outcome_line(result.document, result.run.path))
+        tell(outcome_line(result.document, result.run.path))
         return accept(result)
 
     return played

@@ -92,7 +92,9 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             queues = declare(cluster, scenario.workload, vhost=vhost)
             events.record("queues", queues=queues)
             with (
-                Observer(cluster, vhost, events.record) as observer,
+                Observer(
+                    cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
+                ) as observer,
                 workloads.start(
                     scenario.workload,
                     addresses=workloads.addresses(cluster),

@@ -13,6 +13,7 @@ import pytest
 from faults.latency import Latency
 from faults.partition import Partition
 from faults.scenario import Invariants, Phases, Scenario
+from invariants.partition_mode import PartitionMode
 from suites.judging import Result
 from topologies import catalogue
 from workloads.spec import Mirroring, Workload
@@ -58,7 +59,7 @@ def short_cut_s(net_ticktime_s: int) -> float:
 
 @pytest.fixture(params=QUEUE_TYPES)
 def workload(request: pytest.FixtureRequest) -> Workload:
-    """The same load for both queue types: three queues, led by different nodes."""
+    """The same load for both queue types: three queues, led from different zones."""
     common: dict[str, Any] = {"queues": 3, "publishers": 3, "consumers": 3, "rate_per_s": 450}
     if request.param == "mirrored":
         return Workload(queue_type="mirrored", mirroring=Mirroring(), **common)
@@ -107,27 +108,46 @@ def partition_scenario(
     )
 
 
+def paused(result: Result) -> str:
+    """The nodes of which it was demanded, and seen, that they pause."""
+    return str(result.document["invariants"]["partition_mode"]["numbers"]["had_to_pause"])
+
+
+def nodes_of(topology: str, zone: str) -> str:
+    return " ".join(node.name for node in catalogue.load(topology).nodes if node.zone == zone)
+
+
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_minority_zone_cut_off(topology: str, workload: Workload, net_ticktime_s: int, play: Play) -> None:
     cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
-    play(partition_scenario("A minority zone is cut off", topology, net_ticktime_s, workload, cut))
+    led_anywhere = workload.model_copy(update={"leaders_on": ("a1", "b1", "c1")})
+    result = play(partition_scenario("A minority zone is cut off", topology, net_ticktime_s, led_anywhere, cut))
+    assert paused(result) == nodes_of(topology, "c")
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_cut_shorter_than_net_ticktime(topology: str, workload: Workload, net_ticktime_s: int, play: Play) -> None:
     cut = Partition(at_s=FIRST_STEP_S, for_s=short_cut_s(net_ticktime_s), between=("zone:c", "rest"))
-    play(
+    led_anywhere = workload.model_copy(update={"leaders_on": ("a1", "b1", "c1")})
+    result = play(
         partition_scenario(
-            "A cut too short to be noticed", topology, net_ticktime_s, workload, cut, settled_after_s=ELECTED_AFTER_S
+            "A cut too short to be noticed",
+            topology,
+            net_ticktime_s,
+            led_anywhere,
+            cut,
+            settled_after_s=ELECTED_AFTER_S,
         )
     )
+    assert not paused(result)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_leaders_zone_cut_off(topology: str, workload: Workload, net_ticktime_s: int, play: Play) -> None:
     led_there = workload.model_copy(update={"leaders_on": ("zone:a",)})
     cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:a", "rest"))
-    play(partition_scenario("The zone of all leaders is cut off", topology, net_ticktime_s, led_there, cut))
+    result = play(partition_scenario("The zone of all leaders is cut off", topology, net_ticktime_s, led_there, cut))
+    assert paused(result) == nodes_of(topology, "a")
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -142,10 +162,12 @@ def test_cut_with_latency_on_the_other_links(
 
 
 def test_even_split(workload: Workload, net_ticktime_s: int, play: Play) -> None:
-    """Nobody goes on, so there is nothing to wait for once all have paused; what counts is how it comes back."""
-    cut = Partition(at_s=FIRST_STEP_S, for_s=noticed_s(net_ticktime_s) + WINDOW_S, between=("zone:a", "zone:b"))
-    play(
+    """Nobody goes on, so there is nothing to wait for once all must have paused; what counts is how it comes back."""
+    all_paused_s = noticed_s(net_ticktime_s) + PartitionMode().margin_s
+    cut = Partition(at_s=FIRST_STEP_S, for_s=all_paused_s + WINDOW_S, between=("zone:a", "zone:b"))
+    result = play(
         partition_scenario(
             "An even split", "four_nodes_two_zones", net_ticktime_s, workload, cut, settled_after_s=ELECTED_AFTER_S
         )
     )
+    assert paused(result) == "a1 a2 b1 b2"

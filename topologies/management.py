@@ -158,15 +158,16 @@ class ManagementApi:
         answer: Json = self.get(f"queues/{_part(vhost)}/{_part(name)}", params={"columns": QUEUE_COLUMNS})
         return answer
 
-    def queues(self, vhost: str, *, columns: Collection[str] = ()) -> list[Json]:
+    def queues(self, vhost: str, *, columns: Collection[str] = (), timeout_s: float | None = None) -> list[Json]:
         """One mapping a queue of the virtual host. Counters lag by the statistics interval (1 s here)."""
         wanted = ",".join(columns) or QUEUE_COLUMNS
-        answer: list[Json] = self.get(f"queues/{_part(vhost)}", params={"columns": wanted})
+        answer: list[Json] = self.get(f"queues/{_part(vhost)}", params={"columns": wanted}, timeout_s=timeout_s)
         return answer
 
     def queue_states(self, vhost: str, *, timeout_s: float | None = None) -> list[Json]:
         """As ``queues``, without statistics other than the number of messages: cheap enough for every second, and
-        quicker to answer while a node is cut off."""
+        quicker to answer while a node is cut off. It does not ask the queues, so which mirrors are synchronised
+        may be out of date for ever: 3.10 did not list a mirror that had been synchronised by its return."""
         params = {"disable_stats": "true", "enable_queue_totals": "true"}
         answer: list[Json] = self.get(f"queues/{_part(vhost)}", params=params, timeout_s=timeout_s)
         return answer

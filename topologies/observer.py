@@ -29,8 +29,10 @@ class Observer:
     network does; queues come from the management API of whichever node answers.
     """
 
-    def __init__(self, cluster: Cluster, vhost: str, record: Record) -> None:
+    def __init__(self, cluster: Cluster, vhost: str, record: Record, *, mirrored: bool = False) -> None:
+        """``mirrored``: ask the queues themselves, which costs more, but they alone know which mirrors are in step."""
         self._cluster = cluster
+        self._mirrored = mirrored
         self._vhost = vhost
         self._record = record
         self._closed = threading.Event()
@@ -104,9 +106,8 @@ class Observer:
     def _sample(self, node: str) -> None:
         api = self._cluster.api(node)
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
-        self._queues = {
-            row["name"]: _queue(row, short) for row in api.queue_states(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)
-        }
+        ask = api.queues if self._mirrored else api.queue_states
+        self._queues = {row["name"]: _queue(row, short) for row in ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)}
         self._sampled += 1
         memory = {
             short[row["name"]]: row["mem_used"] for row in api.nodes() if row["name"] in short and row.get("mem_used")
