@@ -23,7 +23,7 @@ def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
 class FaultsProven:
     """Every step of the schedule was injected, seen to act, healed, and seen to act no more."""
 
-    guards: ClassVar[frozenset[str] | None] = None
+    whole_run: ClassVar[bool] = True
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
@@ -40,7 +40,7 @@ class FaultsProven:
 def _unproven(step: Step) -> tuple[str, str]:
     """The state that tells the trouble, and the trouble; two empty texts if there is none."""
     if "skipped" in step.states:
-        return "skipped", "never came: its condition was not met"
+        return "skipped", "never began"
     if "unproven" in step.states or "proven" not in step.states:
         return "unproven", "was not seen to act"
     if "heal_unproven" in step.states or "heal_proven" not in step.states:
@@ -49,10 +49,23 @@ def _unproven(step: Step) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
+class RunEnded:
+    """The run was played to its end; one that was broken off shows only a part."""
+
+    whole_run: ClassVar[bool] = True
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        reasons = [str(event["detail"]) for event in facts.of_kind("note")]
+        ended = "end" in facts.phases
+        return _finding([] if ended else reasons or ["the run was broken off"], "the run was played to its end")
+
+
+@dataclass(frozen=True)
 class LoadNotZero:
     """Messages were confirmed in the steady phase, and some were delivered."""
 
-    guards: ClassVar[frozenset[str] | None] = None
+    whole_run: ClassVar[bool] = True
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
@@ -72,7 +85,7 @@ class LoadNotZero:
 class DrainComplete:
     """The consumers emptied the queues at the end: what they did not receive then will never come."""
 
-    guards: ClassVar[frozenset[str] | None] = frozenset({"no_loss", "order"})
+    whole_run: ClassVar[bool] = False
 
     def check(self, history: History) -> Finding:
         drains = list(Facts(history.events).of_kind("drain"))
@@ -87,7 +100,7 @@ class DrainComplete:
 class HistoryWhole:
     """Every worker stopped in order or was killed on purpose, so nothing that it saw is missing."""
 
-    guards: ClassVar[frozenset[str] | None] = frozenset({"no_loss", "order", "availability", "throughput"})
+    whole_run: ClassVar[bool] = False
 
     def check(self, history: History) -> Finding:
         last: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ class Availability(InvariantSpec):
     ``grace_s`` from then on, may it stand still (``invariants.liveness``). Every queue is taken to have
     publishers all that time. Stalls are known to some hundredths of a second.
     """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
     stall_s_max: Annotated[float, Field(gt=0)] = 15
     grace_s: Annotated[float, Field(ge=0)] = 15

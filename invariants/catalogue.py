@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero
+from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded
 from invariants.availability import Availability
 from invariants.no_loss import NoLoss
 from invariants.order import Order
@@ -23,6 +23,7 @@ INVARIANTS: Mapping[str, type[InvariantSpec]] = {
 }
 
 ASSUMPTIONS: Mapping[str, Assumption] = {
+    "run_ended": RunEnded(),
     "faults_proven": FaultsProven(),
     "load_not_zero": LoadNotZero(),
     "drain_complete": DrainComplete(),

@@ -36,16 +36,16 @@ class Judgement:
 def judge(
     history: History, invariants: Mapping[str, Invariant], assumptions: Mapping[str, Assumption] = ASSUMPTIONS
 ) -> Judgement:
-    """Judge ``history``. An assumption that fails makes UNKNOWN what it guards: the whole run, or only some
-    invariants, while the others may still be INVALID. A checker that raises is UNKNOWN and tells its error."""
+    """Judge ``history``. An assumption that fails makes the whole run UNKNOWN, or only the invariants that do not
+    forgive it, while the others may still be INVALID. A checker that raises is UNKNOWN and tells its error."""
     assumed = {name: _checked(assumption, history) for name, assumption in assumptions.items()}
     failed = [name for name, finding in assumed.items() if finding.verdict is not Verdict.VALID]
     findings = {name: _checked(invariant, history) for name, invariant in invariants.items()}
     for name, finding in findings.items():
-        missing = [f for f in failed if name in (assumptions[f].guards or ())]
+        missing = [f for f in failed if not assumptions[f].whole_run and f not in invariants[name].forgives]
         if missing:
             findings[name] = _withdrawn(finding, missing)
-    if any(assumptions[name].guards is None for name in failed):
+    if any(assumptions[name].whole_run for name in failed):
         return Judgement(Verdict.UNKNOWN, findings, assumed)
     return Judgement(_worst([f.verdict for f in findings.values()]), findings, assumed)
 

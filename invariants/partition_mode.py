@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -44,6 +44,8 @@ class Prediction:
 
 class PartitionMode(InvariantSpec):
     """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime`` to notice and to close its listeners."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
     margin_s: Annotated[float, Field(ge=0)] = 5
 

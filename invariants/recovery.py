@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ class Recovery(InvariantSpec):
     """From the start of the recovery phase (all faults healed) it takes at most ``within_s`` until all nodes are up,
     and every queue has a leader and as many members online as were declared, for good: what falls ill again
     has not recovered. Mirrors that are there and not synchronised are told, not judged."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
     within_s: Annotated[float, Field(gt=0)] = 60
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +20,8 @@ class Throughput(InvariantSpec):
     Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
     queue has a majority and nothing changed for ``grace_s``. If no window is left, the finding is UNKNOWN.
     """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
     ratio_min: Annotated[float, Field(gt=0, le=1)] = 0.5
     window_s: Annotated[float, Field(ge=0.1)] = 5

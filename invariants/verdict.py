@@ -54,11 +54,16 @@ class Finding:
 class Invariant(Protocol):
     """A property that must hold. Its fields are its bounds, its ``check`` a pure function."""
 
+    forgives: ClassVar[frozenset[str]]
+
     def check(self, history: History) -> Finding: ...
 
 
 class InvariantSpec(Spec):
     """An invariant as a fault file states it: its fields are the bounds."""
+
+    #: The assumptions, by name, that this invariant can do without; it is UNKNOWN where another one fails.
+    forgives: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def check(self, history: History) -> Finding: ...
@@ -67,8 +72,8 @@ class InvariantSpec(Spec):
 class Assumption(Protocol):
     """What must be true of a run before its invariants mean anything; VALID or UNKNOWN."""
 
-    #: The invariants that mean nothing without it; None where the whole run means nothing.
-    guards: ClassVar[frozenset[str] | None]
+    #: Whether the whole run means nothing without it, or only the invariants that do not forgive it.
+    whole_run: ClassVar[bool]
 
     def check(self, history: History) -> Finding: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from faults.nemesis import Nemesis
 from faults.scenario import Scenario
 from reports.events import EventLog
 from reports.history import now_us
+from reports.index import write_index
 from reports.run_directory import RunDirectory
 from suites.judging import Result, judge_run
 from suites.live import Live, live_line
@@ -60,16 +60,22 @@ def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] |
     is healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
     """
     fault_file.parse(fault_file.dump(scenario), source=scenario.title)
-    run = RunDirectory.create(bench.runs_root, _slug(scenario.title))
+    run = RunDirectory.create(bench.runs_root, scenario.title)
     run.fault_file.write_text(fault_file.dump(scenario), encoding="utf-8")
     with EventLog(run.events_file) as events:
         try:
             _play(_Stage(scenario, bench, run, events), scenario.touched_links if proxied is None else proxied)
         except BaseException as error:
             events.record("note", detail=f"the run ended early: {type(error).__name__}: {error}")
-            judge_run(run)
+            _judged(run, bench)
             raise
-    return judge_run(run)
+    return _judged(run, bench)
+
+
+def _judged(run: RunDirectory, bench: Bench) -> Result:
+    result = judge_run(run)
+    write_index(bench.runs_root)
+    return result
 
 
 @dataclass(frozen=True)
@@ -182,12 +188,16 @@ def _await_recovery(
             ]
         )
 
+    ends_s = time.monotonic() + scenario.phases.recovery_s
     try:
         observer.fresh_queues(timeout_s=scenario.phases.recovery_s)
+    except WaitTimeout:
+        return "no node lists the queues"
+    try:
         wait_until(
             lacking,
             until=lambda text: not text,
-            timeout_s=scenario.phases.recovery_s,
+            timeout_s=ends_s - time.monotonic(),
             what="recovery",
             poll_s=RECOVERY_POLL_S,
         )
@@ -246,7 +256,3 @@ def _vhost(cluster: Cluster, vhost: str) -> Iterator[None]:
                 break
             except (ApiError, ApiUnreachable):
                 continue
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

@@ -23,7 +23,7 @@ DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
         (DONE[:-1], Verdict.UNKNOWN, "not seen to be healed"),
         ((*DONE[:-1], "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
         (DONE[:3], Verdict.UNKNOWN, "not seen to be healed"),
-        (("skipped",), Verdict.UNKNOWN, "its condition was not met"),
+        (("skipped",), Verdict.UNKNOWN, "never began"),
     ],
 )
 def test_faults_proven(states: Sequence[str], verdict: Verdict, told: str) -> None:

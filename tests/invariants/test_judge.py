@@ -31,33 +31,39 @@ VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
 @dataclass(frozen=True)
 class Says:
+    """An assumption of the whole run, or an invariant that forgives ``of_some``."""
+
     verdict: Verdict
-    guards: ClassVar[frozenset[str] | None] = None
+    whole_run: ClassVar[bool] = True
+    forgives: ClassVar[frozenset[str]] = frozenset({"of_some"})
 
     def check(self, history: History) -> Finding:
         return Finding(self.verdict, f"said {self.verdict} on {len(history.events)} events")
 
 
 @dataclass(frozen=True)
-class SaysOfA(Says):
-    guards: ClassVar[frozenset[str] | None] = frozenset({"a"})
+class SaysStrictly(Says):
+    """An assumption of some invariants, or an invariant that forgives nothing."""
+
+    whole_run: ClassVar[bool] = False
+    forgives: ClassVar[frozenset[str]] = frozenset()
 
 
-class Raises:
-    guards: ClassVar[frozenset[str] | None] = None
-
+class Raises(Says):
     def check(self, history: History) -> Finding:
         raise ZeroDivisionError(f"{len(history.events)} is not enough")
 
 
-def judged(*verdicts: Verdict, whole: Verdict = VALID, of_a: Verdict = VALID) -> Judgement:
-    invariants: dict[str, Invariant] = {name: Says(v) for name, v in zip("abc", verdicts, strict=False)}
-    assumptions: dict[str, Assumption] = {"whole": Says(whole), "of_a": SaysOfA(of_a)}
+def judged(*verdicts: Verdict, whole: Verdict = VALID, of_some: Verdict = VALID) -> Judgement:
+    """The first invariant, ``a``, needs all assumptions; the others forgive ``of_some``."""
+    kinds = (SaysStrictly, Says, Says)
+    invariants: dict[str, Invariant] = {n: kind(v) for n, kind, v in zip("abc", kinds, verdicts, strict=False)}
+    assumptions: dict[str, Assumption] = {"whole": Says(whole), "of_some": SaysStrictly(of_some)}
     return judge(history(), invariants, assumptions)
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "whole", "of_a", "overall"),
+    ("verdicts", "whole", "of_some", "overall"),
     [
         ([VALID, VALID], VALID, VALID, VALID),
         ([VALID, INVALID, UNKNOWN], VALID, VALID, INVALID),
@@ -70,8 +76,8 @@ def judged(*verdicts: Verdict, whole: Verdict = VALID, of_a: Verdict = VALID) ->
         ([], VALID, VALID, UNKNOWN),
     ],
 )
-def test_combinations(verdicts: Sequence[Verdict], whole: Verdict, of_a: Verdict, overall: Verdict) -> None:
-    assert judged(*verdicts, whole=whole, of_a=of_a).verdict is overall
+def test_combinations(verdicts: Sequence[Verdict], whole: Verdict, of_some: Verdict, overall: Verdict) -> None:
+    assert judged(*verdicts, whole=whole, of_some=of_some).verdict is overall
 
 
 def test_findings_are_shown_though_the_run_means_nothing() -> None:
@@ -81,28 +87,29 @@ def test_findings_are_shown_though_the_run_means_nothing() -> None:
 
 
 def test_a_guarded_finding_tells_what_it_lacks_and_what_was_seen() -> None:
-    finding = judged(INVALID, of_a=UNKNOWN).findings["a"]
+    finding = judged(INVALID, of_some=UNKNOWN).findings["a"]
     assert finding.verdict is UNKNOWN
-    assert finding.summary == "not to be told without of_a; as far as was seen: said INVALID on 0 events"
+    assert finding.summary == "not to be told without of_some; as far as was seen: said INVALID on 0 events"
 
 
 def test_a_checker_that_raises_is_unknown_and_tells_why() -> None:
-    judgement = judge(history(), {"a": Raises(), "b": Says(VALID)}, {})
+    judgement = judge(history(), {"a": Raises(VALID), "b": Says(VALID)}, {})
     assert judgement.verdict is UNKNOWN
     assert judgement.reason == "a: the check itself failed: ZeroDivisionError: 0 is not enough"
 
 
 def test_a_checker_that_raises_hides_no_violation() -> None:
-    assert judge(history(), {"a": Raises(), "b": Says(INVALID)}, {}).verdict is INVALID
+    assert judge(history(), {"a": Raises(VALID), "b": Says(INVALID)}, {}).verdict is INVALID
 
 
 def test_an_assumption_that_raises_is_unknown() -> None:
-    assert judge(history(), {"a": Says(INVALID)}, {"of all": Raises()}).verdict is UNKNOWN
+    assert judge(history(), {"a": Says(INVALID)}, {"of all": Raises(VALID)}).verdict is UNKNOWN
 
 
-def test_names_that_assumptions_guard_exist() -> None:
-    guarded = {name for assumption in ASSUMPTIONS.values() for name in assumption.guards or ()}
-    assert guarded <= INVARIANTS.keys()
+def test_what_is_forgiven_exists_and_is_not_of_the_whole_run() -> None:
+    for invariant in INVARIANTS.values():
+        assert invariant.forgives <= ASSUMPTIONS.keys()
+        assert not any(ASSUMPTIONS[name].whole_run for name in invariant.forgives)
 
 
 def whole_run() -> History:
