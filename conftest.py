@@ -44,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    home = config.getoption("--rabbitmq-home")
+    if home is not None:
+        os.environ["RABBITMQ_HOME"] = str(home)  # for everything that looks for a broker, processes of tests too
+    if config.getoption("--production-timing") and config.getoption("--fault-file"):
+        raise pytest.UsageError(
+            "--production-timing is for the suites' own scenarios; in a fault file, write net_ticktime_s: "
+            f"{PRODUCTION_NET_TICKTIME_S} in its topology, and make its times fit"
+        )
     try:
         driver = config.getoption("--driver")
         loaded = [(str(path), fault_file.load(path, driver=driver)) for path in config.getoption("--fault-file")]
@@ -79,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         names = [name for name in given if name in getattr(item, "fixturenames", ())]
         return any(config.getoption(given[name]) for name in names) if names or asked else True
 
-    items[:] = sorted((item for item in items if wanted(item)), key=_topology)
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = sorted(filter(wanted, items), key=_topology)
 
 
 def _topology(item: pytest.Item) -> str:
@@ -124,8 +133,8 @@ def clusters(broker: BrokerHome) -> Iterator[ClusterPool]:
 
 
 @pytest.fixture(scope="session")
-def broker(pytestconfig: pytest.Config) -> BrokerHome:
-    return find_broker(pytestconfig.getoption("--rabbitmq-home"))
+def broker() -> BrokerHome:
+    return find_broker()
 
 
 @pytest.fixture(scope="session")

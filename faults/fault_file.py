@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,19 @@ def parse(text: str, *, source: str = "fault file", folder: Path | None = None, 
     if found:
         raise FaultFileError(source, found)
     return scenario
+
+
+def save(scenario: Scenario, path: Path) -> None:
+    """Write the fault file of a scenario, with copies of its configuration files beside it: what is played or judged
+    again is the same, whatever becomes of the originals."""
+    copies: dict[str, Path] = {}
+    for name in _CONFIGURATION:
+        original = getattr(scenario.topology, name)
+        if original is not None:
+            copies[name] = Path("configuration", original.name)
+            (path.parent / copies[name]).parent.mkdir(exist_ok=True)
+            shutil.copyfile(original, path.parent / copies[name])
+    path.write_text(dump(scenario.with_topology(**copies)), encoding="utf-8")
 
 
 def dump(scenario: Scenario) -> str:

@@ -161,6 +161,17 @@ def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
             )
     if not any(True for _ in _workload_problems(scenario)):
         yield from _collisions(scenario)
+    yield from _verdict_problems(scenario)
+
+
+def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+    """What could only end UNKNOWN, or not as expected."""
+    workload = scenario.workload
+    if not scenario.chosen_invariants:
+        yield ("invariants",), f"nothing is demanded, so nothing could be told; there are {', '.join(INVARIANTS)}"
+    if "order" in scenario.chosen_invariants and workload.consumers > workload.queues:
+        text = f"order is promised where a queue has one consumer, and there are {workload.queues} queues"
+        yield ("workload", "consumers"), f"{text}; have no more consumers, or do not demand order"
     for i, expectation in enumerate(scenario.expect):
         if expectation.invariant is not None and expectation.invariant not in scenario.chosen_invariants:
             chosen = ", ".join(scenario.chosen_invariants)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 
 def rerun_command(directory: Path) -> str:
-    return f"pytest --fault-file={shlex.quote(str(near(directory) / 'fault.yaml'))}"
+    return f".venv/bin/pytest --fault-file={shlex.quote(str(near(directory) / 'fault.yaml'))}"
 
 
 def recheck_command(directory: Path) -> str:
-    return f"pytest --recheck={shlex.quote(str(near(directory)))}"
+    return f".venv/bin/pytest --recheck={shlex.quote(str(near(directory)))}"
 
 
 def near(directory: Path) -> Path:

@@ -40,7 +40,7 @@ RECOVERY_POLL_S = 0.25
 class Clusters(Protocol):
     """Where a scenario gets its cluster from: kept from the scenario before, or formed now."""
 
-    def acquire(self, topology: Topology, proxied: frozenset[Link]) -> Cluster: ...
+    def acquire(self, topology: Topology, proxied: frozenset[Link], *, logs_of_failure: Path) -> Cluster: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] |
     """
     fault_file.parse(fault_file.dump(scenario), source=scenario.title)
     run = RunDirectory.create(bench.runs_root, scenario.title)
-    run.fault_file.write_text(fault_file.dump(scenario), encoding="utf-8")
+    fault_file.save(scenario, run.fault_file)
     with EventLog(run.events_file) as events:
         try:
             _play(_Stage(scenario, bench, run, events), scenario.touched_links if proxied is None else proxied)
@@ -91,7 +91,7 @@ class _Stage:
 def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
     scenario, events = stage.scenario, stage.events
     with live_line(stage.bench.live, nodes=len(scenario.topology.nodes)) as live:
-        cluster = stage.bench.clusters.acquire(scenario.topology, proxied)
+        cluster = stage.bench.clusters.acquire(scenario.topology, proxied, logs_of_failure=stage.run.logs)
         vhost = stage.run.name
         _record_cluster(cluster, events)
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):

@@ -37,9 +37,7 @@ class LocalCluster:
     brought to the asked state.
     """
 
-    def __init__(
-        self, topology: Topology, proxied: frozenset[Link], broker: BrokerHome, place: Place, logs_dir: Path
-    ) -> None:
+    def __init__(self, topology: Topology, proxied: frozenset[Link], broker: BrokerHome, place: Place) -> None:
         """Use ``LocalCluster.form``; this only lays out folders and ports."""
         self.topology = topology
         self.replaced_settings: tuple[str, ...] = ()
@@ -52,7 +50,7 @@ class LocalCluster:
         self._toxiproxy_port = base + _PORTS_PER_NODE * len(names)
         pairs = sorted(proxied | {Link(link.target, link.source) for link in proxied})
         self._link_ports = {link: self._toxiproxy_port + 1 + i for i, link in enumerate(pairs)}
-        self._files = {n: BrokerFiles(place.folder / n, logs_dir / f"{n}.log") for n in names}
+        self._files = {n: BrokerFiles(place.folder / n, place.folder / "logs" / f"{n}.log") for n in names}
         self._apis = {n: ManagementApi(f"http://127.0.0.1:{self._ports[n].management}") for n in names}
         self._processes = {n: BrokerProcess(n, [str(broker.server)], self._environ(n), self._files[n]) for n in names}
         self._links: ToxiproxyLinks | None = None
@@ -66,14 +64,14 @@ class LocalCluster:
         proxied: Collection[Link] = (),
         broker: BrokerHome | None = None,
         toxiproxy: Path | None = None,
-        logs_dir: Path | None = None,
+        logs_of_failure: Path | None = None,
         root: Path | None = None,
         timeout_s: float = 120.0,
     ) -> Self:
         """Start a cluster and return when it has formed.
 
         ``proxied``: the links that must carry a proxy (the other direction of each pair comes with it).
-        ``logs_dir`` keeps the brokers' logs after the end; without it they go with the cluster's folder.
+        ``logs_of_failure``: where the brokers' logs are copied if it does not form; its own folder is removed.
         ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
         """
         broker = broker or find_broker()
@@ -84,12 +82,15 @@ class LocalCluster:
         place = claim_place(root or default_root(), ports=ports)
         with ExitStack() as stack:
             stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
-            logs_dir = logs_dir or place.folder / "logs"
-            cluster = cls(topology, frozenset(proxied), broker, place, logs_dir.resolve())
+            cluster = cls(topology, frozenset(proxied), broker, place)
             stack.callback(cluster._end_processes)
+            failed = stack.enter_context(ExitStack())
+            if logs_of_failure is not None:
+                failed.callback(cluster._copy_logs, logs_of_failure)
             cluster._prepare()
             cluster._links = cluster._start_links(toxiproxy, stack)
             cluster._boot(timeout_s=timeout_s)
+            failed.pop_all()
             cluster._stack = stack.pop_all()
         return cluster
 
@@ -206,11 +207,16 @@ class LocalCluster:
             raise ClusterError(f"{error}; {self._story(node)}") from error
 
     def _story(self, node: str) -> str:
-        """Which log to read, and its last lines (or the process's own output, where it got no log)."""
+        """The last lines of the node's log (or of the process's own output, where it got no log)."""
         files = self._files[node]
         source = files.log if files.log.exists() else files.output
         text = source.read_text(errors="replace") if source.exists() else ""
-        return f"see {files.log}, which ends:\n" + "\n".join(text.splitlines()[-15:])
+        return f"{source.name} of {node} ends:\n" + "\n".join(text.splitlines()[-15:])
+
+    def _copy_logs(self, folder: Path) -> None:
+        for log in self.logs().values():
+            if log.exists():
+                shutil.copy(log, folder)
 
     def _prepare(self) -> None:
         """Write everything that the brokers read."""
@@ -284,7 +290,7 @@ class LocalCluster:
                 until=lambda left: not left,
             )
         except WaitTimeout as error:
-            raise ClusterError(f"{error}; see {next(iter(self.logs().values()))}") from error
+            raise ClusterError(f"{error}; {self._story(next(iter(self._files)))}") from error
 
     def _raise_if_one_ended(self) -> None:
         for node, process in self._processes.items():

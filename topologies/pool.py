@@ -25,13 +25,22 @@ class ClusterPool:
         self._toxiproxy = toxiproxy
         self._kept: LocalCluster | None = None
 
-    def acquire(self, topology: Topology, proxied: Collection[Link] = ()) -> LocalCluster:
+    def acquire(
+        self, topology: Topology, proxied: Collection[Link] = (), *, logs_of_failure: Path | None = None
+    ) -> LocalCluster:
         """A healthy cluster of ``topology`` with proxies on ``proxied`` and no other link, as each costs throughput:
-        the kept one or a new one. ``proxied`` holds both directions of each pair."""
+        the kept one or a new one. ``proxied`` holds both directions of each pair. The brokers' logs are copied to
+        ``logs_of_failure`` if it does not form."""
         if self._kept is not None and not self._fits(self._kept, topology, frozenset(proxied)):
             self.close()
         if self._kept is None:
-            self._kept = LocalCluster.form(topology, proxied=proxied, broker=self._broker, toxiproxy=self._toxiproxy)
+            self._kept = LocalCluster.form(
+                topology,
+                proxied=proxied,
+                broker=self._broker,
+                toxiproxy=self._toxiproxy,
+                logs_of_failure=logs_of_failure,
+            )
         return self._kept
 
     def close(self) -> None:

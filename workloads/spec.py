@@ -47,7 +47,7 @@ class Workload(Spec):
     group_size: Annotated[int, Field(ge=1, le=7)] | None = None
     mirroring: Mirroring | None = None
     publishers: Count = 1
-    consumers: Annotated[int, Field(ge=0)] = 1
+    consumers: Count = 1
     rate_per_s: Annotated[int, Field(ge=1, le=1_000_000)] | None = 500
     in_flight: Annotated[int, Field(ge=1, le=65_535)] = 100
     prefetch: Annotated[int, Field(ge=1, le=65_535)] = 200

@@ -99,6 +99,9 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(("broker",), "three", ("broker", ">=3.8,<4.3"), id="version_range"),
         pytest.param(("expect", 0, "invariant"), "throughput", ("expect[0].invariant", "no_loss"), id="expectation"),
         pytest.param(("invariants", "no_los"), {}, ("invariants.no_los", "did you mean no_loss"), id="invariant"),
+        pytest.param(("invariants",), {}, ("invariants: nothing is demanded", "no_loss"), id="nothing_demanded"),
+        pytest.param(("workload", "consumers"), 5, ("workload.consumers", "4 queues"), id="order_of_shared_queues"),
+        pytest.param(("workload", "consumers"), 0, ("workload.consumers", "got 0"), id="nobody_receives"),
         pytest.param(("version",), 2, ("version", "got 2"), id="version"),
         pytest.param(("seed",), "4711", ("seed", "integer"), id="text_for_number"),
         pytest.param(("title",), "", ("title",), id="no_title"),
@@ -163,6 +166,27 @@ def test_missing_configuration_file(tmp_path: Path) -> None:
         fault_file.load(path)
     (tmp_path / "my.conf").write_text("")
     assert fault_file.load(path).topology.rabbitmq_conf == tmp_path / "my.conf"
+
+
+def test_saved_file_needs_no_other(tmp_path: Path) -> None:
+    """What a run leaves can be played and judged again when the user's own files are gone."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "my.conf").write_text("log.console = true\n")
+    (mine / "incident.yaml").write_text(
+        yaml.safe_dump(
+            changed(("topology",), {"name": "own", "zones": {"a": 2, "b": 2, "c": 1}, "rabbitmq_conf": "my.conf"})
+        )
+    )
+    scenario = fault_file.load(mine / "incident.yaml")
+    saved = tmp_path / "run" / "fault.yaml"
+    saved.parent.mkdir()
+    fault_file.save(scenario, saved)
+    (mine / "my.conf").unlink()
+    again = fault_file.load(saved)
+    assert again.topology.rabbitmq_conf is not None
+    assert again.topology.rabbitmq_conf.read_text() == "log.console = true\n"
+    assert again.schedule == scenario.schedule
 
 
 def test_no_such_file(tmp_path: Path) -> None:
