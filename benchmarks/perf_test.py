@@ -1,11 +1,12 @@
 """Compares the verified load with RabbitMQ PerfTest's unverified one, on one cluster, in turn.
 
-    python -m benchmarks.perf_test --rounds 3
+    .venv/bin/python -m benchmarks.perf_test [--rounds 3] [--rabbitmq-home DIR]
 
 Both sides have the same queues, publishers, consumers, in-flight limit, prefetch, acknowledgements and message size,
 and connect to the same node. Ours also records every message, checks it, and drains and compares at the end. PerfTest
 is fetched with Maven into ``.tools/perf-test`` at the version in ``perf-test-pom.xml``. Rates are confirms a second
 after a warm-up; CPU is that of all client processes and of all brokers, by message.
+The exit status is 1 where the ratio on quorum queues is under ``RATIO_MIN``; on the other types it is told, not judged.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from topologies.distributions import find_broker
 from topologies.local import LocalCluster
 from topologies.spec import Topology
 from topologies.waiting import wait_until
@@ -37,6 +39,7 @@ from workloads.spec import Workload
 ROOT = Path(__file__).resolve().parent.parent
 JARS = ROOT / ".tools" / "perf-test"
 POM = Path(__file__).with_name("perf-test-pom.xml")
+RATIO_MIN = 0.95
 QueueType = Literal["quorum", "mirrored", "classic"]
 _LINE = re.compile(
     r"time:? (?P<time_s>[\d.]+) ?s, .*?confirmed: (?P<confirmed>\d+) msg/s.*?received: (?P<received>\d+) msg/s"
@@ -190,7 +193,8 @@ def compare(
     return results["ours"], results["PerfTest"]
 
 
-def add_rows(table: Table, queue_type: str, our_side: Sequence[Measured], their_side: Sequence[Measured]) -> None:
+def add_rows(table: Table, queue_type: str, our_side: Sequence[Measured], their_side: Sequence[Measured]) -> float:
+    """Returns the ratio of ours to theirs."""
     ratio = median(a.confirmed_per_s / b.confirmed_per_s for a, b in zip(our_side, their_side, strict=True))
     for name, side in (("ours, verified", our_side), ("PerfTest", their_side)):
         table.add_row(
@@ -203,6 +207,7 @@ def add_rows(table: Table, queue_type: str, our_side: Sequence[Measured], their_
             f"{ratio:.3f}" if side is our_side else "",
             " ".join(f"{m.confirmed_per_s:,.0f}" for m in side),
         )
+    return ratio
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -216,17 +221,20 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--consumers", type=int, default=2)
     parser.add_argument("--in-flight", type=int, default=200)
     parser.add_argument("--message-bytes", type=int, default=1000)
+    parser.add_argument("--rabbitmq-home", type=Path)
     return parser.parse_args()
 
 
-def main() -> None:
+def main() -> int:
     arguments = parse_arguments()
     fetch_perf_test()
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians")
     for column in ("queues", "side", "confirmed/s", "received/s", "client CPU µs", "broker CPU µs", "ratio", "rounds"):
         table.add_column(column, justify="left" if column in ("queues", "side") else "right")
-    with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1})) as cluster:
+    broker = find_broker(arguments.rabbitmq_home)
+    ratios: dict[str, float] = {}
+    with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1}), broker=broker) as cluster:
         for queue_type in arguments.queue_types:
             workload = Workload(
                 queue_type=queue_type,
@@ -240,9 +248,11 @@ def main() -> None:
                 ack_every=50,
                 message_bytes=arguments.message_bytes,
             )
-            add_rows(table, queue_type, *compare(cluster, workload, rounds=arguments.rounds, plan=plan))
+            sides = compare(cluster, workload, rounds=arguments.rounds, plan=plan)
+            ratios[queue_type] = add_rows(table, queue_type, *sides)
     Console(width=140).print(table)
+    return 1 if ratios.get("quorum", RATIO_MIN) < RATIO_MIN else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

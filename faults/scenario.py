@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, create_model
 
 from faults.catalogue import AnyFault
 from faults.targets import TargetError, check_target
@@ -82,8 +82,6 @@ def _named_topology(value: Any) -> Any:
 
 class Scenario(Spec):
     """One run, whole. The same scenario with the same seed makes the same choices."""
-
-    model_config = ConfigDict(json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema"})
 
     version: Literal[1] = 1
     title: Annotated[str, Field(min_length=1, max_length=200)]

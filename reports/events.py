@@ -4,12 +4,12 @@ Every event has ``t_us`` and ``kind``. The kinds, with their fields:
 
 =========  =====================================================================================
 cluster    ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``net_ticktime_s``,
-           ``broker_version``, ``driver``
+           ``broker_version``, ``driver``, ``started_at`` (UTC, ISO 8601)
 queues     ``queues``: {queue: {"type", "members": [node], "leader": node}} as declared, in index order
 phase      ``phase``: steady, chaos, recovery, drain or end; the moment at which it begins
 fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail`` (text).
            States: injecting, injected, proven, unproven, healing, healed, heal_proven,
-           heal_unproven, skipped (a condition that never came true).
+           heal_unproven, skipped (it never began; ``detail`` says why).
            ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]]}
 nodes      ``states``: {node: up|paused|suspended|down}; sampled every half second
 sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind

@@ -23,7 +23,7 @@ class Outcome(IntEnum):
     """What became of one publish. Only CONFIRMED must arrive; RETURNED was confirmed as unroutable.
 
     UNKNOWN: the connection was lost, the confirm never came, or the publisher was killed before it knew.
-    NEVER_SENT: no byte of it reached a socket.
+    NEVER_SENT: no byte of it reached a socket. Our publishers leave no row for such a message; other recorders may.
     """
 
     NEVER_SENT = 0

@@ -31,7 +31,7 @@ class _Row:
 
     @property
     def scenario(self) -> str:
-        return str(self.verdict.get("scenario") or re.sub(r"^\d{8}T\d{6}Z-|-\d+$", "", self.run.name))
+        return str(self.verdict.get("title") or re.sub(r"^\d{8}T\d{6}Z-|-\d+$", "", self.run.name))
 
     @property
     def kept_ratio(self) -> float | None:
@@ -93,7 +93,7 @@ def _run_cells(row: _Row) -> list[str]:
     word, verdict = verdict_word(row.verdict), row.verdict
     target = row.run.report if row.run.report.exists() else row.run.path
     link = quote(str(target.relative_to(row.run.path.parent)))
-    title = escape(str(verdict.get("title") or row.scenario))
+    title = escape(row.scenario)
     duration_s = verdict.get("duration_s")
     return [
         f'<span class="chip {word}">{word}</span>{_whether_expected(verdict)}',

@@ -105,7 +105,6 @@ def _facts(verdict: Mapping[str, Any], seen: Series) -> str:
     told = {
         "Broker": verdict.get("broker_version"),
         "Driver": verdict.get("driver"),
-        "Scenario": verdict.get("scenario"),
         "Seed": verdict.get("seed"),
         "Reference": verdict.get("reference"),
         "Started": verdict.get("started_at"),
@@ -171,7 +170,7 @@ def _fault_row(fault: FaultWindow) -> str:
         times[1] = '<span class="bad">never</span>'
     injection, healing = _proof(fault.proven, fault.proof), _proof(fault.heal_proven, fault.heal_proof)
     if fault.skipped:
-        times, injection, healing = [NOTHING] * 3, '<span class="doubt">its condition never came true</span>', NOTHING
+        times, injection, healing = [NOTHING] * 3, '<span class="doubt">{escape(fault.proof)}</span>', NOTHING
     cells = "".join(f'<td class="number">{time}</td>' for time in times)
     return (
         f"<tr><td>{fault.step}</td><td><b>{escape(fault.fault)}</b></td><td>{escape(fault.detail)}</td>"

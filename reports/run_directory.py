@@ -25,6 +25,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from reports.commands import recheck_command
 from reports.events import EVENTS_FILE, Event, read_events
 from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamReader
 
@@ -60,7 +61,7 @@ class RunDirectory:
     def open(cls, path: Path) -> Self:
         """The run at ``path``, complete enough to be judged again; ``RunDirectoryError`` says what it lacks."""
         if not path.exists():
-            raise RunDirectoryError(f"{path} does not exist; runs are listed in reports/runs/index.html")
+            raise RunDirectoryError(f"{path} does not exist; index.html beside the runs lists them")
         if not path.is_dir():
             raise RunDirectoryError(f"{path} is a file, not a run directory; did you mean {path.parent}?")
         run = cls(path)
@@ -121,7 +122,7 @@ class RunDirectory:
             verdict = json.loads(self.verdict_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunDirectoryError(
-                f"{self.path} has no verdict.json; pytest --recheck={self.path} writes it"
+                f"{self.path} has no verdict.json; {recheck_command(self.path)} writes it"
             ) from None
         except ValueError as error:
             raise RunDirectoryError(f"{self.verdict_file} is not JSON ({error}); --recheck writes it anew") from None

@@ -123,7 +123,7 @@ def _fault_window(step: int, changes: Sequence[tuple[float, Event]], end_s: floa
         skipped="skipped" in moments,
         proven=_proof(moments, "proven", "unproven"),
         heal_proven=_proof(moments, "heal_proven", "heal_unproven"),
-        proof=_detail(changes, ("proven", "unproven")),
+        proof=_detail(changes, ("proven", "unproven", "skipped")),
         heal_proof=_detail(changes, ("heal_proven", "heal_unproven")),
     )
 

@@ -11,6 +11,9 @@ import pytest
 from faults import fault_file
 from faults.catalogue import AnyFault
 from faults.conditions import When
+from faults.scenario import Phases, Scenario
+from invariants.catalogue import INVARIANTS
+from workloads.spec import Mirroring, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,6 +27,16 @@ def test_its_fault_file_is_accepted() -> None:
     assert [step.fault for step in scenario.schedule] == ["partition", "latency"]
 
 
-@pytest.mark.parametrize("name", [*FAULTS, *When.model_fields, *OPTIONS])
-def test_every_fault_condition_and_option_is_described(name: str) -> None:
+@pytest.mark.parametrize("name", [*FAULTS, *When.model_fields, *OPTIONS, *INVARIANTS])
+def test_every_fault_condition_option_and_invariant_is_described(name: str) -> None:
     assert re.search(rf"`{name}\b", README)
+
+
+BOUNDS = [field for checker in INVARIANTS.values() for field in checker.model_fields]
+SPECS = (Scenario, Workload, Mirroring, Phases)
+FIELDS = {*BOUNDS, *(field for spec in SPECS for field in spec.model_fields)}
+
+
+@pytest.mark.parametrize("field", sorted(FIELDS))
+def test_every_field_is_mentioned(field: str) -> None:
+    assert re.search(rf"\b{field}\b", README)

@@ -125,7 +125,7 @@ def _erlang_bin(home: Path, environ: Mapping[str, str], tools: Path) -> Path:
         if os.access(folder / "erl", os.X_OK) and os.access(folder / "erlc", os.X_OK):
             return folder
     raise ToolMissingError(
-        f"RabbitMQ is in {home}, but there is no erl with erlc beside it or on PATH. {BROKER_ADVICE}"
+        f"RabbitMQ is in {home}, but there is no Erlang (erl with erlc) beside it or on PATH. {BROKER_ADVICE}"
     )
 
 

@@ -1,1 +1,1 @@
-"""What load: publishers, consumers, their catalogue, and how they are run."""
+"""What load: publishers, consumers, and how they are run."""

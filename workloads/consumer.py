@@ -54,7 +54,7 @@ class Consumer:
         self._session = Session(load, folder, worker=f"consumer-{index}", row=row, home=index, life=life)
         self._load = load
         self._history = Deliveries(deliveries_path(folder, index, life), consumer=index)
-        self._queues = {f"q{queue}".encode(): queue for queue in load.consumer_queues(index)}  # by consumer tag
+        self._queues = {load.queues[queue].encode(): queue for queue in load.consumer_queues(index)}  # by consumer tag
         self._automatic = load.acks == "automatic"
         self._channel: Channel | None = None
         self._last_tag = 0
