@@ -14,6 +14,8 @@ from faults import fault_file
 from faults.fault import Arena
 from faults.nemesis import Nemesis
 from faults.scenario import Scenario
+from invariants.facts import QueueFacts
+from invariants.recovery import ill_nodes, ill_partitions, ill_queues
 from reports.events import EventLog
 from reports.history import now_us
 from reports.index import write_index
@@ -27,7 +29,7 @@ from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
 from workloads import run as workloads
 from workloads.drain import Depth
-from workloads.queues import QueuePlace, declare, member_count
+from workloads.queues import QueuePlace, declare
 from workloads.run import RunningWorkload
 
 LOAD_FLOWS_WITHIN_S = 30.0
@@ -129,7 +131,7 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
     nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
     nemesis.play(load.check)
     phase("recovery")
-    lacking = _await_recovery(scenario, observer, load, queues)
+    lacking = _await_recovery(scenario.phases.recovery_s, observer, load, queues)
     events.record("recovery", complete=not lacking, detail=lacking)
     _spend(load, seconds_s=scenario.phases.settled_s)
     phase("drain")
@@ -163,34 +165,29 @@ def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
 
 
 def _await_recovery(
-    scenario: Scenario, observer: Observer, load: RunningWorkload, queues: Mapping[str, QueuePlace]
+    timeout_s: float, observer: Observer, load: RunningWorkload, queues: Mapping[str, QueuePlace]
 ) -> str:
     """Waits until the cluster is whole and every publisher gets confirms again; what was still lacking, or ''.
 
     A stall that outlives the faults must have the time to show, so confirms are awaited as well.
     """
     confirmed_before = load.confirmed_by_publisher()
-    expected = member_count(scenario.workload, scenario.topology)
+    declared = [QueueFacts(name, place["type"], frozenset(place["members"])) for name, place in queues.items()]
 
     def lacking() -> str:
         load.check()
-        away = [f"{node} is {state}" for node, state in observer.states.items() if state != "up"]
-        rows = observer.queues
-        leaderless = [name for name in queues if rows.get(name, {}).get("leader") is None]
-        short = [name for name in queues if name not in leaderless and rows[name]["online"] < expected]
         stalled = [i for i, now in enumerate(load.confirmed_by_publisher()) if now <= confirmed_before[i]]
-        return "; ".join(
-            [
-                *away,
-                *([f"without leader: {', '.join(leaderless[:5])}"] if leaderless else []),
-                *([f"members missing: {', '.join(short[:5])}"] if short else []),
-                *([f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms"] if stalled else []),
-            ]
+        parts = (
+            ill_nodes(observer.states),
+            ill_queues(declared, observer.queues),
+            ill_partitions(observer.partitions),
+            f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms" if stalled else "",
         )
+        return "; ".join(filter(None, parts))
 
-    ends_s = time.monotonic() + scenario.phases.recovery_s
+    ends_s = time.monotonic() + timeout_s
     try:
-        observer.fresh_queues(timeout_s=scenario.phases.recovery_s)
+        observer.fresh_queues(timeout_s=timeout_s)
     except WaitTimeout:
         return "no node lists the queues"
     try:
@@ -221,6 +218,7 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         topology=topology.name,
         nodes={node.name: node.zone for node in topology.nodes},
         partition_handling=topology.partition_handling,
+        pause_if_all_down=topology.pause_if_all_down and topology.pause_if_all_down.model_dump(mode="json"),
         net_ticktime_s=topology.net_ticktime_s,
         broker_version=cluster.broker_version,
         driver=cluster.driver,

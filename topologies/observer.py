@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -38,6 +38,7 @@ class Observer:
         self._closed = threading.Event()
         self._states: Mapping[str, NodeState] = {}
         self._queues: Mapping[str, Mapping[str, Any]] = {}
+        self._partitions: Mapping[str, Sequence[str]] = {}
         self._sampled = 0
         self._threads = [
             threading.Thread(target=self._watch_states, name="observe-nodes", daemon=True),
@@ -68,6 +69,12 @@ class Observer:
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
         """{queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample."""
         return self._queues
+
+    @property
+    def partitions(self) -> Mapping[str, Sequence[str]]:
+        """{node: the nodes from which it says that it was partitioned} of the latest sample; RabbitMQ tells this
+        of its own metadata, so it outlives the cut where nobody repairs it."""
+        return self._partitions
 
     def leader_of(self, queue: str) -> str | None:
         return self._queues.get(queue, {}).get("leader")
@@ -108,11 +115,21 @@ class Observer:
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
         ask = api.queues if self._mirrored else api.queue_states
         self._queues = {row["name"]: _queue(row, short) for row in ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)}
-        self._sampled += 1
-        memory = {
-            short[row["name"]]: row["mem_used"] for row in api.nodes() if row["name"] in short and row.get("mem_used")
+        rows = {short[row["name"]]: row for row in api.nodes() if row["name"] in short}
+        self._partitions = {
+            name: [short.get(peer, peer) for peer in row["partitions"]]
+            for name, row in rows.items()
+            if row.get("partitions")
         }
-        self._record("sample", node=node, queues=dict(self._queues), memory_bytes=memory)
+        self._sampled += 1
+        memory = {name: row["mem_used"] for name, row in rows.items() if row.get("mem_used")}
+        self._record(
+            "sample",
+            node=node,
+            queues=dict(self._queues),
+            memory_bytes=memory,
+            partitions=dict(self._partitions),
+        )
 
 
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:

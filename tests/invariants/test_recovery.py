@@ -82,3 +82,10 @@ def test_nobody_watched() -> None:
 def test_what_happens_after_the_end_does_not_count() -> None:
     states = node_states(unlike={"a1": [(95, 99, "down")]}, end_s=99)
     assert check(states, samples()).verdict is Verdict.VALID
+
+
+def test_pathological_split_outlives_the_cut() -> None:
+    split = [event | {"partitions": {"a1": ["c1"], "c1": ["a1"]}} for event in samples()]
+    finding = check(node_states(), split)
+    assert finding.verdict is Verdict.INVALID
+    assert "a1 says that it is partitioned from c1" in finding.summary
