@@ -12,7 +12,8 @@ from pydantic import Field
 from invariants.columns import Array
 from invariants.facts import Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import Period, demanded, unpromised
+from invariants.liveness import demanded, unpromised
+from invariants.situations import Period
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
 
 
