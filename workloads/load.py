@@ -15,11 +15,12 @@ LOAD_FILE = "load.json"
 
 
 class Address(NamedTuple):
-    """Where one broker serves AMQP. ``node`` is its name in the topology."""
+    """Where one broker serves AMQP. ``node`` and ``zone`` are its names in the topology."""
 
     node: str
     host: str
     port: int
+    zone: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Load:
     persistent: bool
     heartbeat_s: int
     confirm_timeout_s: float
+    reconnect: str = "anywhere"
 
     @property
     def payload(self) -> bytes:
@@ -55,6 +57,14 @@ class Load:
 
     def consumer_queues(self, consumer: int) -> tuple[int, ...]:
         return _share(consumer, self.consumers, len(self.queues))
+
+    def places(self, home: int) -> tuple[int, ...]:
+        """Indexes of the addresses that a client tries in turn, beginning at its home (modulo their number)."""
+        count = len(self.addresses)
+        turn = [(home + i) % count for i in range(count)]
+        if self.reconnect == "own_zone":
+            turn = [i for i in turn if self.addresses[i].zone == self.addresses[turn[0]].zone]
+        return tuple(turn)
 
     def save(self, folder: Path) -> None:
         (folder / LOAD_FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")

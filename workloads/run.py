@@ -249,7 +249,7 @@ def _end(workers: Sequence[Worker]) -> None:
 
 def addresses(cluster: Cluster) -> tuple[Address, ...]:
     """Where the nodes of a cluster serve AMQP, in the topology's order."""
-    return tuple(Address(node, "127.0.0.1", cluster.amqp_port(node)) for node in cluster.topology.node_names)
+    return tuple(Address(node, "127.0.0.1", cluster.amqp_port(node), zone) for node, zone in cluster.topology.nodes)
 
 
 def start(
