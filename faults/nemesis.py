@@ -7,13 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from faults.catalogue import AnyFault
 from faults.fault import Arena, Effect, Injection, Proof
 from faults.targets import Resolver, TargetError
+from topologies.waiting import WaitTimeout, wait_until
 
 POLL_S = 0.05
+LEADER_TOLD_WITHIN_S = 15.0
 
 #: Journals one event: ``record("fault", step=..., ...)``, see ``reports.events``.
 Record = Callable[..., object]
@@ -71,7 +74,7 @@ class _PlayedStep:
             return
         resolver = Resolver(
             self.nemesis.arena.cluster.topology,
-            self.nemesis.arena.observer.leader_of,
+            self._leader_of,
             random.Random(f"{self.nemesis.seed}/{self.index}"),  # noqa: S311 - a seeded choice, no secret
         )
         try:
@@ -84,6 +87,17 @@ class _PlayedStep:
             self._inject(injection)
         finally:
             self._heal(injection)
+
+    def _leader_of(self, queue: str) -> str | None:
+        """While a node is cut off, brokers take their time to tell."""
+        leader_of = self.nemesis.arena.observer.leader_of
+        with suppress(WaitTimeout):
+            wait_until(
+                lambda: leader_of(queue) is not None or self.interrupted.is_set(),
+                timeout_s=LEADER_TOLD_WITHIN_S,
+                what=f"the leader of {queue}",
+            )
+        return leader_of(queue)
 
     def _await_beginning(self) -> str | None:
         """Waits for the step's time or condition; why it will never begin, None once it does."""

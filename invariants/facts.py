@@ -26,11 +26,12 @@ class ClusterFacts:
     broker_version: tuple[int, ...]
     preferred: frozenset[str] = frozenset()
     recover: str = ""
+    khepri: bool = False
 
     @property
     def handles_partitions(self) -> bool:
-        """From 4.3 on the metadata store is Raft, and the partition handling strategies have no effect."""
-        return self.broker_version < (4, 3)
+        """Where the metadata store is Raft (Khepri: always from 4.3 on) the strategies have no effect."""
+        return not self.khepri and self.broker_version < (4, 3)
 
     @property
     def pauses_minorities(self) -> bool:
@@ -114,6 +115,7 @@ class Facts:
                 broker_version=tuple(int(n) for n in version[0].split(".") if n) if version else (),
                 preferred=frozenset(choice.get("nodes", ())),
                 recover=choice.get("recover", ""),
+                khepri=bool(event.get("khepri")),
             )
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,13 @@ class NoLoss(InvariantSpec):
     """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID,
     but for losses that the partition handling permits (``invariants.splits``): these are counted apart.
 
+    Unmarked duplicates are INVALID too in a run without any fault.
+
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
     split by whether the broker marked them as redelivered.
     """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
 
     def check(self, history: History) -> Finding:
         ledger = ledger_of(history)
@@ -30,17 +35,20 @@ class NoLoss(InvariantSpec):
         counts["lost_permitted"] = len(permitted)
         counts["lost"] -= len(permitted)
         unexpected = counts["unexpected"]
-        wrong = counts["lost"] or unexpected
+        doubled = 0 if Facts(history.events).steps else counts["duplicates_unmarked"]
+        wrong = counts["lost"] or unexpected or doubled
         summary = f"{counts['confirmed']} messages were confirmed; {counts['lost']} of them never arrived"
         if len(permitted):
             summary += f", and {len(permitted)} more that may be lost: {'; '.join(reasons)}"
+        if doubled:
+            summary += f", and {doubled} arrived twice, unmarked, though nothing had happened"
         if unexpected:
-            summary += f", and {unexpected} arrived that were never sent or were broken"
+            summary += f", and {unexpected} arrived that were never sent, were broken or came from another queue"
         return Finding(
             Verdict.INVALID if wrong else Verdict.VALID,
             summary,
             counts,
-            tuple(_examples(history, ledger, permitted))[:EXAMPLES_MAX] if wrong else (),
+            tuple(_examples(history, ledger, permitted, doubled))[:EXAMPLES_MAX] if wrong else (),
         )
 
 
@@ -61,8 +69,13 @@ def _permitted(history: History, ledger: Ledger) -> tuple[Keys, tuple[str, ...]]
         excused = np.zeros(len(publisher), np.bool_)
         for permit in permits:
             start_us, end_us = permit.confirmed_us
-            there = (queue == permit.queue) & np.isin(node, list(permit.nodes))
-            mine = lost & there & (outcome_us >= start_us) & (outcome_us < end_us)
+            mine = (
+                lost
+                & (queue == permit.queue)
+                & (node == permit.node)
+                & (outcome_us >= start_us)
+                & (outcome_us < end_us)
+            )
             excused |= mine
             if mine.any():
                 reasons[permit.reason] = None
@@ -96,17 +109,18 @@ def _counts(ledger: Ledger) -> dict[str, int]:
         for name, which in seen.items():
             counts[name] += int(np.count_nonzero(which))
         fresh += int(np.count_nonzero(m.fresh))
-    unexpected = counts.pop("unattempted") + ledger.strange + ledger.broken
+    unexpected = counts.pop("unattempted") + ledger.strange + ledger.broken + ledger.misrouted
     unmarked = ledger.read_fresh - fresh
     return counts | {
         "unexpected": unexpected,
         "broken": ledger.broken,
+        "misrouted": ledger.misrouted,
         "duplicates_redelivered": ledger.read - counts["received"] - unmarked,
         "duplicates_unmarked": unmarked,
     }
 
 
-def _examples(history: History, ledger: Ledger, permitted: Keys) -> Iterator[str]:
+def _examples(history: History, ledger: Ledger, permitted: Keys, doubled: int) -> Iterator[str]:
     facts = Facts(history.events)
     lost, unattempted = [], []
     for publisher, m in sorted(ledger.messages.items()):
@@ -130,6 +144,10 @@ def _examples(history: History, ledger: Ledger, permitted: Keys) -> Iterator[str
         )
     if ledger.broken:
         yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
+    if doubled:
+        yield f"duplicates: {doubled} deliveries repeated a message without the redelivered flag, beside no fault"
+    if ledger.misrouted:
+        yield f"unexpected: {ledger.misrouted} deliveries came from another queue than their messages were sent to"
 
 
 def _wanted(keys: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:

@@ -9,15 +9,17 @@ from pydantic import Field
 
 from invariants.facts import Facts, QueueFacts
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
+from reports.events import Event
 
 #: What was seen at a moment to be missing; empty if nothing was.
 Observation = tuple[int, str]
 
 
 class Recovery(InvariantSpec):
-    """From the start of the recovery phase (all faults healed) it takes at most ``within_s`` until all nodes are up,
+    """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up,
     none says that it is partitioned from another, and every queue has a leader and as many members online as were
-    declared, for good: what falls ill again has not recovered. Mirrors that are there and not synchronised are told,
+    declared, for good: what falls ill again has not recovered. A run that waited for recovery in vain, confirms and
+    deliveries included, has not recovered either. Mirrors that are there and not synchronised are told,
     not judged."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
@@ -28,7 +30,8 @@ class Recovery(InvariantSpec):
         facts = Facts(history.events)
         if "recovery" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "the run has no recovery phase")
-        start_us = facts.phases["recovery"]
+        healed_us = [step.states["healed"] for step in facts.steps if "healed" in step.states]
+        start_us = max(healed_us, default=facts.phases["recovery"])
         end_us = facts.phases.get("end", float("inf"))
         nodes = [(t, ill_nodes(states)) for t, states in facts.node_states if start_us <= t < end_us]
         samples = [e for e in facts.of_kind("sample") if start_us <= e["t_us"] < end_us]
@@ -36,8 +39,19 @@ class Recovery(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
         queues = [(e["t_us"], ill_queues(facts.queues, e["queues"])) for e in samples]
         splits = [(e["t_us"], ill_partitions(e.get("partitions", {}))) for e in samples]
+        given_up = next((e for e in facts.of_kind("recovery") if not e["complete"]), None)
+        if given_up is not None:
+            return self._given_up(facts, start_us, given_up)
         behind = sum(row.get("behind", 0) for row in samples[-1]["queues"].values())
         return self._finding(facts, start_us, (nodes, queues, splits), behind)
+
+    def _given_up(self, facts: Facts, start_us: int, given_up: Event) -> Finding:
+        """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
+        waited_s = seconds(given_up["t_us"] - start_us)
+        summary = f"not recovered {waited_s:g} s after healing: {given_up['detail']}"
+        verdict = Verdict.INVALID if waited_s >= self.within_s else Verdict.UNKNOWN
+        numbers = {"recovered_after_s": None, "watched_s": waited_s}
+        return Finding(verdict, summary, numbers, (f"{given_up['detail']} at {facts.at(given_up['t_us'])}",))
 
     def _finding(self, facts: Facts, start_us: int, watched: Sequence[list[Observation]], behind: int) -> Finding:
         """``watched``: what was seen of the nodes, of the queues, and of partitions."""

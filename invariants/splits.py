@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from invariants.facts import NEVER_US, ClusterFacts, Facts
+from invariants.facts import ClusterFacts, Facts
+from invariants.liveness import RESTARTED_WITHIN_S
 from invariants.oracle import foresee, permitted_loss
-from invariants.situations import Period, Side, Situation, possible_window, situations
+from invariants.situations import Period, Situation, possible_window, situations
 
 
 @dataclass(frozen=True)
 class Split:
-    """``situation``: the cut, at its longest. ``restarted``: the nodes that went away after it was healed, by
-    themselves or by an operator's hand, and ``until_us`` when the last of them was back."""
+    """``situation``: the cut, at its longest. ``gave_way_us``: the nodes that restarted because of it, and when each
+    was first seen to be away."""
 
     situation: Situation
-    restarted: Side
-    until_us: float
+    gave_way_us: Mapping[str, float]
 
 
 def splits(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Iterator[Split]:
     """The cuts after which something must be undone, as far as nodes can have noticed them."""
     for situation in situations(cluster.nodes, facts.steps, possible_window(facts), span_us):
-        if foresee(cluster, situation).aftermath != "whole" and situation.may_be_noticed(cluster.net_ticktime_s):
-            away = _went_away_us(facts, after_us=situation.end_us)
-            back = [facts.first_up_us(node, after_us=t_us) for node, t_us in away.items()]
-            until_us = min(max(back, default=NEVER_US), span_us[1])
-            yield Split(situation, frozenset(away), until_us)
+        if not situation.may_be_noticed(cluster.net_ticktime_s):
+            continue
+        aftermath = foresee(cluster, situation).aftermath
+        if aftermath == "restarts":
+            yield Split(situation, _restarted(facts, situation))
+        elif aftermath == "split":
+            yield Split(situation, _restarted_by_hand(facts, cluster, situation))
 
 
-def _went_away_us(facts: Facts, *, after_us: float) -> dict[str, int]:
-    """When each node was first seen not to serve after that moment; nodes that always did are left out."""
-    away: dict[str, int] = {}
+def _restarted(facts: Facts, situation: Situation) -> dict[str, float]:
+    """The nodes that were away soon after the healing though no step had taken them away."""
+    away: dict[str, float] = {}
+    until_us = situation.end_us + RESTARTED_WITHIN_S * 1e6
     for t_us, states in facts.node_states:
-        for node, state in states.items():
-            if t_us >= after_us and state != "up":
+        if situation.end_us <= t_us < until_us:
+            taken = {node for step in facts.steps if step.possible_us[0] <= t_us for node in step.down}
+            for node in (n for n, state in states.items() if state != "up" and n not in taken):
                 away.setdefault(node, t_us)
     return away
 
 
+def _restarted_by_hand(facts: Facts, cluster: ClusterFacts, situation: Situation) -> dict[str, float]:
+    """The side that an operator trusted less: the first that a step took away whole."""
+    sides = foresee(cluster, situation).sides
+    later = sorted((s for s in facts.steps if s.possible_us[0] >= situation.start_us), key=lambda s: s.possible_us)
+    for step in later:
+        if any(side <= step.down for side in sides):
+            return dict.fromkeys(step.down, step.sure_us[0])
+    return {}
+
+
 @dataclass(frozen=True)
 class LossPermit:
-    """Messages of the queue of this index may be lost if they were confirmed in that time by one of ``nodes``."""
+    """Messages of the queue of this index may be lost if that node confirmed them in that time."""
 
     queue: int
-    nodes: frozenset[int]
+    node: int
     confirmed_us: Period
     reason: str
 
@@ -55,14 +69,10 @@ def loss_permits(facts: Facts) -> tuple[LossPermit, ...]:
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None or span_us is None:
         return ()
-    permits = []
-    for split in splits(facts, cluster, span_us):
-        losers = split.restarted or frozenset(cluster.nodes)
-        numbers = frozenset(i for i, node in enumerate(cluster.nodes) if node in losers)
-        confirmed_us = (split.situation.start_us, split.until_us)
-        permits += [
-            LossPermit(i, numbers, confirmed_us, reason)
-            for i, queue in enumerate(facts.queues)
-            if (reason := permitted_loss(queue, cluster, split.situation))
-        ]
-    return tuple(permits)
+    return tuple(
+        LossPermit(index, cluster.nodes.index(node), (split.situation.start_us, away_us), reason)
+        for split in splits(facts, cluster, span_us)
+        for index, queue in enumerate(facts.queues)
+        if (reason := permitted_loss(queue, cluster, split.situation))
+        for node, away_us in split.gave_way_us.items()
+    )

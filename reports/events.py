@@ -5,7 +5,8 @@ Every event has ``t_us`` and ``kind``. The kinds, with their fields:
 =========  =====================================================================================
 cluster    ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``pause_if_all_down``
            ({"nodes", "recover"} where that is the handling, else None), ``net_ticktime_s``,
-           ``broker_version``, ``driver``, ``started_at`` (UTC, ISO 8601)
+           ``broker_version``, ``khepri`` (whether metadata is in Raft), ``driver``, ``started_at``
+           (UTC, ISO 8601)
 queues     ``queues``: {queue: {"type", "members": [node], "leader": node}} as declared, in index order
 phase      ``phase``: steady, chaos, recovery, drain or end; the moment at which it begins
 fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail`` (text).
@@ -14,7 +15,8 @@ fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail
            ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]]}
 nodes      ``states``: {node: up|paused|suspended|down}; sampled every half second
 sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind
-           are the mirrors that are there and not synchronised;
+           are the mirrors that are there and not synchronised; ready and unacked are null where the
+           broker gives no number;
            ``memory_bytes``: {node: int}; ``partitions``: {node: [node]}, from whom a node says that it
            was partitioned; sampled every second from a node that answers
 recovery   ``complete`` (bool), ``detail``: what recovery still lacked

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 NODES_MIN = 3
 NODES_MAX = 7
@@ -42,11 +42,16 @@ class Link(NamedTuple):
         return f"{self.source}->{self.target}"
 
 
+def _as_tuple(value: Any) -> Any:
+    """A topology is a plain mapping when it is validated, and a strict tuple takes no list."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 class PauseIfAllDown(Spec):
     """A node pauses while it reaches none of ``nodes``; ``recover`` says what follows a split that left some of them
     on each side (``cluster_partition_handling.pause_if_all_down`` in rabbitmq.conf)."""
 
-    nodes: Annotated[tuple[str, ...], Field(min_length=1)]
+    nodes: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
     recover: Literal["autoheal", "ignore"] = "autoheal"
 
 

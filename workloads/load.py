@@ -53,10 +53,10 @@ class Load:
 
     def publisher_queues(self, publisher: int) -> tuple[int, ...]:
         """Indexes of the queues that a publisher's messages go to, in turn by their sequence."""
-        return _share(publisher, self.publishers, len(self.queues))
+        return share(publisher, self.publishers, len(self.queues))
 
     def consumer_queues(self, consumer: int) -> tuple[int, ...]:
-        return _share(consumer, self.consumers, len(self.queues))
+        return share(consumer, self.consumers, len(self.queues))
 
     def places(self, home: int) -> tuple[int, ...]:
         """Indexes of the addresses that a client tries in turn, beginning at its home (modulo their number)."""
@@ -76,7 +76,7 @@ class Load:
         return cls(addresses=addresses, queues=tuple(fields.pop("queues")), **fields)
 
 
-def _share(worker: int, workers: int, queues: int) -> tuple[int, ...]:
+def share(worker: int, workers: int, queues: int) -> tuple[int, ...]:
     """The queues of one worker: one of them, or where there are more queues than workers, its part of them."""
     return tuple(range(worker, queues, workers)) or (worker % queues,)
 

@@ -171,6 +171,13 @@ class RunningWorkload:
     def confirmed_by_publisher(self) -> list[int]:
         return [self._counters.get(row, Count.CONFIRMED) for row in range(self.load.publishers)]
 
+    def received_by_consumer(self) -> list[int]:
+        first = self.load.publishers
+        return [self._counters.get(first + i, Count.RECEIVED) for i in range(self.load.consumers)]
+
+    def queues_of_consumer(self, index: int) -> list[str]:
+        return [self.load.queues[queue] for queue in self.load.consumer_queues(index)]
+
     def check(self) -> None:
         """Raise ``WorkloadError`` if a worker ended unasked, or not in good order. Good after ``stop``, too."""
         for worker in self.workers:
