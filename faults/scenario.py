@@ -53,12 +53,18 @@ class Phases(Spec):
 
 
 class Expectation(Spec):
-    """The verdict that versions in ``broker`` are known to give, with the invariant that they break."""
+    """The verdict that versions in ``broker`` are known to give, with the invariant that they break: in each run, or,
+    without ``always``, in some of them while the others are VALID."""
 
     broker: VersionRange
     verdict: Verdict
     invariant: str | None = None
     reference: str | None = None
+    always: bool = True
+
+    def __str__(self) -> str:
+        by = f" by {self.invariant}" if self.invariant else ""
+        return f"{self.verdict}{by}{'' if self.always else ' in some runs'}"
 
 
 if TYPE_CHECKING:

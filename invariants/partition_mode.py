@@ -47,11 +47,12 @@ class Prediction:
 
 
 class PartitionMode(InvariantSpec):
-    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime`` to notice and to close its listeners."""
+    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime`` to notice and to close its listeners. One
+    that writes to a peer just then waits for a connection that cannot be made: 7 s (kernel(6), net_setuptime)."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
-    margin_s: Annotated[float, Field(ge=0)] = 5
+    margin_s: Annotated[float, Field(ge=0)] = 10
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)

@@ -24,6 +24,8 @@ def expectation_text(verdict: Mapping[str, Any]) -> str:
         return ""
     if came is None:
         return f"Expected is {expected}."
+    if came and verdict_word(verdict) == "VALID":
+        return f"Expected is {expected}; this one is not among them."
     return f"Expected is {expected}, {'and so it is' if came else 'but it is not so'}."
 
 

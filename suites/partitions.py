@@ -52,11 +52,11 @@ def acted_upon_s(net_ticktime_s: int) -> float:
 
 
 def workload(queue_type: str, **fields: Any) -> Workload:
-    """The same load for both queue types: three queues, led from different zones unless ``fields`` say otherwise."""
+    """The same load for all queue types: three queues, led from different zones unless ``fields`` say otherwise."""
     common: dict[str, Any] = {"queues": 3, "publishers": 3, "consumers": 3, "rate_per_s": 450, **fields}
     if queue_type == "mirrored":
         return Workload(queue_type="mirrored", **{"mirroring": Mirroring(), **common})
-    return Workload(queue_type="quorum", **common)
+    return Workload.model_validate({"queue_type": queue_type, **common})
 
 
 def shape(topology: str, net_ticktime_s: int, mode: str = "pause_minority", **choice: Any) -> Topology:
@@ -92,7 +92,7 @@ def partition_scenario(
     restarts_s = 0.0 if topology.partition_handling == "pause_minority" else RESTARTED_WITHIN_S
     return Scenario(
         title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
-        broker=">=3.8,<4.3" if workload.queue_type == "quorum" else ">=3.8,<4",
+        broker=">=3.8,<4" if workload.queue_type == "mirrored" else ">=3.8,<4.3",
         seed=4711,
         topology=topology,
         workload=workload,

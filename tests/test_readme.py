@@ -11,7 +11,7 @@ import pytest
 from faults import fault_file
 from faults.catalogue import AnyFault
 from faults.conditions import When
-from faults.scenario import Phases, Scenario
+from faults.scenario import Expectation, Phases, Scenario
 from invariants.catalogue import INVARIANTS
 from workloads.spec import Mirroring, Workload
 
@@ -33,7 +33,7 @@ def test_every_fault_condition_option_and_invariant_is_described(name: str) -> N
 
 
 BOUNDS = [field for checker in INVARIANTS.values() for field in checker.model_fields]
-SPECS = (Scenario, Workload, Mirroring, Phases)
+SPECS = (Scenario, Workload, Mirroring, Phases, Expectation)
 FIELDS = {*BOUNDS, *(field for spec in SPECS for field in spec.model_fields)}
 
 

@@ -1,0 +1,35 @@
+"""What was confirmed while a cut lasted is there after it, with publishers and consumers on both sides all the time.
+
+A broker that confirms a message, then pauses, and comes back with the other side's state has made a false promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from faults.partition import Partition
+from faults.scenario import Scenario
+from suites.judging import Result
+from suites.partitions import FIRST_STEP_S, long_cut_s, nodes_of, partition_scenario, paused, shape, workload
+
+pytestmark = pytest.mark.partitions
+
+Play = Callable[[Scenario], Result]
+
+TOPOLOGY = "three_nodes_three_zones"
+
+
+@pytest.mark.parametrize("queue_type", ["quorum", "mirrored", "classic"])
+@pytest.mark.parametrize("mode", ["pause_minority", "pause_if_all_down"])
+def test_confirmed_during_the_cut(mode: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    choice = {"nodes": ("a1",)} if mode == "pause_if_all_down" else {}
+    cluster = shape(TOPOLOGY, net_ticktime_s, mode, **choice)
+    # Four queues and three nodes: publishers in turn reach every queue from every zone.
+    on_every_side = workload(queue_type, queues=4, publishers=12, consumers=4, reconnect="own_zone", rate_per_s=480)
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
+    without = ["throughput"] if queue_type == "classic" else []  # one whose only copy is cut off stands still
+    title = "Confirmed during a cut, clients on both sides"
+    result = play(partition_scenario(title, cluster, on_every_side, cut, without=without))
+    assert paused(result) == nodes_of(cluster, "c")

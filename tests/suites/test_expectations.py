@@ -1,0 +1,44 @@
+"""A run that is not VALID passes only as its scenario says, and for no other reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from faults.scenario import Expectation
+from invariants.judge import Judgement
+from invariants.verdict import Finding, Verdict
+from suites.judging import meets
+
+VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
+
+
+def judgement(**verdicts: Verdict) -> Judgement:
+    worst = next(v for v in (INVALID, UNKNOWN, VALID) if v in verdicts.values())
+    return Judgement(worst, {name: Finding(verdict, "") for name, verdict in verdicts.items()}, {})
+
+
+@pytest.mark.parametrize(
+    ("always", "no_loss", "order", "met"),
+    [
+        (True, INVALID, VALID, True),
+        (True, VALID, VALID, False),
+        (True, INVALID, INVALID, False),
+        (True, VALID, INVALID, False),
+        (True, UNKNOWN, VALID, False),
+        (False, INVALID, VALID, True),
+        (False, VALID, VALID, True),
+        (False, VALID, INVALID, False),
+        (False, INVALID, INVALID, False),
+        (False, UNKNOWN, VALID, False),
+    ],
+)
+def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, met: bool) -> None:
+    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", always=always)
+    assert meets(judgement(no_loss=no_loss, order=order), expected) is met
+
+
+def test_words() -> None:
+    assert str(Expectation(broker="", verdict=VALID)) == "VALID"
+    assert (
+        str(Expectation(broker="", verdict=INVALID, invariant="order", always=False)) == "INVALID by order in some runs"
+    )
