@@ -56,7 +56,8 @@ class Session:
         self._load = load
         self._worker = worker
         self._row = row
-        self._node = home % len(load.addresses)
+        self._addresses = load.addresses_of(worker)
+        self._node = home % len(self._addresses)
         self._random = random.Random(f"{load.seed} {worker} {life}")  # noqa: S311
         self._failures = 0
         self._stopping = False
@@ -114,13 +115,13 @@ class Session:
         return self.counters.get(self._row, count)
 
     def record(self, event: str, *, detail: str = "") -> None:
-        node = self._load.addresses[self._node].node
+        node = self._addresses[self._node].node
         self.events.record("worker", worker=self._worker, event=event, node=node, detail=detail)
 
     def _connect(self) -> None:
         if self._stopping:
             return
-        _, host, port = self._load.addresses[self._node]
+        _, host, port = self._addresses[self._node]
         parameters = ConnectionParameters(
             host=host,
             port=port,
@@ -155,7 +156,7 @@ class Session:
         if opened:
             self.record("connection_lost", detail=str(error) or repr(error))
             self._client.lost()
-        self._node = (self._node + 1) % len(self._load.addresses)
+        self._node = (self._node + 1) % len(self._addresses)
         self._failures += 1
         longest_s = min(BACKOFF_S[0] * 2**self._failures, BACKOFF_S[1])
         self.loop.call_later(self._random.uniform(BACKOFF_S[0], longest_s), self._connect)
