@@ -54,7 +54,7 @@ class Link(NamedTuple):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The ends that are brokers."""
+        """The ends that are brokers; the last is the one that answers a probe over the link."""
         return tuple(end for end in self if not is_client(end))
 
     def __str__(self) -> str:
