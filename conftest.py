@@ -88,13 +88,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return any(config.getoption(given[name]) for name in names) if names or asked else True
 
     config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-    items[:] = sorted(filter(wanted, items), key=_topology)
+    items[:] = sorted(filter(wanted, items), key=_cluster)
 
 
-def _topology(item: pytest.Item) -> str:
-    """Scenarios of one topology follow each other, so that its cluster can be kept."""
+def _cluster(item: pytest.Item) -> tuple[str, ...]:
+    """Scenarios of one topology and mode follow each other, so that their cluster can be kept."""
     callspec = getattr(item, "callspec", None)
-    return str(callspec.params.get("topology", "")) if callspec else ""
+    return tuple(str(callspec.params.get(name, "")) for name in ("topology", "mode")) if callspec else ("", "")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

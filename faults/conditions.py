@@ -31,8 +31,8 @@ class DepthOver(Spec):
         return None if self.queue in queues else _no_queue(self.queue, queues)
 
     def holds(self, observer: Observer) -> bool:
-        row = observer.queues.get(self.queue)
-        return row is not None and row["ready"] + row["unacked"] > self.messages
+        row = observer.queues_now.get(self.queue)
+        return row is not None and (row["ready"] or 0) + (row["unacked"] or 0) > self.messages
 
 
 class NodeIs(Spec):

@@ -7,16 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from faults.catalogue import AnyFault
 from faults.fault import Arena, Effect, Injection, LateProof, Proof
 from faults.targets import Resolver, TargetError
+from topologies.waiting import WaitTimeout, wait_until
 
 POLL_S = 0.05
 #: What lasts no longer than this is counted from the moment at which it is in place: injecting takes some ms.
 BLIP_S = 1.0
+LEADER_TOLD_WITHIN_S = 15.0
 
 Told = TypeVar("Told", bound=Proof | LateProof)
 
@@ -76,7 +79,7 @@ class _PlayedStep:
             return
         resolver = Resolver(
             self.nemesis.arena.cluster.topology,
-            self.nemesis.arena.observer.leader_of,
+            self._leader_of,
             random.Random(f"{self.nemesis.seed}/{self.index}"),  # noqa: S311 - a seeded choice, no secret
         )
         try:
@@ -94,6 +97,17 @@ class _PlayedStep:
             self._journal_proof("", _attempt(late))
         if healed:
             self._journal_proof("heal_", _attempt(injection.prove_healed))
+
+    def _leader_of(self, queue: str) -> str | None:
+        """While a node is cut off, brokers take their time to tell."""
+        leader_of = self.nemesis.arena.observer.leader_of
+        with suppress(WaitTimeout):
+            wait_until(
+                lambda: leader_of(queue) is not None or self.interrupted.is_set(),
+                timeout_s=LEADER_TOLD_WITHIN_S,
+                what=f"the leader of {queue}",
+            )
+        return leader_of(queue)
 
     def _await_beginning(self) -> str | None:
         """Waits for the step's time or condition; why it will never begin, None once it does."""

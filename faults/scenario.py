@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -16,6 +17,7 @@ from invariants.verdict import Invariant, Verdict
 from topologies import catalogue
 from topologies.drivers import DRIVERS
 from topologies.spec import Link, Spec, Topology
+from workloads.load import share
 from workloads.queues import queue_names
 from workloads.spec import Workload
 
@@ -170,10 +172,33 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     if "order" in scenario.chosen_invariants and workload.consumers > workload.queues:
         text = f"order is promised where a queue has one consumer, and there are {workload.queues} queues"
         yield ("workload", "consumers"), f"{text}; have no more consumers, or do not demand order"
+    demanded = [name for name in ("availability", "throughput") if name in scenario.chosen_invariants]
+    unserved = sorted(_without_publisher(scenario)) if demanded else []
+    if unserved:
+        text = f"{' and '.join(demanded)} cannot be judged while nobody publishes to {', '.join(unserved[:5])}"
+        yield ("workload", "publishers"), f"{text}; have more publishers, so that each queue keeps one on every side"
     for i, expectation in enumerate(scenario.expect):
         if expectation.invariant is not None and expectation.invariant not in scenario.chosen_invariants:
             chosen = ", ".join(scenario.chosen_invariants)
             yield ("expect", i, "invariant"), f"{expectation.invariant!r} is not demanded here; invariants: {chosen}"
+
+
+def _without_publisher(scenario: Scenario) -> set[str]:
+    """The queues whose publishers are all taken away by one step, or may all sit in one zone."""
+    workload, nodes = scenario.workload, scenario.topology.nodes
+    by_queue: dict[str, list[int]] = {name: [] for name in queue_names(workload)}
+    names = list(by_queue)
+    for publisher in range(workload.publishers):
+        for queue in share(publisher, workload.publishers, len(names)):
+            by_queue[names[queue]].append(publisher)
+    killed = [step.touches_processes(scenario.topology) for step in scenario.schedule]
+    unserved = {
+        name for name, mine in by_queue.items() for taken in killed if {f"publisher:{i}" for i in mine} <= taken
+    }
+    if workload.reconnect == "own_zone":
+        zones = {name: {nodes[i % len(nodes)].zone for i in mine} for name, mine in by_queue.items()}
+        unserved |= {name for name, there in zones.items() if there != set(scenario.topology.zones)}
+    return unserved
 
 
 def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
@@ -197,26 +222,23 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
 
 
 def _collisions(scenario: Scenario) -> Iterator[tuple[Place, str]]:
-    """Two steps that take the same node away, or slow the same link, at the same time."""
-    timed = [(i, step) for i, step in enumerate(scenario.schedule) if step.at_s is not None]
-    wrong = {i for i, step in timed if step.problems(scenario.topology, scenario.workload)}
-    for i, step in timed:
-        for j, other in timed:
-            if j <= i or {i, j} & wrong or not _overlap(step, other):
-                continue
-            taken = step.touches_processes(scenario.topology) & other.touches_processes(scenario.topology)
-            if taken:
-                yield (
-                    ("schedule", j, "at_s"),
-                    f"step {i} has taken {', '.join(sorted(taken))} away at that time already",
-                )
-            slow = step.fault == other.fault == "latency"
-            links = step.touches_links(scenario.topology) & other.touches_links(scenario.topology) if slow else ()
-            if links:
-                yield (
-                    ("schedule", j, "at_s"),
-                    f"step {i} slows {', '.join(map(str, sorted(links)[:3]))} at that time already",
-                )
+    """Two steps that take the same node away, or may slow the same link, at the same time."""
+    topology = scenario.topology
+    sane = [(i, s) for i, s in enumerate(scenario.schedule) if not s.problems(topology, scenario.workload)]
+    for (i, step), (j, other) in itertools.combinations(sane, 2):
+        timed = step.at_s is not None and other.at_s is not None
+        if timed and not _overlap(step, other):
+            continue
+        field = "at_s" if other.at_s is not None else "when"
+        taken = step.touches_processes(topology) & other.touches_processes(topology)
+        if timed and taken:  # a step that waits looks for itself whether its node is there
+            yield ("schedule", j, field), f"step {i} has taken {', '.join(sorted(taken))} away at that time already"
+        slow = step.fault == other.fault == "latency"
+        links = step.touches_links(topology) & other.touches_links(topology) if slow else ()
+        if links:
+            named = ", ".join(map(str, sorted(links)[:3]))
+            when = "at that time already" if timed else "too, and may do so at the same time"
+            yield ("schedule", j, field), f"step {i} slows {named} {when}"
 
 
 def _overlap(one: AnyFault, other: AnyFault) -> bool:

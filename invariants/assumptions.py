@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from invariants.facts import Facts, Step
 from invariants.ledger import TICK_US, ledger_of
-from invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Verdict
+from invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Verdict, seconds
 
 
 def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
@@ -79,6 +80,29 @@ class LoadNotZero:
         problems += [] if ledger.deliveries else ["nothing was delivered"]
         good = f"{confirmed} messages were confirmed in the steady phase"
         return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)
+
+
+#: Nodes are looked at twice a second; a look takes a moment at each node that does not answer.
+UNWATCHED_S_MAX = 6.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The nodes were looked at all the time: a machine that stood still would make a stall of ours the brokers'."""
+
+    whole_run: ClassVar[bool] = False
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        if "steady" not in facts.phases or not facts.node_states:
+            return _finding(["the nodes were not watched"], "")
+        start_us, last_us = facts.phases["steady"], facts.events[-1]["t_us"]
+        end_us = facts.phases.get("end", facts.phases.get("drain", last_us))
+        looks = [start_us, *(t for t, _ in facts.node_states if start_us < t < end_us), end_us]
+        gap_us, at_us = max((b - a, a) for a, b in itertools.pairwise(looks))
+        problem = f"nobody looked at the nodes for {seconds(gap_us):g} s from {facts.at(at_us)} on"
+        good = f"the nodes were looked at every {seconds(gap_us):g} s or oftener"
+        return _finding([problem] if gap_us > UNWATCHED_S_MAX * 1e6 else [], good, unwatched_s=seconds(gap_us))
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,18 @@ from pydantic import Field
 from invariants.columns import Array
 from invariants.facts import Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import Period, demanded, unpromised
+from invariants.liveness import demanded, unpromised
+from invariants.situations import TICKS_MAX, Period
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
+
+#: For clients to lose patience (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
+PATIENCE_S = 15.0
 
 
 class Availability(InvariantSpec):
     """The longest time without any confirm from a queue, between the start of the steady phase and the end of
-    publishing, is at most ``stall_s_max``.
+    publishing, is at most ``stall_s_max``: by default 1.25 times ``net_ticktime`` to notice a fault, and 15 s for
+    clients to lose patience and for leaders to be elected. Messages that were under way at the end are waited for.
 
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, and
     ``grace_s`` from then on, may it stand still (``invariants.liveness``). Every queue is taken to have
@@ -27,20 +32,24 @@ class Availability(InvariantSpec):
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
-    stall_s_max: Annotated[float, Field(gt=0)] = 15
+    stall_s_max: Annotated[float, Field(gt=0)] | None = None
     grace_s: Annotated[float, Field(ge=0)] = 15
+
+    def bound_s(self, net_ticktime_s: float) -> float:
+        return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
         if facts.cluster is None or facts.publishing_us is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
-        confirms = ledger_of(history).confirms
+        bound_s, ledger = self.bound_s(facts.cluster.net_ticktime_s), ledger_of(history)
+        start_us, end_us = facts.publishing_us
         none = np.zeros(0, np.uint32)
         worst: list[_Stall] = []
         for index, queue in enumerate(facts.queues):
-            exempt = unpromised(facts, facts.cluster, queue, facts.publishing_us, grace_s=self.grace_s)
-            periods = demanded(facts.publishing_us, exempt)
-            moments = _moments(confirms.get(index, none), facts.publishing_us[0])
+            span_us = start_us, ledger.waited_us.get(index, end_us)
+            periods = demanded(span_us, unpromised(facts, facts.cluster, queue, span_us, grace_s=self.grace_s))
+            moments = _moments(ledger.confirms.get(index, none), start_us)
             stalls = [_Stall(queue.name, *_longest_gap(moments, period)) for period in periods]
             worst += [max(stalls)] if stalls else []
         worst.sort(reverse=True)
@@ -48,10 +57,10 @@ class Availability(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "no queue had a majority for long enough to be judged")
         longest = worst[0]
         numbers: dict[str, Number] = {"stall_s": longest.length_s, "queue": longest.queue, "queues_judged": len(worst)}
-        too_long = [stall for stall in worst if stall.length_s > self.stall_s_max]
+        too_long = [stall for stall in worst if stall.length_s > bound_s]
         return Finding(
             Verdict.INVALID if too_long else Verdict.VALID,
-            f"the longest stall with a majority up was {longest.told(facts)}; allowed are {self.stall_s_max:g} s",
+            f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s",
             numbers,
             tuple(stall.told(facts) for stall in too_long[:EXAMPLES_MAX]),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded
+from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded, Watched
 from invariants.availability import Availability
 from invariants.no_loss import NoLoss
 from invariants.order import Order
@@ -28,4 +28,5 @@ ASSUMPTIONS: Mapping[str, Assumption] = {
     "load_not_zero": LoadNotZero(),
     "drain_complete": DrainComplete(),
     "history_whole": HistoryWhole(),
+    "watched": Watched(),
 }

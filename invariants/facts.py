@@ -25,11 +25,27 @@ class ClusterFacts:
     partition_handling: str
     net_ticktime_s: float
     broker_version: tuple[int, ...]
+    preferred: frozenset[str] = frozenset()
+    recover: str = ""
+    khepri: bool = False
+
+    @property
+    def handles_partitions(self) -> bool:
+        """Where the metadata store is Raft (Khepri: always from 4.3 on) the strategies have no effect."""
+        return not self.khepri and self.broker_version < (4, 3)
 
     @property
     def pauses_minorities(self) -> bool:
-        """From 4.3 on the metadata store is Raft, and the partition handling strategies have no effect."""
-        return self.partition_handling == "pause_minority" and self.broker_version < (4, 3)
+        return self.handles_partitions and self.partition_handling == "pause_minority"
+
+    @property
+    def pauses_without_preferred(self) -> bool:
+        """A node pauses while it reaches none of the ``preferred`` ones."""
+        return self.handles_partitions and self.partition_handling == "pause_if_all_down"
+
+    @property
+    def pauses(self) -> bool:
+        return self.pauses_minorities or self.pauses_without_preferred
 
 
 @dataclass(frozen=True)
@@ -43,7 +59,8 @@ class QueueFacts:
 class Step:
     """One step of the schedule as it went. ``states`` gives the first moment of each state that was reached.
 
-    Its effect lasts at least over ``sure_us`` and at most over ``possible_us``: injecting and healing take time.
+    Its effect lasts at least over ``sure_us`` and at most over ``possible_us``: injecting and healing take time, and
+    an ``intermittent`` effect is never sure. A ``sudden`` cut closes connections, so that both ends know at once.
     """
 
     number: int
@@ -51,6 +68,8 @@ class Step:
     states: Mapping[str, int]
     down: frozenset[str] = frozenset()
     cut: frozenset[Pair] = frozenset()
+    sudden: bool = False
+    intermittent: bool = False
 
     @property
     def injected(self) -> bool:
@@ -64,6 +83,8 @@ class Step:
     @property
     def sure_us(self) -> tuple[float, float]:
         start = self.states.get("injected", self.states.get("injecting", NEVER_US))
+        if self.intermittent:
+            return start, start
         return start, self.states.get("healing", self.states.get("healed", NEVER_US))
 
     def __str__(self) -> str:
@@ -87,11 +108,15 @@ class Facts:
     def cluster(self) -> ClusterFacts | None:
         for event in self.of_kind("cluster"):
             version = re.match(r"[\d.]+", str(event["broker_version"]))
+            choice = event.get("pause_if_all_down") or {}
             return ClusterFacts(
                 nodes=tuple(event["nodes"]),
                 partition_handling=event["partition_handling"],
                 net_ticktime_s=event["net_ticktime_s"],
                 broker_version=tuple(int(n) for n in version[0].split(".") if n) if version else (),
+                preferred=frozenset(choice.get("nodes", ())),
+                recover=choice.get("recover", ""),
+                khepri=bool(event.get("khepri")),
             )
         return None
 
@@ -164,6 +189,8 @@ def _step(number: int, changes: Sequence[Event]) -> Step:
         states=states,
         down=frozenset(effect.get("nodes_down", ())),
         cut=pairs(effect.get("links_cut", ())),
+        sudden=bool(effect.get("sudden")),
+        intermittent=bool(effect.get("intermittent")),
     )
 
 

@@ -30,20 +30,23 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass
 class Messages:
-    """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), whether
-    ``received`` at all, and whether received at least once without the redelivered flag (``fresh``)."""
+    """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), the ``queue`` to
+    which it was sent, whether ``received`` at all, and whether received at least once without the redelivered flag
+    (``fresh``)."""
 
     outcome: Bytes = field(default_factory=lambda: np.full(0, NO_ROW, np.uint8))
+    queue: npt.NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
     received: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
     fresh: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
 
-    def publish(self, sequence: Array, outcome: Array) -> None:
+    def publish(self, sequence: Array, outcome: Array, queue: Array) -> None:
         size = int(sequence.max()) + 1
         if size > len(self.outcome):
-            grown = np.full(max(size, 2 * len(self.outcome)), NO_ROW, np.uint8)
-            grown[: len(self.outcome)] = self.outcome
-            self.outcome = grown
+            more = max(size, 2 * len(self.outcome)) - len(self.outcome)
+            self.outcome = np.concatenate((self.outcome, np.full(more, NO_ROW, np.uint8)))
+            self.queue = np.concatenate((self.queue, np.zeros(more, np.uint16)))
         self.outcome[sequence] = outcome
+        self.queue[sequence] = queue
 
     def receive(self, sequence: Array, redelivered: Array) -> None:
         self.received[sequence] = True
@@ -51,8 +54,12 @@ class Messages:
 
     @property
     def attempted(self) -> Flags:
-        attempted: Flags = (self.outcome != NO_ROW) & (self.outcome != Outcome.NEVER_SENT)
-        return attempted
+        return _attempted(self.outcome)
+
+
+def _attempted(outcome: Bytes) -> Flags:
+    attempted: Flags = (outcome != NO_ROW) & (outcome != Outcome.NEVER_SENT)
+    return attempted
 
 
 @dataclass
@@ -88,28 +95,40 @@ def highest_before(sequence: Array, highest: int) -> npt.NDArray[np.int64]:
 @dataclass
 class Ledger:
     """``confirms`` counts, for each queue, the confirms in each TICK_US from the start of the steady phase to the end
-    of publishing. ``read`` and ``read_fresh`` count deliveries of recorded sequences, the latter those without the
-    redelivered flag. ``strange`` counts deliveries beyond every recorded sequence, and ``broken`` those not intact.
+    of publishing. ``waited_us`` is, for each queue with messages under way at that end, when the first of them was
+    confirmed, or the last given up if none was. ``read`` and ``read_fresh`` count deliveries of recorded sequences,
+    the latter those without the redelivered flag. ``strange`` counts deliveries beyond every recorded sequence,
+    ``broken`` those not intact, and ``misrouted`` those from another queue than the message was sent to.
     """
 
     messages: dict[int, Messages] = field(default_factory=dict)
     confirms: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
+    waited_us: dict[int, int] = field(default_factory=dict)
     readings: dict[tuple[int, ...], Reading] = field(default_factory=dict)  # by consumer, queue, publisher
     deliveries: int = 0
     read: int = 0
     read_fresh: int = 0
     broken: int = 0
     strange: int = 0
+    misrouted: int = 0
     strangers: list[tuple[int, int]] = field(default_factory=list)  # the first of them: publisher and sequence
 
     def enter_publishes(self, history: History, span_us: tuple[int, int] | None) -> None:
         columns = ("publisher", "queue", "sequence", "outcome", "outcome_us")
+        confirmed_late: dict[int, int] = {}
         for publisher, queue, sequence, outcome, outcome_us in pieces(history.publishes(), *columns):
             for (name,), rows in grouped(publisher):
-                self.messages.setdefault(name, Messages()).publish(sequence[rows], outcome[rows])
+                self.messages.setdefault(name, Messages()).publish(sequence[rows], outcome[rows], queue[rows])
             if span_us is not None:
                 confirmed = outcome == Outcome.CONFIRMED
                 self._count_confirms(queue[confirmed], outcome_us[confirmed], span_us)
+                for row in np.flatnonzero(outcome_us >= span_us[1]).tolist():
+                    name, t_us = int(queue[row]), int(outcome_us[row])
+                    if confirmed[row]:
+                        confirmed_late[name] = min(confirmed_late.get(name, t_us), t_us)
+                    else:
+                        self.waited_us[name] = max(self.waited_us.get(name, t_us), t_us)
+        self.waited_us |= confirmed_late
         for messages in self.messages.values():
             messages.received = np.zeros(len(messages.outcome), np.bool_)
             messages.fresh = np.zeros(len(messages.outcome), np.bool_)
@@ -150,6 +169,9 @@ class Ledger:
                 self.strange += len(unknown)
                 self.strangers += [(key[2], n) for n in unknown[: EXAMPLES_MAX - len(self.strangers)].tolist()]
                 mine, mine_redelivered = mine[known], mine_redelivered[known]
+            self.misrouted += int(
+                np.count_nonzero(_attempted(messages.outcome[mine]) & (messages.queue[mine] != key[1]))
+            )
             self.read += len(mine)
             self.read_fresh += len(mine) - int(np.count_nonzero(mine_redelivered))
             messages.receive(mine, mine_redelivered)

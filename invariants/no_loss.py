@@ -3,38 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from invariants.columns import matching, messages
+from invariants.columns import grouped, matching, messages, pieces
 from invariants.facts import Facts
-from invariants.ledger import Ledger, ledger_of
+from invariants.ledger import Flags, Ledger, Messages, ledger_of
+from invariants.splits import loss_permits
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
 from reports.history import Outcome
 
 
 class NoLoss(InvariantSpec):
-    """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID.
+    """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID,
+    but for losses that the partition handling permits (``invariants.splits``): these are counted apart.
+
+    Unmarked duplicates are INVALID too in a run without any fault.
 
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
     split by whether the broker marked them as redelivered.
     """
 
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
+
     def check(self, history: History) -> Finding:
         ledger = ledger_of(history)
         counts = _counts(ledger)
+        permitted, reasons = _permitted(history, ledger) if counts["lost"] else (_NONE, ())
+        counts["lost_permitted"] = len(permitted)
+        counts["lost"] -= len(permitted)
         unexpected = counts["unexpected"]
-        wrong = counts["lost"] or unexpected
+        doubled = 0 if Facts(history.events).steps else counts["duplicates_unmarked"]
+        wrong = counts["lost"] or unexpected or doubled
         summary = f"{counts['confirmed']} messages were confirmed; {counts['lost']} of them never arrived"
+        if len(permitted):
+            summary += f", and {len(permitted)} more that may be lost: {'; '.join(reasons)}"
+        if doubled:
+            summary += f", and {doubled} arrived twice, unmarked, though nothing had happened"
         if unexpected:
-            summary += f", and {unexpected} arrived that were never sent or were broken"
+            summary += f", and {unexpected} arrived that were never sent, were broken or came from another queue"
         return Finding(
             Verdict.INVALID if wrong else Verdict.VALID,
             summary,
             counts,
-            tuple(_examples(history, ledger))[:EXAMPLES_MAX] if wrong else (),
+            tuple(_examples(history, ledger, permitted, doubled))[:EXAMPLES_MAX] if wrong else (),
         )
+
+
+Keys = npt.NDArray[np.uint64]
+_NONE: Keys = np.zeros(0, np.uint64)
+
+
+def _permitted(history: History, ledger: Ledger) -> tuple[Keys, tuple[str, ...]]:
+    """The lost messages that were confirmed where and when a loss is permitted, and why it is."""
+    permits = loss_permits(Facts(history.events))
+    reasons: dict[str, None] = {}
+    found = [_NONE]
+    columns = ("publisher", "sequence", "queue", "node", "outcome_us")
+    for publisher, sequence, queue, node, outcome_us in pieces(history.publishes(), *columns) if permits else ():
+        lost = np.zeros(len(publisher), np.bool_)
+        for (name,), rows in grouped(publisher):
+            lost[rows] = _lost(ledger.messages[name])[sequence[rows]]
+        excused = np.zeros(len(publisher), np.bool_)
+        for permit in permits:
+            start_us, end_us = permit.confirmed_us
+            mine = (
+                lost
+                & (queue == permit.queue)
+                & (node == permit.node)
+                & (outcome_us >= start_us)
+                & (outcome_us < end_us)
+            )
+            excused |= mine
+            if mine.any():
+                reasons[permit.reason] = None
+        found.append(messages(publisher[excused], sequence[excused]))
+    return np.concatenate(found), tuple(reasons)
+
+
+def _lost(of_publisher: Messages) -> Flags:
+    lost: Flags = (of_publisher.outcome == Outcome.CONFIRMED) & ~of_publisher.received
+    return lost
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:
@@ -47,7 +98,7 @@ def _counts(ledger: Ledger) -> dict[str, int]:
             "attempted": m.attempted,
             "confirmed": confirmed,
             "received": m.received,
-            "lost": confirmed & ~m.received,
+            "lost": _lost(m),
             "unattempted": m.received & ~m.attempted,
             "unknown": unknown,
             "recovered": unknown & m.received,
@@ -58,22 +109,24 @@ def _counts(ledger: Ledger) -> dict[str, int]:
         for name, which in seen.items():
             counts[name] += int(np.count_nonzero(which))
         fresh += int(np.count_nonzero(m.fresh))
-    unexpected = counts.pop("unattempted") + ledger.strange + ledger.broken
+    unexpected = counts.pop("unattempted") + ledger.strange + ledger.broken + ledger.misrouted
     unmarked = ledger.read_fresh - fresh
     return counts | {
         "unexpected": unexpected,
         "broken": ledger.broken,
+        "misrouted": ledger.misrouted,
         "duplicates_redelivered": ledger.read - counts["received"] - unmarked,
         "duplicates_unmarked": unmarked,
     }
 
 
-def _examples(history: History, ledger: Ledger) -> Iterator[str]:
+def _examples(history: History, ledger: Ledger, permitted: Keys, doubled: int) -> Iterator[str]:
     facts = Facts(history.events)
     lost, unattempted = [], []
     for publisher, m in sorted(ledger.messages.items()):
-        missing = (m.outcome == Outcome.CONFIRMED) & ~m.received
-        lost += [(publisher, n) for n in np.flatnonzero(missing)[:EXAMPLES_MAX].tolist()]
+        missing = np.flatnonzero(_lost(m))
+        missing = missing[~np.isin(messages(np.full(len(missing), publisher), missing.astype(np.uint64)), permitted)]
+        lost += [(publisher, n) for n in missing[:EXAMPLES_MAX].tolist()]
         unattempted += [(publisher, n) for n in np.flatnonzero(m.received & ~m.attempted)[:EXAMPLES_MAX].tolist()]
     columns = ("queue", "sent_us", "outcome_us", "node")
     for row in matching(history.publishes(), _wanted(lost[:EXAMPLES_MAX]), *columns):
@@ -91,6 +144,10 @@ def _examples(history: History, ledger: Ledger) -> Iterator[str]:
         )
     if ledger.broken:
         yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
+    if doubled:
+        yield f"duplicates: {doubled} deliveries repeated a message without the redelivered flag, beside no fault"
+    if ledger.misrouted:
+        yield f"unexpected: {ledger.misrouted} deliveries came from another queue than their messages were sent to"
 
 
 def _wanted(keys: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class Order(InvariantSpec):
     several are fine if the last delivery to one is before the first to the next. Others are named. With
     deliveries and no queue to judge the finding is UNKNOWN; without deliveries there was no disorder.
     """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
 
     def check(self, history: History) -> Finding:
         ledger = ledger_of(history)

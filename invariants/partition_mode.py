@@ -1,29 +1,32 @@
-"""Under ``pause_minority`` the nodes that must pause do, the others do not, and none comes back too early.
+"""The partition handling does what its mode promises (``invariants.oracle``), and does it in time.
 
-A node pauses once it sees at most half of all nodes, itself included; with an even split all nodes do. It
-notices a silent peer after 0.75 to 1.25 times ``net_ticktime`` (Erlang, kernel application), a dead process at
-once. It comes back when it sees a majority again, so not before the cut is healed. From 4.3 on nobody pauses.
+The nodes that must pause do, the others do not, and none comes back before the cut is healed. After a split that the
+mode let happen, ``autoheal`` restarts all sides but one. No queue is confirmed on a side that cannot write to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
+from invariants.columns import pieces
 from invariants.facts import NEVER_US, ClusterFacts, Facts, Pair
-from invariants.liveness import Period, Situation, situations
+from invariants.liveness import RESTARTED_WITHIN_S
+from invariants.oracle import confirms_on_both_sides, foresee, writable_from
+from invariants.situations import TICKS_MAX, TICKS_MIN, Period, Side, Situation, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
+from reports.history import Outcome
 
-TICKS_MIN = 0.75
-TICKS_MAX = 1.25
+Sightings = Sequence[tuple[int, Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
 class Spell:
-    """A time in which a running node saw at most half of all nodes; ``sudden`` if it was told so by a dead process."""
+    """A time in which a running node had a reason to pause; ``sudden`` if it knew at once."""
 
     node: str
     start_us: float
@@ -34,12 +37,13 @@ class Spell:
 @dataclass(frozen=True)
 class Prediction:
     """``must``: the node pauses within the first ``within_s`` of the spell, and does not come back before its end.
-    ``may``: it pauses or not, and only from ``start_us`` on until it was seen up after ``end_us``."""
+    ``may``: it pauses or not, and only from ``start_us`` on until it was seen up after ``end_us``. ``cuts`` are the
+    times that surely were as they say, each longer than ``within_s``."""
 
     must: tuple[Spell, ...]
     may: tuple[Spell, ...]
     within_s: float
-    unpredicted: str = ""
+    cuts: tuple[Situation, ...] = ()
 
 
 class PartitionMode(InvariantSpec):
@@ -55,18 +59,20 @@ class PartitionMode(InvariantSpec):
         seen = [(t, states) for t, states in facts.node_states if span[0] <= t < span[1]]
         if facts.cluster is None or not seen:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
-        if facts.cluster.partition_handling != "pause_minority":
-            return Finding(Verdict.UNKNOWN, f"nothing is predicted yet for {facts.cluster.partition_handling}")
         prediction = predict(facts, facts.cluster, (span[0], seen[-1][0] + 1), margin_s=self.margin_s)
-        if prediction.unpredicted:
-            return Finding(Verdict.UNKNOWN, prediction.unpredicted)
         pauses = [_observe(facts, spell, prediction.within_s) for spell in prediction.must]
+        confirms = confirms_by_side(history, facts, facts.cluster, prediction)
         wrong = [problem for pause in pauses for problem in pause.problems]
+        wrong += _idle_groups(facts, facts.cluster, prediction)
         wrong += _unexpected_pauses(facts, prediction, seen)
+        wrong += [c.told(facts) for c in confirms if c.count and not c.allowed]
+        restarted, problems = _restarts(facts, facts.cluster, prediction)
+        wrong += problems
+        both = {c.queue for c in confirms if c.count and c.both_sides}
         return Finding(
             Verdict.INVALID if wrong else Verdict.VALID,
             _summary(prediction, wrong),
-            _numbers(pauses),
+            _numbers(pauses) | {"restarted": " ".join(restarted), "queues_confirmed_on_both_sides": len(both)},
             tuple(wrong[:EXAMPLES_MAX]),
         )
 
@@ -75,45 +81,38 @@ def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: f
     """From the steps alone: who must pause, and who may."""
     tick_us = cluster.net_ticktime_s * 1e6
     within_us = TICKS_MAX * tick_us + margin_s * 1e6
-    if not cluster.pauses_minorities:
-        return Prediction((), _weakened(facts, within_us), within_us / 1e6)
     possible = situations(cluster.nodes, facts.steps, lambda step, _: step.possible_us, span_us)
     sure = situations(cluster.nodes, facts.steps, lambda step, _: step.sure_us, span_us)
-    if any(_long_partial(s, TICKS_MIN * tick_us) for s in possible):
-        partial = "nothing is predicted yet for a cut that some nodes can talk around"
-        return Prediction((), (), within_us / 1e6, unpredicted=partial)
     may = []
-    for spell in _spells(cluster.nodes, possible):
+    for spell in _spells(possible, lambda situation: foresee(cluster, situation).may_pause):
         delay_us = 0 if spell.sudden else TICKS_MIN * tick_us
         if spell.end_us - spell.start_us >= delay_us:
             may.append(Spell(spell.node, spell.start_us + delay_us, spell.end_us + within_us, spell.sudden))
-    must = [s for s in _spells(cluster.nodes, sure) if s.end_us - s.start_us > within_us]
-    return Prediction(tuple(must), (*may, *_weakened(facts, within_us)), within_us / 1e6)
+    must = _spells(sure, lambda situation: foresee(cluster, situation).pauses)
+    return Prediction(
+        must=tuple(s for s in must if s.end_us - s.start_us > within_us),
+        may=(*may, *_weakened(facts, within_us), *_restarting(cluster, possible, sure)),
+        within_s=within_us / 1e6,
+        cuts=tuple(s for s in sure if s.cut and s.lasts_us > within_us),
+    )
 
 
-def _long_partial(situation: Situation, least_us: float) -> bool:
-    lasts = situation.end_us - situation.start_us >= least_us
-    return lasts and any(map(situation.is_partial, situation.components))
-
-
-def _spells(nodes: Collection[str], periods: list[Situation]) -> list[Spell]:
-    """Neighbouring situations in which the same running node was in a minority are one spell."""
+def _spells(periods: Sequence[Situation], wanted: Callable[[Situation], Side]) -> list[Spell]:
+    """Neighbouring situations in which the same node is ``wanted`` are one spell."""
     spells: list[Spell] = []
-    for node in nodes:
-        current: Spell | None = None
-        cut_before: frozenset[Pair] = frozenset()
-        for period in periods:
-            sudden, cut_before = period.cut <= cut_before, period.cut
-            size = len(period.component_of(node))
-            if not 0 < 2 * size <= len(nodes):
-                current = None
-                continue
-            if current is not None:
-                spells.remove(current)
-            start_us, sudden = (current.start_us, current.sudden) if current else (period.start_us, sudden)
-            current = Spell(node, start_us, period.end_us, sudden)
-            spells.append(current)
-    return spells
+    current: dict[str, Spell] = {}
+    cut_before: frozenset[Pair] = frozenset()
+    for period in periods:
+        sudden, cut_before = period.cut - period.closed <= cut_before, period.cut
+        nodes = wanted(period)
+        spells += [spell for node, spell in current.items() if node not in nodes]
+        current = {
+            node: Spell(node, before.start_us, period.end_us, before.sudden)
+            if (before := current.get(node))
+            else Spell(node, period.start_us, period.end_us, sudden)
+            for node in sorted(nodes)
+        }
+    return sorted([*spells, *current.values()], key=lambda spell: (spell.start_us, spell.node))
 
 
 def _weakened(facts: Facts, settle_us: float) -> tuple[Spell, ...]:
@@ -124,6 +123,90 @@ def _weakened(facts: Facts, settle_us: float) -> tuple[Spell, ...]:
         for step in facts.steps
         for node in sorted(step.down)
     )
+
+
+def _restarting(cluster: ClusterFacts, possible: Sequence[Situation], sure: Sequence[Situation]) -> Iterator[Spell]:
+    """Any node may be among those that restart once a split is healed; which side wins is not foreseen."""
+    for split in possible:
+        if foresee(cluster, split).aftermath == "restarts" and split.may_be_noticed(cluster.net_ticktime_s):
+            healing = [s.end_us for s in sure if s.cut == split.cut and split.start_us <= s.start_us < split.end_us]
+            start_us = max(healing, default=split.start_us)
+            for node in cluster.nodes:
+                yield Spell(node, start_us, split.end_us + RESTARTED_WITHIN_S * 1e6, sudden=True)
+
+
+@dataclass(frozen=True)
+class Confirms:
+    """How many messages of one queue were confirmed through the nodes of one side while a cut was known."""
+
+    queue: str
+    side: Side
+    count: int
+    allowed: bool
+    both_sides: bool
+    cut: Situation
+
+    def told(self, facts: Facts) -> str:
+        return (
+            f"{self.count} messages of {self.queue} were confirmed through {' '.join(sorted(self.side))}, "
+            f"where nothing could be written to it, {facts.beside(self.cut.start_us, self.cut.end_us)}"
+        )
+
+
+def confirms_by_side(
+    history: History, facts: Facts, cluster: ClusterFacts, prediction: Prediction
+) -> tuple[Confirms, ...]:
+    """Confirms of each queue on each side, from when each node must have noticed the cut until it was healed."""
+    cuts = [cut for cut in prediction.cuts if not any(map(cut.cut_within, cut.components))]
+    counts = np.zeros((len(cuts), max(1, len(facts.queues)), len(cluster.nodes)), np.int64)
+    for number, node, outcome, outcome_us in (
+        pieces(history.publishes(), "queue", "node", "outcome", "outcome_us") if cuts else ()
+    ):
+        for i, cut in enumerate(cuts):
+            noticed_us = cut.start_us + prediction.within_s * 1e6
+            rows = (outcome == Outcome.CONFIRMED) & (outcome_us >= noticed_us) & (outcome_us < cut.end_us)
+            np.add.at(counts[i], (number[rows], node[rows]), 1)
+    found = []
+    for i, cut in enumerate(cuts):
+        for index, queue in enumerate(facts.queues):
+            writable, both = writable_from(queue, cluster, cut), confirms_on_both_sides(queue, cluster, cut)
+            for side in cut.components:
+                count = int(sum(counts[i, index, n] for n, node in enumerate(cluster.nodes) if node in side))
+                found.append(Confirms(queue.name, side, count, side in writable, both, cut))
+    return tuple(found)
+
+
+def _idle_groups(facts: Facts, cluster: ClusterFacts, prediction: Prediction) -> Iterator[str]:
+    """Groups of which at least one node had to pause, and none did in time."""
+    for cut in prediction.cuts:
+        for group in foresee(cluster, cut).one_pauses:
+            until_us = cut.start_us + prediction.within_s * 1e6
+            states = [s for t, s in facts.node_states if cut.start_us <= t <= until_us]
+            if not any(state.get(node) == "paused" for state in states for node in group):
+                names, faults = " nor ".join(sorted(group)), facts.beside(cut.start_us, until_us)
+                yield f"neither {names} paused, though they were cut apart and others still saw both, {faults}"
+
+
+def _restarts(facts: Facts, cluster: ClusterFacts, prediction: Prediction) -> tuple[list[str], list[str]]:
+    """The nodes that restarted after a split was healed, and what was wrong with that: all sides but one must."""
+    restarted: dict[str, None] = {}
+    problems = []
+    for cut in prediction.cuts:
+        forecast = foresee(cluster, cut)
+        if forecast.aftermath != "restarts" or len(forecast.sides) < 2:
+            continue
+        until_us = cut.end_us + RESTARTED_WITHIN_S * 1e6
+        seen = [states for t, states in facts.node_states if cut.end_us <= t <= until_us]
+        away = frozenset(node for states in seen for node, state in states.items() if state != "up")
+        restarted |= dict.fromkeys(sorted(away))
+        kept = [side for side in forecast.sides if not side & away]
+        if len(kept) != 1 or not all(side <= away for side in forecast.sides if side not in kept):
+            sides = " | ".join(" ".join(sorted(side)) for side in forecast.sides)
+            problems.append(
+                f"of the sides {sides} all but one had to restart after {facts.at(cut.end_us)}; "
+                f"it was {' '.join(sorted(away)) or 'nobody'} that did"
+            )
+    return list(restarted), problems
 
 
 @dataclass(frozen=True)

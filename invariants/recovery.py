@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from invariants.facts import Facts, QueueFacts
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
+from reports.events import Event
 
 #: What was seen at a moment to be missing; empty if nothing was.
 Observation = tuple[int, str]
 
 
 class Recovery(InvariantSpec):
-    """From the start of the recovery phase (all faults healed) it takes at most ``within_s`` until all nodes are up,
-    and every queue has a leader and as many members online as were declared, for good: what falls ill again
-    has not recovered. Mirrors that are there and not synchronised are told, not judged."""
+    """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up,
+    none says that it is partitioned from another, and every queue has a leader and as many members online as were
+    declared, for good: what falls ill again has not recovered. A run that waited for recovery in vain, confirms and
+    deliveries included, has not recovered either. Mirrors that are there and not synchronised are told,
+    not judged."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
@@ -27,25 +30,37 @@ class Recovery(InvariantSpec):
         facts = Facts(history.events)
         if "recovery" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "the run has no recovery phase")
-        start_us = facts.phases["recovery"]
+        healed_us = [step.states["healed"] for step in facts.steps if "healed" in step.states]
+        start_us = max(healed_us, default=facts.phases["recovery"])
         end_us = facts.phases.get("end", float("inf"))
-        nodes = [(t, _ill_nodes(states)) for t, states in facts.node_states if start_us <= t < end_us]
-        samples = [(e["t_us"], e["queues"]) for e in facts.of_kind("sample") if start_us <= e["t_us"] < end_us]
-        queues = [(t, _ill_queues(facts.queues, seen)) for t, seen in samples]
-        if not nodes or not queues:
+        nodes = [(t, ill_nodes(states)) for t, states in facts.node_states if start_us <= t < end_us]
+        samples = [e for e in facts.of_kind("sample") if start_us <= e["t_us"] < end_us]
+        if not nodes or not samples:
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
-        behind = sum(row.get("behind", 0) for row in samples[-1][1].values())
-        return self._finding(facts, start_us, nodes, queues, behind)
+        queues = [(e["t_us"], ill_queues(facts.queues, e["queues"])) for e in samples]
+        splits = [(e["t_us"], ill_partitions(e.get("partitions", {}))) for e in samples]
+        given_up = next((e for e in facts.of_kind("recovery") if not e["complete"]), None)
+        if given_up is not None:
+            return self._given_up(facts, start_us, given_up)
+        behind = sum(row.get("behind", 0) for row in samples[-1]["queues"].values())
+        return self._finding(facts, start_us, (nodes, queues, splits), behind)
 
-    def _finding(
-        self, facts: Facts, start_us: int, nodes: list[Observation], queues: list[Observation], behind: int
-    ) -> Finding:
-        examples = tuple(f"{text} at {facts.at(t)}" for t, text in (_last_ill(nodes), _last_ill(queues)) if text)
-        whole = [_whole_us(nodes), _whole_us(queues)]
-        recovered_us = None if None in whole else max(t for t in whole if t is not None)
-        watched_s = seconds(min(nodes[-1][0], queues[-1][0]) - start_us)
+    def _given_up(self, facts: Facts, start_us: int, given_up: Event) -> Finding:
+        """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
+        waited_s = seconds(given_up["t_us"] - start_us)
+        summary = f"not recovered {waited_s:g} s after healing: {given_up['detail']}"
+        verdict = Verdict.INVALID if waited_s >= self.within_s else Verdict.UNKNOWN
+        numbers = {"recovered_after_s": None, "watched_s": waited_s}
+        return Finding(verdict, summary, numbers, (f"{given_up['detail']} at {facts.at(given_up['t_us'])}",))
+
+    def _finding(self, facts: Facts, start_us: int, watched: Sequence[list[Observation]], behind: int) -> Finding:
+        """``watched``: what was seen of the nodes, of the queues, and of partitions."""
+        examples = tuple(f"{text} at {facts.at(t)}" for t, text in map(_last_ill, watched) if text)
+        whole = [t for observations in watched if (t := _whole_us(observations)) is not None]
+        recovered_us = max(whole) if len(whole) == len(watched) else None
+        watched_s = seconds(min(observations[-1][0] for observations in watched) - start_us)
         if recovered_us is None:
-            told = "; ".join(text for _, text in (nodes[-1], queues[-1]) if text)
+            told = "; ".join(observations[-1][1] for observations in watched if observations[-1][1])
             verdict = Verdict.INVALID if watched_s >= self.within_s else Verdict.UNKNOWN
             summary = f"not recovered {watched_s:g} s after healing: {told}"
             return Finding(verdict, summary, {"recovered_after_s": None, "watched_s": watched_s}, examples)
@@ -60,11 +75,11 @@ class Recovery(InvariantSpec):
         )
 
 
-def _ill_nodes(states: Mapping[str, str]) -> str:
+def ill_nodes(states: Mapping[str, str]) -> str:
     return _listed(f"{node} is {state}" for node, state in states.items() if state != "up")
 
 
-def _ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, Any]]) -> str:
+def ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, Any]]) -> str:
     ill = []
     for queue in declared:
         row = seen.get(queue.name)
@@ -75,6 +90,10 @@ def _ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, 
         elif row["online"] < len(queue.members):
             ill.append(f"{queue.name} has {row['online']} of {len(queue.members)} members online")
     return _listed(ill)
+
+
+def ill_partitions(partitions: Mapping[str, Sequence[str]]) -> str:
+    return _listed(f"{node} says that it is partitioned from {' '.join(peers)}" for node, peers in partitions.items())
 
 
 def _listed(parts: Iterable[str]) -> str:

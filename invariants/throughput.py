@@ -9,7 +9,8 @@ from pydantic import Field
 
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import Period, demanded, merged, unpromised, unsettled
+from invariants.liveness import demanded, merged, unpromised, unsettled
+from invariants.situations import Period
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
 

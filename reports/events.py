@@ -3,8 +3,10 @@
 Every event has ``t_us`` and ``kind``. The kinds, with their fields:
 
 =========  =====================================================================================
-cluster    ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``net_ticktime_s``,
-           ``broker_version``, ``driver``, ``started_at`` (UTC, ISO 8601)
+cluster    ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``pause_if_all_down``
+           ({"nodes", "recover"} where that is the handling, else None), ``net_ticktime_s``,
+           ``broker_version``, ``khepri`` (whether metadata is in Raft), ``driver``, ``started_at``
+           (UTC, ISO 8601)
 queues     ``queues``: {queue: {"type", "members": [node], "leader": node}} as declared, in index order
 phase      ``phase``: steady, chaos, recovery, drain or end; the moment at which it begins
 fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail`` (text).
@@ -16,8 +18,10 @@ fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail
            the links were cut and whole in turns
 nodes      ``states``: {node: up|paused|suspended|down}; sampled every half second
 sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind
-           are the mirrors that are there and not synchronised;
-           ``memory_bytes``: {node: int}; sampled every second from a node that answers
+           are the mirrors that are there and not synchronised; ready and unacked are null where the
+           broker gives no number;
+           ``memory_bytes``: {node: int}; ``partitions``: {node: [node]}, from whom a node says that it
+           was partitioned; sampled every second from a node that answers
 recovery   ``complete`` (bool), ``detail``: what recovery still lacked
 drain      ``complete`` (bool), ``confirmed``, ``received``, ``unconsumed``, ``detail``
 worker     ``worker``, ``event`` (started, connected, connection_lost, blocked, unblocked, stopped,

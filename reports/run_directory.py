@@ -131,8 +131,15 @@ class RunDirectory:
         return verdict
 
     def _batches(self, suffix: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for file in sorted(self.history.glob(f"*{suffix}")):
+        for file in sorted(self.history.glob(f"*{suffix}"), key=_worker_and_life):
             yield from StreamReader(file, schema).batches()
+
+
+def _worker_and_life(file: Path) -> tuple[str, int, str]:
+    """``consumer-0.10.deliveries.arrows`` comes after ``consumer-0.2...``: a later life saw later messages."""
+    worker, _, rest = file.name.partition(".")
+    life = rest.partition(".")[0]
+    return worker, int(life) if life.isdigit() else 0, file.name
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -23,6 +23,7 @@ class Live:
     def __init__(self, line: LiveLine, *, nodes: int) -> None:
         self._line = line
         self._status = Status(phase="forming", elapsed_s=0.0, nodes=nodes)
+        self._last = self._status
         self._begun_s = time.monotonic()
         self._sources: tuple[Observer, RunningWorkload] | None = None
         self._faults: dict[int, str] = {}
@@ -39,7 +40,7 @@ class Live:
 
     @contextmanager
     def watching(self, observer: Observer, load: RunningWorkload) -> Iterator[None]:
-        """Shows their numbers too, as long as they are there."""
+        """Shows their numbers too; the last of them stay when they are gone."""
         with self._lock:
             self._sources = (observer, load)
         try:
@@ -72,10 +73,10 @@ class Live:
     def _now(self) -> Status:
         status = replace(self._status, elapsed_s=time.monotonic() - self._begun_s, faults=tuple(self._faults.values()))
         if self._sources is None:
-            return status
+            return replace(self._last, phase=status.phase, elapsed_s=status.elapsed_s, faults=status.faults)
         observer, load = self._sources
         progress = load.progress()
-        return replace(
+        self._last = replace(
             status,
             sent=progress.published,
             confirmed=progress.confirmed,
@@ -83,6 +84,7 @@ class Live:
             depth=observer.depth(),
             nodes_up=sum(state == "up" for state in observer.states.values()),
         )
+        return self._last
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,9 @@ from faults import fault_file
 from faults.fault import Arena
 from faults.nemesis import Nemesis
 from faults.scenario import Scenario
+from invariants.availability import Availability
+from invariants.facts import QueueFacts
+from invariants.recovery import ill_nodes, ill_partitions, ill_queues
 from reports.events import EventLog
 from reports.history import now_us
 from reports.index import write_index
@@ -27,11 +30,11 @@ from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
 from workloads import run as workloads
 from workloads.drain import Depth
-from workloads.queues import QueuePlace, declare, member_count
+from workloads.queues import QueuePlace, declare
 from workloads.run import RunningWorkload
 
 LOAD_FLOWS_WITHIN_S = 30.0
-LAST_CONFIRMS_WITHIN_S = 15.0
+LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
 DRAIN_IDLE_S = 6.0
 RECOVERY_POLL_S = 0.25
@@ -130,12 +133,12 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
     nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
     nemesis.play(load.check)
     phase("recovery")
-    lacking = _await_recovery(scenario, observer, load, queues)
+    lacking = _await_recovery(scenario.phases.recovery_s, observer, load, queues)
     events.record("recovery", complete=not lacking, detail=lacking)
     _spend(load, seconds_s=scenario.phases.settled_s)
     phase("drain")
-    load.stop_publishers(timeout_s=LAST_CONFIRMS_WITHIN_S)
-    drained = load.drain(lambda: _depths(observer), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
+    load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
+    drained = load.drain(lambda: _depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
     events.record("drain", **vars(drained))
     load.stop()
     phase("end")
@@ -164,34 +167,34 @@ def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
 
 
 def _await_recovery(
-    scenario: Scenario, observer: Observer, load: RunningWorkload, queues: Mapping[str, QueuePlace]
+    timeout_s: float, observer: Observer, load: RunningWorkload, queues: Mapping[str, QueuePlace]
 ) -> str:
-    """Waits until the cluster is whole and every publisher gets confirms again; what was still lacking, or ''.
+    """Waits until the cluster is whole, every publisher gets confirms again and no consumer leaves messages lying;
+    what was still lacking, or ''.
 
-    A stall that outlives the faults must have the time to show, so confirms are awaited as well.
+    A stall that outlives the faults must have the time to show.
     """
-    confirmed_before = load.confirmed_by_publisher()
-    expected = member_count(scenario.workload, scenario.topology)
+    confirmed_before, received_before = load.confirmed_by_publisher(), load.received_by_consumer()
+    declared = [QueueFacts(name, place["type"], frozenset(place["members"])) for name, place in queues.items()]
 
     def lacking() -> str:
         load.check()
-        away = [f"{node} is {state}" for node, state in observer.states.items() if state != "up"]
-        rows = observer.queues
-        leaderless = [name for name in queues if rows.get(name, {}).get("leader") is None]
-        short = [name for name in queues if name not in leaderless and rows[name]["online"] < expected]
         stalled = [i for i, now in enumerate(load.confirmed_by_publisher()) if now <= confirmed_before[i]]
-        return "; ".join(
-            [
-                *away,
-                *([f"without leader: {', '.join(leaderless[:5])}"] if leaderless else []),
-                *([f"members missing: {', '.join(short[:5])}"] if short else []),
-                *([f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms"] if stalled else []),
-            ]
+        idle = [i for i, now in enumerate(load.received_by_consumer()) if now <= received_before[i]]
+        waiting = {name for name, row in observer.queues.items() if row["ready"]}
+        starved = [i for i in idle if waiting & set(load.queues_of_consumer(i))]
+        parts = (
+            ill_nodes(observer.states),
+            ill_queues(declared, observer.queues),
+            ill_partitions(observer.partitions),
+            f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms" if stalled else "",
+            f"consumer {', '.join(map(str, starved[:5]))} gets nothing of what is ready" if starved else "",
         )
+        return "; ".join(filter(None, parts))
 
-    ends_s = time.monotonic() + scenario.phases.recovery_s
+    ends_s = time.monotonic() + timeout_s
     try:
-        observer.fresh_queues(timeout_s=scenario.phases.recovery_s)
+        observer.fresh_queues(timeout_s=timeout_s)
     except WaitTimeout:
         return "no node lists the queues"
     try:
@@ -207,12 +210,22 @@ def _await_recovery(
     return ""
 
 
-def _depths(observer: Observer) -> Mapping[str, Depth] | None:
+def _last_confirms_within_s(scenario: Scenario) -> float:
+    """So long that a queue which confirms nothing any more is told from one that only waits."""
+    demanded = scenario.chosen_invariants.get("availability")
+    if not isinstance(demanded, Availability):
+        return LAST_CONFIRMS_WITHIN_S
+    return demanded.bound_s(scenario.topology.net_ticktime_s) + demanded.grace_s + LAST_CONFIRMS_WITHIN_S
+
+
+def _depths(observer: Observer, queues: Collection[str]) -> Mapping[str, Depth] | None:
+    """None also where the brokers do not know of some queue what it holds."""
     try:
         rows = observer.fresh_queues(timeout_s=10.0)
     except WaitTimeout:
         return None
-    return {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items()}
+    known = {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items()}
+    return known if all(name in known and None not in known[name] for name in queues) else None
 
 
 def _record_cluster(cluster: Cluster, events: EventLog) -> None:
@@ -222,8 +235,10 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         topology=topology.name,
         nodes={node.name: node.zone for node in topology.nodes},
         partition_handling=topology.partition_handling,
+        pause_if_all_down=topology.pause_if_all_down and topology.pause_if_all_down.model_dump(mode="json"),
         net_ticktime_s=topology.net_ticktime_s,
         broker_version=cluster.broker_version,
+        khepri=cluster.api(topology.node_names[0]).has_feature("khepri_db"),
         driver=cluster.driver,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,14 @@ from topologies.spec import Topology
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\-$]+)\s*=")
 
 #: Families of keys that are the harness's as a whole: a listener of the user's would collide between nodes.
-_OWNED_FAMILIES = ("listeners.tcp", "management.tcp", "management.listener", "cluster_formation", "log.file")
+_OWNED_FAMILIES = (
+    "listeners.tcp",
+    "management.tcp",
+    "management.listener",
+    "cluster_formation",
+    "cluster_partition_handling",
+    "log.file",
+)
 
 
 @dataclass(frozen=True)
@@ -34,17 +41,31 @@ class NodePorts:
     epmd: int
 
 
-def harness_keys(topology: Topology, ports: NodePorts, formation: Mapping[str, str]) -> dict[str, str]:
-    """What the harness sets in every rabbitmq.conf, whatever the user's says."""
+def harness_keys(
+    topology: Topology, ports: NodePorts, formation: Mapping[str, str], broker_name: Callable[[str], str]
+) -> dict[str, str]:
+    """What the harness sets in every rabbitmq.conf, whatever the user's says. ``broker_name`` gives a node's Erlang
+    name."""
     return {
         "listeners.tcp.1": f"127.0.0.1:{ports.amqp}",
         "management.tcp.ip": "127.0.0.1",
         "management.tcp.port": str(ports.management),
-        "cluster_partition_handling": topology.partition_handling,
+        **partition_handling_keys(topology, broker_name),
         "collect_statistics_interval": "1000",
         "log.file.level": "info",
         **formation,
     }
+
+
+def partition_handling_keys(topology: Topology, broker_name: Callable[[str], str]) -> dict[str, str]:
+    """Source: RabbitMQ, "Clustering and Network Partitions"."""
+    mode, choice = "cluster_partition_handling", topology.pause_if_all_down
+    keys: dict[str, str] = {mode: topology.partition_handling}
+    if choice is not None:
+        keys[f"{mode}.pause_if_all_down.recover"] = choice.recover
+        for i, node in enumerate(choice.nodes, 1):
+            keys[f"{mode}.pause_if_all_down.nodes.{i}"] = broker_name(node)
+    return keys
 
 
 def render_conf(user_text: str, owned: Mapping[str, str]) -> RenderedConf:

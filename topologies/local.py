@@ -234,7 +234,7 @@ class LocalCluster:
         for node, files in self._files.items():
             files.folder.mkdir()
             files.log.parent.mkdir(parents=True, exist_ok=True)
-            conf = render_conf(user_conf, harness_keys(self.topology, self._ports[node], formation))
+            conf = render_conf(user_conf, harness_keys(self.topology, self._ports[node], formation, self.broker_name))
             self.replaced_settings = conf.replaced
             files.conf.write_text(conf.text, encoding="utf-8")
             files.plugins.write_text(_PLUGINS)

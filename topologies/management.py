@@ -97,6 +97,11 @@ class ManagementApi:
     def version(self) -> str:
         return str(self.overview()["rabbitmq_version"])
 
+    def has_feature(self, flag: str) -> bool:
+        """Whether the feature flag of that name is enabled; False also where the broker does not know it."""
+        flags = self.get("feature-flags")
+        return any(each["name"] == flag and each["state"] == "enabled" for each in flags)
+
     def nodes(self) -> list[Json]:
         """One mapping a cluster member: ``name``, ``running``, ``partitions``, ``mem_used``, ..."""
         answer: list[Json] = self.get("nodes", params={"columns": NODE_COLUMNS})

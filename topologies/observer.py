@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,9 @@ SAMPLE_EVERY_S = 1.0
 
 #: While a node is cut off, the others look for it in vain before they answer: some seconds on 3.10.
 SAMPLE_TIMEOUT_S = 8.0
+
+#: A sample older than this tells nothing about now.
+FRESH_S = 3.0
 
 #: Receives each observation: the kind ("nodes" or "sample") and its fields.
 Record = Callable[..., object]
@@ -38,7 +42,9 @@ class Observer:
         self._closed = threading.Event()
         self._states: Mapping[str, NodeState] = {}
         self._queues: Mapping[str, Mapping[str, Any]] = {}
+        self._partitions: Mapping[str, Sequence[str]] = {}
         self._sampled = 0
+        self._sampled_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._watch_states, name="observe-nodes", daemon=True),
             threading.Thread(target=self._watch_queues, name="observe-queues", daemon=True),
@@ -66,15 +72,29 @@ class Observer:
 
     @property
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
-        """{queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample."""
+        """{queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample, however old;
+        ``ready`` and ``unacked`` are None where the broker gives no number."""
         return self._queues
 
+    @property
+    def queues_now(self) -> Mapping[str, Mapping[str, Any]]:
+        """The same, empty if the latest sample began longer than ``FRESH_S`` ago."""
+        return self._queues if time.monotonic() - self._sampled_s <= FRESH_S else {}
+
+    @property
+    def partitions(self) -> Mapping[str, Sequence[str]]:
+        """{node: the nodes from which it says that it was partitioned} of the latest sample; RabbitMQ tells this
+        of its own metadata, so it outlives the cut where nobody repairs it."""
+        return self._partitions
+
     def leader_of(self, queue: str) -> str | None:
-        return self._queues.get(queue, {}).get("leader")
+        """The node that leads the queue now; None if it has no leader that serves, or if nobody has said so lately."""
+        leader = self.queues_now.get(queue, {}).get("leader")
+        return leader if leader is not None and self._states.get(leader) == "up" else None
 
     def depth(self) -> int:
         """Messages ready or unacknowledged in all queues, at the latest sample."""
-        return sum(queue["ready"] + queue["unacked"] for queue in self._queues.values())
+        return sum((queue["ready"] or 0) + (queue["unacked"] or 0) for queue in self._queues.values())
 
     def fresh_queues(self, *, timeout_s: float) -> Mapping[str, Mapping[str, Any]]:
         """The queues from a sample that began after this call. Raises WaitTimeout if none comes."""
@@ -104,15 +124,26 @@ class Observer:
             self._closed.wait(SAMPLE_EVERY_S)
 
     def _sample(self, node: str) -> None:
+        begun_s = time.monotonic()
         api = self._cluster.api(node)
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
         ask = api.queues if self._mirrored else api.queue_states
         self._queues = {row["name"]: _queue(row, short) for row in ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)}
-        self._sampled += 1
-        memory = {
-            short[row["name"]]: row["mem_used"] for row in api.nodes() if row["name"] in short and row.get("mem_used")
+        rows = {short[row["name"]]: row for row in api.nodes() if row["name"] in short}
+        self._partitions = {
+            name: [short.get(peer, peer) for peer in row["partitions"]]
+            for name, row in rows.items()
+            if row.get("partitions")
         }
-        self._record("sample", node=node, queues=dict(self._queues), memory_bytes=memory)
+        self._sampled, self._sampled_s = self._sampled + 1, begun_s
+        memory = {name: row["mem_used"] for name, row in rows.items() if row.get("mem_used")}
+        self._record(
+            "sample",
+            node=node,
+            queues=dict(self._queues),
+            memory_bytes=memory,
+            partitions=dict(self._partitions),
+        )
 
 
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
@@ -127,8 +158,8 @@ def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
     if row.get("state") in ("down", "crashed", "stopped", "timeout", "minority"):
         leader = None
     return {
-        "ready": row.get("messages_ready", 0),
-        "unacked": row.get("messages_unacknowledged", 0),
+        "ready": row.get("messages_ready"),
+        "unacked": row.get("messages_unacknowledged"),
         "leader": leader,
         "members": len(members),
         "online": len(online),

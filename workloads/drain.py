@@ -116,38 +116,42 @@ class Tally:
 
 
 def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-    """Follow the tally until nothing confirmed is missing, or nothing has moved for ``idle_s``.
+    """Follow the tally until nothing confirmed is missing, or all queues are empty and nothing moved for ``idle_s``.
 
     ``idle_s`` must be longer than the broker's statistics interval, as its depths are believed only then: if all
-    queues are empty, what is still missing is lost and the drain is complete.
+    queues are empty, what is still missing is lost and the drain is complete. Queues that hold messages are waited
+    for until ``timeout_s``: their consumers may still be on their way back.
     """
-    moved_s, rows = time.monotonic(), -1
+    moved_s, rows, held = time.monotonic(), -1, ""
 
-    def settled() -> bool:
-        nonlocal moved_s, rows
+    def drained() -> bool:
+        nonlocal moved_s, rows, held
         tally.update()
         if tally.rows != rows:
-            moved_s, rows = time.monotonic(), tally.rows
-        return tally.unconsumed == 0 or time.monotonic() - moved_s >= idle_s
+            moved_s, rows, held = time.monotonic(), tally.rows, ""
+        if tally.unconsumed == 0:
+            return True
+        if time.monotonic() - moved_s < idle_s:
+            return False
+        held = _held(depths())
+        return not held
 
     try:
-        wait_until(settled, timeout_s=timeout_s, what="the consumers to drain the queues", poll_s=POLL_S)
+        wait_until(drained, timeout_s=timeout_s, what="the consumers to drain the queues", poll_s=POLL_S)
     except WaitTimeout:
-        return _result(tally, complete=False, detail=f"messages were still arriving after {timeout_s:g} s")
+        detail = f"nothing arrived for {idle_s:g} s, {held}" if held else "messages were still arriving"
+        return _result(tally, complete=False, detail=f"{detail}, {timeout_s:g} s after the drain began")
     if tally.unconsumed == 0:
         return _result(tally, complete=True, detail="every confirmed message was received")
-    return _judge_idle(tally, depths(), idle_s=idle_s)
-
-
-def _judge_idle(tally: Tally, depths: Mapping[str, Depth] | None, *, idle_s: float) -> DrainResult:
-    if depths is None:
-        detail = f"nothing arrived for {idle_s:g} s, and no broker says whether the queues are empty"
-        return _result(tally, complete=False, detail=detail)
-    full = [f"{name}: {d.ready} ready, {d.unacked} unacked" for name, d in depths.items() if d != Depth(0, 0)]
-    if full:
-        detail = f"nothing arrived for {idle_s:g} s, yet queues hold messages ({'; '.join(full[:5])})"
-        return _result(tally, complete=False, detail=detail)
     return _result(tally, complete=True, detail=f"nothing arrived for {idle_s:g} s and all queues are empty")
+
+
+def _held(depths: Mapping[str, Depth] | None) -> str:
+    """What the brokers still hold, or that nobody knows; empty if all queues are."""
+    if depths is None:
+        return "and no broker says whether the queues are empty"
+    full = [f"{name}: {d.ready} ready, {d.unacked} unacked" for name, d in depths.items() if d != Depth(0, 0)]
+    return f"yet queues hold messages ({'; '.join(full[:5])})" if full else ""
 
 
 def _result(tally: Tally, *, complete: bool, detail: str) -> DrainResult:

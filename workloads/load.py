@@ -16,11 +16,12 @@ LOAD_FILE = "load.json"
 
 
 class Address(NamedTuple):
-    """Where one broker serves AMQP. ``node`` is its name in the topology."""
+    """Where one broker serves AMQP. ``node`` and ``zone`` are its names in the topology."""
 
     node: str
     host: str
     port: int
+    zone: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Load:
     persistent: bool
     heartbeat_s: int
     confirm_timeout_s: float
+    reconnect: str = "anywhere"
     detours: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
 
     @property
@@ -57,10 +59,18 @@ class Load:
 
     def publisher_queues(self, publisher: int) -> tuple[int, ...]:
         """Indexes of the queues that a publisher's messages go to, in turn by their sequence."""
-        return _share(publisher, self.publishers, len(self.queues))
+        return share(publisher, self.publishers, len(self.queues))
 
     def consumer_queues(self, consumer: int) -> tuple[int, ...]:
-        return _share(consumer, self.consumers, len(self.queues))
+        return share(consumer, self.consumers, len(self.queues))
+
+    def places(self, home: int) -> tuple[int, ...]:
+        """Indexes of the addresses that a client tries in turn, beginning at its home (modulo their number)."""
+        count = len(self.addresses)
+        turn = [(home + i) % count for i in range(count)]
+        if self.reconnect == "own_zone":
+            turn = [i for i in turn if self.addresses[i].zone == self.addresses[turn[0]].zone]
+        return tuple(turn)
 
     def save(self, folder: Path) -> None:
         (folder / LOAD_FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
@@ -82,7 +92,7 @@ def _addresses(rows: list[list[Any]]) -> tuple[Address, ...]:
     return tuple(Address(*row) for row in rows)
 
 
-def _share(worker: int, workers: int, queues: int) -> tuple[int, ...]:
+def share(worker: int, workers: int, queues: int) -> tuple[int, ...]:
     """The queues of one worker: one of them, or where there are more queues than workers, its part of them."""
     return tuple(range(worker, queues, workers)) or (worker % queues,)
 

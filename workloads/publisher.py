@@ -253,8 +253,8 @@ class Publisher:
             self._resolve(list(self._pending), Outcome.CONFIRMED)
 
     def _check_patience(self) -> None:
-        if self._connection is None or self._blocked or not self._pending:
-            return
+        if self._connection is None or self._blocked or self._stopping or not self._pending:
+            return  # one that stops sends nothing more, so another node would be of no use to it
         waited_s = (now_us() - next(iter(self._pending.values()))) / 1e6
         if waited_s > self._load.confirm_timeout_s:
             self._session.fail(f"no confirm for {waited_s:.1f} s")

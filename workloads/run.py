@@ -175,6 +175,13 @@ class RunningWorkload:
     def confirmed_by_publisher(self) -> list[int]:
         return [self._counters.get(row, Count.CONFIRMED) for row in range(self.load.publishers)]
 
+    def received_by_consumer(self) -> list[int]:
+        first = self.load.publishers
+        return [self._counters.get(first + i, Count.RECEIVED) for i in range(self.load.consumers)]
+
+    def queues_of_consumer(self, index: int) -> list[str]:
+        return [self.load.queues[queue] for queue in self.load.consumer_queues(index)]
+
     def check(self) -> None:
         """Raise ``WorkloadError`` if a worker ended unasked, or not in good order. Good after ``stop``, too."""
         for worker in self.workers:
@@ -253,8 +260,8 @@ def _end(workers: Sequence[Worker]) -> None:
 
 def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
     """Where the nodes of a cluster serve AMQP, in the topology's order; for a client, on its own links."""
-    ports = {node: cluster.amqp_port(node, client=client) for node in cluster.topology.node_names}
-    return tuple(Address(node, "127.0.0.1", port) for node, port in ports.items())
+    port = cluster.amqp_port
+    return tuple(Address(node, "127.0.0.1", port(node, client=client), zone) for node, zone in cluster.topology.nodes)
 
 
 def detours(cluster: Cluster) -> dict[str, tuple[Address, ...]]:

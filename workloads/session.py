@@ -50,14 +50,15 @@ class Client(Protocol):
 
 
 class Session:
-    """Keeps one client connected: to its home node first, and after a loss to the next ones in turn."""
+    """Keeps one client connected: to its home node first, and after a loss to its next place in turn."""
 
     def __init__(self, load: Load, folder: Path, *, worker: str, row: int, home: int, life: int) -> None:
         self._load = load
         self._worker = worker
         self._row = row
         self._addresses = load.addresses_of(worker)
-        self._node = home % len(self._addresses)
+        self._places = load.places(home)
+        self._node = self._places[0]
         self._random = random.Random(f"{load.seed} {worker} {life}")  # noqa: S311
         self._failures = 0
         self._stopping = False
@@ -121,10 +122,10 @@ class Session:
     def _connect(self) -> None:
         if self._stopping:
             return
-        _, host, port = self._addresses[self._node]
+        address = self._addresses[self._node]
         parameters = ConnectionParameters(
-            host=host,
-            port=port,
+            host=address.host,
+            port=address.port,
             virtual_host=self._load.vhost,
             heartbeat=self._load.heartbeat_s,
             socket_timeout=2,
@@ -156,7 +157,7 @@ class Session:
         if opened:
             self.record("connection_lost", detail=str(error) or repr(error))
             self._client.lost()
-        self._node = (self._node + 1) % len(self._addresses)
+        self._node = self._places[(self._places.index(self._node) + 1) % len(self._places)]
         self._failures += 1
         longest_s = min(BACKOFF_S[0] * 2**self._failures, BACKOFF_S[1])
         self.loop.call_later(self._random.uniform(BACKOFF_S[0], longest_s), self._connect)

@@ -38,6 +38,8 @@ class Workload(Spec):
     write as confirmed; ``acks: automatic`` lets the broker forget a message once it is sent: both are
     unsafe, and exist to show that the suite notices. A publisher that waits longer than ``confirm_timeout_s`` for a
     confirm counts the message as unknown and goes to another node; ``heartbeat_s`` is AMQP's, asked for by all clients.
+    Client i begins at node i modulo their number; ``reconnect: own_zone`` lets it go only to nodes of that node's zone,
+    so that there are clients on every side of a cut as long as it lasts.
     """
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
@@ -58,6 +60,7 @@ class Workload(Spec):
     persistent: bool = True
     heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
     confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    reconnect: Literal["anywhere", "own_zone"] = "anywhere"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

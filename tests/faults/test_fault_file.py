@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from faults import fault_file
 from faults.fault_file import FaultFileError
-from topologies.spec import Link
+from topologies.spec import Link, PauseIfAllDown, Topology
 
 SANE: dict[str, Any] = {
     "version": 1,
@@ -295,3 +295,28 @@ def read_or_refused(text: str) -> None:
         assert "Traceback" not in str(error)
     else:
         assert fault_file.parse(fault_file.dump(scenario)) == scenario
+
+
+def test_a_topology_with_preferred_nodes_is_written_and_read_again() -> None:
+    chosen = PauseIfAllDown(nodes=("a1", "b1"), recover="ignore")
+    topology = Topology(
+        name="t", zones={"a": 2, "b": 1}, partition_handling="pause_if_all_down", pause_if_all_down=chosen
+    )
+    sane = fault_file.parse(yaml.safe_dump(SANE))
+    scenario = sane.model_copy(update={"topology": topology, "schedule": ()})
+    assert fault_file.parse(fault_file.dump(scenario)).topology == topology
+
+
+def test_latency_steps_that_may_meet_on_a_link() -> None:
+    plain = changed(("schedule", 2), {**SANE["schedule"][1], "when": {"node_is": {"node": "b1", "state": "paused"}}})
+    del plain["schedule"][2]["at_s"]
+    assert "schedule[2].when: step 1 slows a1->c1, a2->c1 too, and may do so at the same time" in refused(plain)
+
+
+def test_availability_needs_a_publisher_for_each_queue() -> None:
+    kill = {"at_s": 2, "for_s": 5, "fault": "kill_client", "client": "publisher:1"}
+    assert "cannot be judged while nobody publishes to q2" in refused(changed(("schedule", 2), kill))
+    plain = changed(("workload", "reconnect"), "own_zone")
+    assert "cannot be judged while nobody publishes to q1, q2, q3, q4" in refused(plain)
+    enough = {**plain, "workload": {**plain["workload"], "publishers": 20}}
+    fault_file.parse(yaml.safe_dump(enough))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,7 +99,7 @@ def test_a_blip_that_did_not_happen_is_not_proven(
     assert [step.states[4] for step in played] == ["unproven"] * len(played)
 
 
-@pytest.mark.parametrize("sides", itertools.permutations(("a1", "b1")), ids="_to_".join)
+@pytest.mark.parametrize("sides", [("a1", "b1"), ("b1", "a1")], ids="_to_".join)
 def test_a_blip_one_way(cluster: LocalCluster, sides: tuple[str, ...]) -> None:
     played = play(cluster, Partition(at_s=0, for_s=0.05, between=sides, one_way=True))
 

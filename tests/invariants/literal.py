@@ -49,7 +49,14 @@ def event(at_s: float, kind: str, **fields: Any) -> Event:
     return {"t_us": us(at_s), "kind": kind, **fields}
 
 
-def cluster(nodes: Sequence[str] = THREE, *, version: str = "3.10.8", mode: str = "pause_minority") -> Event:
+def cluster(
+    nodes: Sequence[str] = THREE,
+    *,
+    version: str = "3.10.8",
+    mode: str = "pause_minority",
+    preferred: Sequence[str] = (),
+    recover: str = "autoheal",
+) -> Event:
     zones = {node: node[0] for node in nodes}
     return event(
         0,
@@ -57,6 +64,7 @@ def cluster(nodes: Sequence[str] = THREE, *, version: str = "3.10.8", mode: str 
         topology="literal",
         nodes=zones,
         partition_handling=mode,
+        pause_if_all_down={"nodes": list(preferred), "recover": recover} if preferred else None,
         net_ticktime_s=4,
         broker_version=version,
         driver="local",
@@ -80,10 +88,18 @@ def fault(
     down: Sequence[str] = (),
     cut: Iterable[tuple[str, str]] = (),
     slow: Iterable[tuple[str, str]] = (),
+    sudden: bool = False,
+    intermittent: bool = False,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
-    effect = {"nodes_down": list(down), "links_cut": list(map(list, cut)), "links_slow": list(map(list, slow))}
+    effect = {
+        "nodes_down": list(down),
+        "links_cut": list(map(list, cut)),
+        "links_slow": list(map(list, slow)),
+        "sudden": sudden,
+        "intermittent": intermittent,
+    }
     ends = ("healing", "healed", "heal_proven", "heal_unproven")
     return [
         event(end_s if s in ends else start_s, "fault", step=step, fault=name, state=s, effect=effect, detail="")

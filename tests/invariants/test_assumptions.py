@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero
+from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, Watched
 from invariants.verdict import Verdict
 from reports.events import Event
 from reports.history import Outcome
-from tests.invariants.literal import deliver, event, fault, history, phases, publish
+from tests.invariants.literal import deliver, event, fault, history, node_states, phases, publish, us
 
 DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
 
@@ -77,3 +77,14 @@ def test_history_whole() -> None:
     assert verdict(worker("consumer 0", "started", "connected", "connection_lost")) is Verdict.UNKNOWN
     assert verdict(worker("a", "started", "stopped"), worker("b", "started")) is Verdict.UNKNOWN
     assert verdict(worker("a", "started", "killed", "started")) is Verdict.UNKNOWN
+
+
+def test_watched() -> None:
+    assert Watched().check(history()).verdict is Verdict.UNKNOWN
+    assert Watched().check(history((), (), [phases(), node_states()])).verdict is Verdict.VALID
+    late = [sight for sight in node_states() if not us(40) < sight["t_us"] < us(58)]
+    finding = Watched().check(history((), (), [phases(), late]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "nobody looked at the nodes for 18 s from +40.000 s on" in finding.summary
+    early_end = [sight for sight in node_states() if sight["t_us"] < us(15)]
+    assert Watched().check(history((), (), [phases(), early_end])).verdict is Verdict.UNKNOWN

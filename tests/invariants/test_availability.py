@@ -3,7 +3,8 @@ from __future__ import annotations
 from invariants.availability import Availability
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
-from tests.invariants.literal import FOUR, Row, apart, cluster, fault, history, node_states, phases, publish, queues
+from reports.history import Outcome
+from tests.invariants.literal import FOUR, Row, apart, cluster, fault, history, node_states, phases, publish, queues, us
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
 MINORITY = apart(["a1"], ["b1", "c1"])
@@ -100,3 +101,23 @@ def test_mirrored_queue_needs_one_mirror_on_the_majority_side() -> None:
 
 def test_no_majority_all_the_time_cannot_be_told() -> None:
     assert check([], fault(0, 90, down=["a1", "b1"], name="kill")).verdict is Verdict.UNKNOWN
+
+
+def test_pathological_stops_for_good_just_before_publishing_ends() -> None:
+    """What was under way at the end is waited for, and the waiting counts."""
+    given_up = publish(899, 89.9, Outcome.UNKNOWN) | {"outcome_us": us(110)}
+    finding = check([*confirms((0, 88)), given_up])
+    assert finding.verdict is Verdict.INVALID
+    assert abs(float(finding.numbers["stall_s"] or 0) - 22.1) < 0.1
+
+
+def test_sane_last_confirms_come_after_the_end() -> None:
+    late = publish(899, 89.99)
+    assert check([*confirms((0, 89)), late | {"outcome_us": us(92)}]).verdict is Verdict.VALID
+
+
+def test_by_default_the_bound_follows_net_ticktime() -> None:
+    checker = Availability(grace_s=5)
+    assert checker.bound_s(4) == 20
+    assert checker.check(history(confirms((0, 20), (38, 90)), (), BASE)).verdict is Verdict.VALID
+    assert checker.check(history(confirms((0, 20), (42, 90)), (), BASE)).verdict is Verdict.INVALID

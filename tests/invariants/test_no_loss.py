@@ -100,3 +100,17 @@ def test_duplicates_are_legal_and_split_by_their_mark(marks: list[bool], redeliv
     assert finding.verdict is Verdict.VALID
     assert finding.numbers["duplicates_redelivered"] == redelivered
     assert finding.numbers["duplicates_unmarked"] == unmarked
+
+
+def test_pathological_comes_from_another_queue() -> None:
+    finding = check([publish(0), publish(1)], [deliver(0), deliver(1, queue=1)])
+    assert (finding.verdict, finding.numbers["misrouted"]) == (Verdict.INVALID, 1)
+    assert "1 deliveries came from another queue" in finding.examples[0]
+
+
+def test_unmarked_duplicates_are_legal_beside_a_fault_only() -> None:
+    rows = [publish(0)], [deliver(0), deliver(0, 2)]
+    assert check(*rows).verdict is Verdict.VALID
+    quiet = NoLoss().check(history(*rows, [cluster(), queues("q1"), phases()]))
+    assert quiet.verdict is Verdict.INVALID
+    assert "1 deliveries repeated a message" in quiet.examples[0]

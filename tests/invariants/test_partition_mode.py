@@ -19,6 +19,8 @@ from tests.invariants.literal import (
     history,
     node_states,
     phases,
+    publish,
+    queues,
     us,
 )
 
@@ -95,7 +97,13 @@ def test_sane_nothing_happens() -> None:
 def test_sane_minority_pauses_and_returns() -> None:
     finding = check([CUT], PAUSED)
     assert finding.verdict is Verdict.VALID
-    assert finding.numbers == {"had_to_pause": "a1", "paused_after_s_max": 5, "returned_after_s_max": 2}
+    assert finding.numbers == {
+        "had_to_pause": "a1",
+        "paused_after_s_max": 5,
+        "returned_after_s_max": 2,
+        "restarted": "",
+        "queues_confirmed_on_both_sides": 0,
+    }
 
 
 def test_sane_even_split_pauses_all() -> None:
@@ -174,7 +182,78 @@ def test_legal_kill_long_after_the_cut_pauses_at_once() -> None:
     assert check(steps, {**minority, **at_once}, FIVE).verdict is Verdict.VALID
 
 
-def test_not_predicted_yet() -> None:
-    around = fault(20, 50, cut=apart(["a1"], ["b1"]))
-    assert check([around], {}).verdict is Verdict.UNKNOWN
-    assert check([CUT], PAUSED, mode="autoheal").verdict is Verdict.UNKNOWN
+AROUND = fault(20, 50, cut=apart(["a1"], ["b1"]))
+
+
+def test_partial_cut_pauses_at_least_one_of_the_two() -> None:
+    assert check([AROUND], PAUSED).verdict is Verdict.VALID
+    everybody: Unlike = {node: [(26, 52, "paused")] for node in THREE}
+    assert check([AROUND], everybody).verdict is Verdict.VALID
+
+
+def test_pathological_partial_cut_pauses_nobody() -> None:
+    finding = check([AROUND], {})
+    assert finding.verdict is Verdict.INVALID
+    assert "neither a1 nor b1 paused" in finding.examples[0]
+
+
+def test_pathological_partial_cut_pauses_only_the_one_in_between() -> None:
+    assert check([AROUND], {"c1": [(26, 52, "paused")]}).verdict is Verdict.INVALID
+
+
+def test_sane_autoheal_restarts_one_side_once_the_cut_is_healed() -> None:
+    finding = check([CUT], {"a1": [(52, 58, "paused")]}, mode="autoheal")
+    assert (finding.verdict, finding.numbers["restarted"]) == (Verdict.VALID, "a1")
+    assert check([CUT], {n: [(52, 58, "paused")] for n in ("b1", "c1")}, mode="autoheal").verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        pytest.param({}, id="nobody restarts"),
+        pytest.param({n: [(52, 58, "paused")] for n in THREE}, id="everybody restarts"),
+        pytest.param({"b1": [(52, 58, "paused")]}, id="half a side restarts"),
+        pytest.param({"a1": [(30, 58, "paused")]}, id="pauses meanwhile"),
+    ],
+)
+def test_pathological_autoheal(unlike: Unlike) -> None:
+    assert check([CUT], unlike, mode="autoheal").verdict is Verdict.INVALID
+
+
+def test_sane_and_pathological_ignore() -> None:
+    assert check([CUT], {}, mode="ignore").verdict is Verdict.VALID
+    assert check([CUT], {"a1": [(52, 58, "paused")]}, mode="ignore").verdict is Verdict.INVALID
+
+
+def test_a_closed_connection_is_noticed_at_once() -> None:
+    at_once: Unlike = {"a1": [(20.5, 24, "paused")]}
+    assert check([fault(20, 20.1, cut=A, sudden=True)], at_once).verdict is Verdict.VALID
+    assert check([fault(20, 20.1, cut=A)], at_once).verdict is Verdict.INVALID
+
+
+def test_flapping_may_pause_and_need_not() -> None:
+    flapping = fault(20, 50, cut=A, intermittent=True)
+    assert check([flapping], {}).verdict is Verdict.VALID
+    assert check([flapping], PAUSED).verdict is Verdict.VALID
+
+
+def confirmed_by(node: int, at_s: float, *, mode: str, kind: str = "quorum") -> Finding:
+    away: Unlike = {"autoheal": {"a1": [(52.0, 58.0, "paused")]}}.get(mode, {})
+    events = [cluster(mode=mode), phases(), queues("q1", kind=kind), node_states(unlike=away), CUT]
+    return PartitionMode().check(history([publish(0, at_s) | {"node": node}], (), events))
+
+
+def test_pathological_quorum_confirms_in_a_minority() -> None:
+    finding = confirmed_by(0, 40, mode="autoheal")
+    assert finding.verdict is Verdict.INVALID
+    assert "1 messages of q1 were confirmed through a1, where nothing could be written to it" in finding.examples[0]
+
+
+def test_sane_confirms_where_the_majority_is_or_before_the_cut_was_known() -> None:
+    assert confirmed_by(1, 40, mode="autoheal").verdict is Verdict.VALID
+    assert confirmed_by(0, 21, mode="autoheal").verdict is Verdict.VALID
+
+
+def test_legal_mirrored_confirms_on_both_sides_of_a_split() -> None:
+    finding = confirmed_by(0, 40, mode="ignore", kind="mirrored")
+    assert (finding.verdict, finding.numbers["queues_confirmed_on_both_sides"]) == (Verdict.VALID, 1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from invariants.recovery import Recovery
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
-from tests.invariants.literal import THREE, cluster, history, node_states, phases, queues, sample
+from tests.invariants.literal import THREE, cluster, event, fault, history, node_states, phases, queues, sample
 
 
 def samples(ill_until_s: float = 0, *, end_s: int = 95, **ill: int | str | None) -> list[Event]:
@@ -82,3 +82,26 @@ def test_nobody_watched() -> None:
 def test_what_happens_after_the_end_does_not_count() -> None:
     states = node_states(unlike={"a1": [(95, 99, "down")]}, end_s=99)
     assert check(states, samples()).verdict is Verdict.VALID
+
+
+def test_pathological_split_outlives_the_cut() -> None:
+    split = [event | {"partitions": {"a1": ["c1"], "c1": ["a1"]}} for event in samples()]
+    finding = check(node_states(), split)
+    assert finding.verdict is Verdict.INVALID
+    assert "a1 says that it is partitioned from c1" in finding.summary
+
+
+def test_the_clock_starts_when_the_last_fault_is_healed() -> None:
+    kill = fault(20, 30, name="kill", down=["a1"])
+    seen = node_states(unlike={"a1": [(20, 30, "down"), (30, 69, "paused")]})
+    finding = Recovery(within_s=15).check(history((), (), [cluster(), queues("q1"), phases(), seen, samples(), kill]))
+    assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, 39)
+
+
+def test_pathological_what_the_run_waited_for_in_vain() -> None:
+    vain = event(90, "recovery", complete=False, detail="publisher 1 gets no confirms")
+    events = [cluster(), queues("q1"), phases(), node_states(), samples(), vain]
+    finding = Recovery(within_s=15).check(history((), (), events))
+    assert finding.verdict is Verdict.INVALID
+    assert "publisher 1 gets no confirms" in finding.summary
+    assert Recovery(within_s=25).check(history((), (), events)).verdict is Verdict.UNKNOWN

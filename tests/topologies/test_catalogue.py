@@ -11,6 +11,10 @@ SIZES = {
     "five_nodes_three_zones": (2, 2, 1),
     "seven_nodes_three_zones": (3, 2, 2),
     "four_nodes_two_zones": (2, 2),
+    "four_nodes_three_zones": (2, 1, 1),
+    "three_nodes_two_zones": (2, 1),
+    "five_nodes_two_zones": (3, 2),
+    "seven_nodes_two_zones": (4, 3),
 }
 
 
@@ -29,7 +33,7 @@ def test_each_loads(name: str) -> None:
 
 
 def test_unknown_name_lists_the_known() -> None:
-    with pytest.raises(UnknownTopologyError, match=r"no topology 'two_moons'; known are five_nodes_three_zones, four"):
+    with pytest.raises(UnknownTopologyError, match=r"no topology 'two_moons'; known are five_nodes_three_zones, five"):
         load("two_moons")
 
 

@@ -1,13 +1,29 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from topologies.cluster import ClusterError
-from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf
-from topologies.spec import Topology
+from topologies.configuration import (
+    NodePorts,
+    formation_keys,
+    harness_keys,
+    partition_handling_keys,
+    read_user_file,
+    render_conf,
+)
+from topologies.spec import PauseIfAllDown, Topology
 
 PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4)
-OWNED = harness_keys(Topology(name="t", zones={"a": 3}), PORTS, formation_keys((3, 10), ("a1@localhost",)))
+
+
+def at_localhost(node: str) -> str:
+    return f"{node}@localhost"
+
+
+OWNED = harness_keys(
+    Topology(name="t", zones={"a": 3}), PORTS, formation_keys((3, 10), ("a1@localhost",)), at_localhost
+)
 
 
 def settings(text: str) -> dict[str, str]:
@@ -36,6 +52,7 @@ def test_user_settings_stay() -> None:
         "listeners.tcp.default = 5672",
         "  management.tcp.port=15672",
         "cluster_partition_handling = ignore",
+        "cluster_partition_handling.pause_if_all_down.nodes.1 = rabbit@one",
         "cluster_formation.classic_config.nodes.1 = rabbit@one",
         "collect_statistics_interval = 5000",
     ],
@@ -45,6 +62,33 @@ def test_what_the_harness_owns_gives_way_and_is_told(line: str) -> None:
 
     assert conf.replaced == (line.strip(),)
     assert settings(conf.text) == {"heartbeat": "30", **OWNED}
+
+
+def test_pause_if_all_down_names_the_brokers_by_their_erlang_names() -> None:
+    chosen = PauseIfAllDown(nodes=("a1", "a3"), recover="ignore")
+    topology = Topology(name="t", zones={"a": 3}, partition_handling="pause_if_all_down", pause_if_all_down=chosen)
+    assert partition_handling_keys(topology, at_localhost) == {
+        "cluster_partition_handling": "pause_if_all_down",
+        "cluster_partition_handling.pause_if_all_down.recover": "ignore",
+        "cluster_partition_handling.pause_if_all_down.nodes.1": "a1@localhost",
+        "cluster_partition_handling.pause_if_all_down.nodes.2": "a3@localhost",
+    }
+
+
+@pytest.mark.parametrize(
+    ("handling", "nodes", "told"),
+    [
+        ("pause_if_all_down", None, "needs pause_if_all_down"),
+        ("autoheal", ("a1",), "needs pause_if_all_down"),
+        ("pause_if_all_down", ("a1", "b7"), "no node b7; there are a1, a2, a3"),
+    ],
+)
+def test_pause_if_all_down_goes_with_nodes_that_exist(handling: str, nodes: tuple[str, ...] | None, told: str) -> None:
+    chosen = {"nodes": nodes} if nodes else None
+    with pytest.raises(ValidationError, match=told):
+        Topology.model_validate(
+            {"name": "t", "zones": {"a": 3}, "partition_handling": handling, "pause_if_all_down": chosen}
+        )
 
 
 def test_similar_names_are_not_ours() -> None:

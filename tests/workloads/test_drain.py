@@ -59,7 +59,7 @@ def test_complete_once_every_confirmed_message_is_received(folder: Folder) -> No
 def test_lost_messages_do_not_keep_the_drain_waiting(folder: Folder) -> None:
     folder.published([0, 1], Outcome.CONFIRMED)
     folder.received([1])
-    result = drain(folder.tally(), empty, idle_s=0.3, timeout_s=60)
+    result = drain(folder.tally(), empty, idle_s=0.3, timeout_s=1)
     assert (result.complete, result.unconsumed) == (True, 1)
     assert "all queues are empty" in result.detail
 
@@ -67,14 +67,14 @@ def test_lost_messages_do_not_keep_the_drain_waiting(folder: Folder) -> None:
 @pytest.mark.parametrize("held", [Depth(1, 0), Depth(0, 2)])
 def test_incomplete_while_queues_hold_messages(folder: Folder, held: Depth) -> None:
     folder.published([0], Outcome.CONFIRMED)
-    result = drain(folder.tally(), lambda: {"q1": held}, idle_s=0.3, timeout_s=60)
+    result = drain(folder.tally(), lambda: {"q1": held}, idle_s=0.3, timeout_s=1)
     assert not result.complete
     assert f"q1: {held.ready} ready, {held.unacked} unacked" in result.detail
 
 
 def test_incomplete_if_no_broker_tells(folder: Folder) -> None:
     folder.published([0], Outcome.CONFIRMED)
-    result = drain(folder.tally(), lambda: None, idle_s=0.3, timeout_s=60)
+    result = drain(folder.tally(), lambda: None, idle_s=0.3, timeout_s=1)
     assert (result.complete, result.unconsumed) == (False, 1)
 
 
@@ -88,7 +88,7 @@ def test_incomplete_after_the_time_is_up(folder: Folder) -> None:
 def test_a_damaged_delivery_is_not_an_arrival(folder: Folder) -> None:
     folder.published([0], Outcome.CONFIRMED)
     folder.received([0], intact=False)
-    assert drain(folder.tally(), empty, idle_s=0.3, timeout_s=60).unconsumed == 1
+    assert drain(folder.tally(), empty, idle_s=0.3, timeout_s=1).unconsumed == 1
 
 
 def test_the_tally_follows_growing_histories(folder: Folder) -> None:

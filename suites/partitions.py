@@ -1,0 +1,119 @@
+"""What the partition suites share: how long a cut must last to mean something, and which promises are demanded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from faults.catalogue import AnyFault
+from faults.scenario import Expectation, Invariants, Phases, Scenario
+from invariants.liveness import RESTARTED_WITHIN_S
+from invariants.partition_mode import PartitionMode
+from invariants.situations import TICKS_MAX
+from suites.judging import Result
+from topologies import catalogue
+from topologies.spec import PauseIfAllDown, Topology
+from workloads.spec import Mirroring, Workload
+
+QUEUE_TYPES = ("quorum", "mirrored")
+
+#: For clients to connect elsewhere and for leaders to be elected.
+ELECTED_AFTER_S = 5.0
+WINDOW_S = 2.5
+FIRST_STEP_S = 1.0
+RECOVERED_WITHIN_S = 30.0
+
+
+def noticed_s(net_ticktime_s: int) -> float:
+    """The longest that Erlang takes to notice a silent peer: kernel(6), net_ticktime."""
+    return TICKS_MAX * net_ticktime_s
+
+
+def stall_s_max(net_ticktime_s: int) -> float:
+    """The longest that a queue with a majority may stand still: the cut is noticed; a publisher that is then served
+    by a broker which still takes the old leader for the leader gets no confirm until its patience ends, and goes
+    elsewhere."""
+    return noticed_s(net_ticktime_s) + Workload().confirm_timeout_s + ELECTED_AFTER_S
+
+
+def long_cut_s(net_ticktime_s: int) -> float:
+    """Longer than any queue with a majority may stand still, so that one that does is told from one that waits."""
+    return stall_s_max(net_ticktime_s) + 2 * WINDOW_S
+
+
+def short_cut_s(net_ticktime_s: int) -> float:
+    """Over before anybody can have noticed, yet longer than a quarter of it, at which every link has a tick to hold."""
+    return 0.5 * net_ticktime_s
+
+
+def acted_upon_s(net_ticktime_s: int) -> float:
+    """The longest until every node has noticed a cut and done what its mode demands, and a window more."""
+    return noticed_s(net_ticktime_s) + PartitionMode().margin_s + WINDOW_S
+
+
+def workload(queue_type: str, **fields: Any) -> Workload:
+    """The same load for both queue types: three queues, led from different zones unless ``fields`` say otherwise."""
+    common: dict[str, Any] = {"queues": 3, "publishers": 3, "consumers": 3, "rate_per_s": 450, **fields}
+    if queue_type == "mirrored":
+        return Workload(queue_type="mirrored", **{"mirroring": Mirroring(), **common})
+    return Workload(queue_type="quorum", **common)
+
+
+def shape(topology: str, net_ticktime_s: int, mode: str = "pause_minority", **choice: Any) -> Topology:
+    """A topology of the catalogue in that mode; ``choice`` are the fields of ``pause_if_all_down``."""
+    handling = {"partition_handling": mode, "pause_if_all_down": PauseIfAllDown(**choice) if choice else None}
+    return catalogue.load(topology).model_copy(update={"net_ticktime_s": net_ticktime_s, **handling})
+
+
+def partition_scenario(
+    title: str,
+    topology: Topology,
+    workload: Workload,
+    *schedule: AnyFault,
+    settled_after_s: float | None = None,
+    without: Sequence[str] = (),
+    expect: Sequence[Expectation] = (),
+) -> Scenario:
+    """A scenario with every promise demanded that its cluster gives, but for those named in ``without``.
+
+    Throughput is demanded ``settled_after_s`` after each change, by default once no queue may stand still any more.
+    The load goes on for that long after recovery, and for two windows more, if the cut itself leaves no time for them.
+    """
+    stall_s = stall_s_max(topology.net_ticktime_s)
+    grace_s = stall_s if settled_after_s is None else settled_after_s
+    demanded = {
+        "no_loss": {},
+        "order": {},
+        "availability": {"stall_s_max": stall_s},
+        "recovery": {"within_s": RECOVERED_WITHIN_S},
+        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": grace_s},
+        "partition_mode": {},
+    }
+    restarts_s = 0.0 if topology.partition_handling == "pause_minority" else RESTARTED_WITHIN_S
+    return Scenario(
+        title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
+        broker=">=3.8,<4.3" if workload.queue_type == "quorum" else ">=3.8,<4",
+        seed=4711,
+        topology=topology,
+        workload=workload,
+        phases=Phases(
+            steady_s=5,
+            recovery_s=60,
+            settled_s=WINDOW_S if settled_after_s is None else settled_after_s + restarts_s + 2 * WINDOW_S,
+            drain_s=60,
+        ),
+        schedule=tuple(schedule),
+        invariants=Invariants.model_validate(
+            {name: bounds for name, bounds in demanded.items() if name not in without}
+        ),
+        expect=tuple(expect),
+    )
+
+
+def paused(result: Result) -> str:
+    """The nodes of which it was demanded, and seen, that they pause."""
+    return str(result.document["invariants"]["partition_mode"]["numbers"]["had_to_pause"])
+
+
+def nodes_of(topology: Topology, zone: str) -> str:
+    return " ".join(node.name for node in topology.nodes if node.zone == zone)

@@ -1,0 +1,82 @@
+"""The other ways to handle a partition, on every size, over two and three zones.
+
+``pause_if_all_down`` prefers a node of zone a. ``autoheal`` lets both sides go on and restarts one of them afterwards.
+Under ``ignore`` both go on for good, until an operator restarts the nodes that he trusts less: here those that were cut
+off, as the documentation advises. What the last two permit to be lost is told in numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from faults.partition import Partition
+from faults.scenario import Scenario
+from faults.stop import Stop
+from suites.judging import Result
+from suites.partitions import (
+    FIRST_STEP_S,
+    QUEUE_TYPES,
+    long_cut_s,
+    nodes_of,
+    partition_scenario,
+    paused,
+    shape,
+    workload,
+)
+
+pytestmark = pytest.mark.partitions
+
+Play = Callable[[Scenario], Result]
+
+#: The zone that is cut off, always a minority or half, and whether all modes are tried on it in the quick set.
+CUT_OFF = {
+    "three_nodes_three_zones": "c",
+    "three_nodes_two_zones": "b",
+    "four_nodes_two_zones": "b",
+    "four_nodes_three_zones": "c",
+    "five_nodes_two_zones": "b",
+    "five_nodes_three_zones": "c",
+    "seven_nodes_two_zones": "b",
+    "seven_nodes_three_zones": "c",
+}
+OTHER_MODES = ("pause_if_all_down", "autoheal", "ignore")
+#: For the brokers to see each other again before one side is restarted, and how long it stays away.
+OPERATOR_WAITS_S = 5.0
+RESTART_TAKES_S = 8.0
+
+
+def cells(modes: tuple[str, ...], topologies: tuple[str, ...]) -> list[object]:
+    """Three nodes are quick; the others are for the night."""
+    return [
+        pytest.param(
+            mode,
+            topology,
+            id=f"{mode}-{topology}",
+            marks=[] if topology == "three_nodes_three_zones" else [pytest.mark.slow],
+        )
+        for mode in modes
+        for topology in topologies
+    ]
+
+
+@pytest.mark.parametrize("queue_type", QUEUE_TYPES)
+@pytest.mark.parametrize(
+    ("mode", "topology"),
+    [
+        *cells(OTHER_MODES, tuple(CUT_OFF)),
+        *cells(("pause_minority",), ("three_nodes_two_zones", "five_nodes_two_zones", "seven_nodes_two_zones")),
+        *cells(("pause_minority",), ("four_nodes_three_zones",)),
+    ],
+)
+def test_zone_cut_off(mode: str, topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    zone = CUT_OFF[topology]
+    choice = {"nodes": ("a1",)} if mode == "pause_if_all_down" else {}
+    cluster = shape(topology, net_ticktime_s, mode, **choice)
+    cut_s = long_cut_s(net_ticktime_s)
+    cut = Partition(at_s=FIRST_STEP_S, for_s=cut_s, between=(f"zone:{zone}", "rest"))
+    restart = Stop(at_s=FIRST_STEP_S + cut_s + OPERATOR_WAITS_S, for_s=RESTART_TAKES_S, node=f"zone:{zone}")
+    schedule = (cut, restart) if mode == "ignore" else (cut,)
+    result = play(partition_scenario("A zone is cut off", cluster, workload(queue_type), *schedule))
+    assert paused(result) == (nodes_of(cluster, zone) if mode.startswith("pause") else "")

@@ -1,0 +1,114 @@
+"""What a split permits to be lost: only on the side that gave way, only while it lasted, only of mirrored queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from invariants.no_loss import NoLoss
+from invariants.verdict import Finding, Verdict
+from reports.events import Event
+from tests.invariants.literal import (
+    apart,
+    cluster,
+    deliver,
+    fault,
+    history,
+    node_states,
+    phases,
+    publish,
+    queues,
+)
+
+A1, B1 = 0, 1
+CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+A1_RESTARTS: Mapping[str, Sequence[tuple[float, float, str]]] = {"a1": [(52, 58, "paused")]}
+
+
+def judged(
+    at_s: float,
+    node: int,
+    *later: list[Event],
+    mode: str = "autoheal",
+    kind: str = "mirrored",
+    restarts: Mapping[str, Sequence[tuple[float, float, str]]] = A1_RESTARTS,
+    preferred: Sequence[str] = (),
+) -> Finding:
+    """A message that ``node`` confirmed at that moment was lost, another one arrived."""
+    events = [cluster(mode=mode, preferred=preferred), phases(), queues("q1", kind=kind), CUT]
+    published = [publish(0, 12), publish(1, at_s) | {"node": node}]
+    return NoLoss().check(history(published, [deliver(0, 12.1)], [*events, *later, node_states(unlike=restarts)]))
+
+
+def test_loss_on_the_side_that_restarted_is_permitted_and_counted() -> None:
+    finding = judged(30, A1)
+    assert finding.verdict is Verdict.VALID
+    assert (finding.numbers["lost"], finding.numbers["lost_permitted"]) == (0, 1)
+    assert "autoheal lets both sides of a mirrored queue confirm" in finding.summary
+
+
+def test_loss_after_the_restart_is_not() -> None:
+    assert judged(59, A1).verdict is Verdict.INVALID
+
+
+def test_loss_on_a_node_that_a_later_step_took_away_is_not() -> None:
+    events = [
+        cluster(mode="autoheal"),
+        phases(),
+        queues("q1", kind="mirrored"),
+        CUT,
+        fault(60, 65, step=1, down=["b1"]),
+    ]
+    seen = node_states(unlike={**A1_RESTARTS, "b1": [(60.0, 68.0, "down")]})
+    lost = publish(0, 55) | {"node": B1}
+    assert NoLoss().check(history([lost], [], [*events, seen])).verdict is Verdict.INVALID
+
+
+def test_loss_between_healing_and_restart_is_permitted() -> None:
+    assert judged(51, A1).verdict is Verdict.VALID
+
+
+def test_loss_on_the_side_that_won_is_not() -> None:
+    finding = judged(30, B1)
+    assert finding.verdict is Verdict.INVALID
+    assert (finding.numbers["lost"], finding.numbers["lost_permitted"]) == (1, 0)
+    assert "publisher 0 sequence 1" in finding.examples[0]
+
+
+def test_loss_before_the_cut_or_long_after_it_is_not() -> None:
+    assert judged(15, A1).verdict is Verdict.INVALID
+    assert judged(65, A1).verdict is Verdict.INVALID
+
+
+def test_loss_of_a_quorum_queue_is_not() -> None:
+    assert judged(30, A1, kind="quorum").verdict is Verdict.INVALID
+
+
+def test_loss_where_minorities_pause_is_not() -> None:
+    assert judged(30, A1, mode="pause_minority", restarts={"a1": [(25, 52, "paused")]}).verdict is Verdict.INVALID
+
+
+def test_pause_if_all_down_permits_it_only_with_listed_nodes_on_both_sides() -> None:
+    assert judged(30, A1, mode="pause_if_all_down", preferred=["b1"]).verdict is Verdict.INVALID
+    assert judged(30, A1, mode="pause_if_all_down", preferred=["a1", "b1"]).verdict is Verdict.VALID
+
+
+def test_ignore_permits_it_on_the_side_that_an_operator_restarts() -> None:
+    by_hand = fault(60, 65, step=1, name="stop", down=["a1"])
+    assert judged(55, A1, by_hand, mode="ignore", restarts={}).verdict is Verdict.VALID
+    assert judged(55, B1, by_hand, mode="ignore", restarts={}).verdict is Verdict.INVALID
+
+
+def test_where_nobody_restarted_nothing_may_be_lost() -> None:
+    assert judged(30, A1, mode="ignore", restarts={}).verdict is Verdict.INVALID
+    assert judged(30, A1, mode="autoheal", restarts={}).verdict is Verdict.INVALID
+
+
+def test_a_cut_that_nobody_can_have_noticed_permits_nothing() -> None:
+    events = [
+        cluster(mode="autoheal"),
+        phases(),
+        queues("q1", kind="mirrored"),
+        fault(20, 22, cut=apart(["a1"], ["b1"])),
+    ]
+    lost = publish(0, 30) | {"node": A1}
+    assert NoLoss().check(history([lost], [], [*events, node_states(unlike={})])).verdict is Verdict.INVALID
