@@ -75,7 +75,7 @@ class LocalCluster:
         ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
         """
         broker = broker or find_broker()
-        unknown = [link for link in proxied if len(link.nodes) == 0 or not set(link.nodes) <= set(topology.node_names)]
+        unknown = frozenset(proxied) - topology.links - _links_of_clients(proxied, topology)
         if unknown:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
         ports = _PORTS_PER_NODE * len(topology.nodes) + 1 + len(_opened(proxied))
@@ -315,6 +315,11 @@ class LocalCluster:
             ports=self._ports[node],
             net_ticktime_s=self.topology.net_ticktime_s,
         )
+
+
+def _links_of_clients(links: Collection[Link], topology: Topology) -> set[Link]:
+    """Those that have a client at one end and a node of the topology at the other."""
+    return {link for link in links if link.client is not None and {*link.nodes} & {*topology.node_names}}
 
 
 def _opened(links: Collection[Link]) -> list[Link]:
