@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -20,6 +21,8 @@ from workloads.spec import Workload
 
 #: Fewer cuts than this part of those that the period demands are another fault than the one that was asked for.
 CUTS_RATIO_MIN = 0.8
+#: A cut that is so late in its period is left out: it would be over as soon as it began.
+LATE_PART_MAX = 0.25
 #: Probes cost the brokers work, so they watch a few of the cuts, spread over the whole time.
 WATCHED_CUTS = 5
 
@@ -56,7 +59,6 @@ class FlappingInjection:
     _begun_s: float = field(default=0.0, init=False)
     _ended_s: float = field(default=0.0, init=False)
     _watched: list[Silence] = field(default_factory=list, init=False)
-    _proofs: list[Proof] = field(default_factory=list, init=False)
     _failure: Exception | None = field(default=None, init=False)
 
     @cached_property
@@ -85,42 +87,42 @@ class FlappingInjection:
 
     def _flap(self) -> None:
         try:
-            while not self._ended.is_set():
-                self._cut_once()
-                next_s = self._begun_s + self._cuts * self.period_s
-                self._ended.wait(max(0.0, next_s - time.monotonic()))
+            for period in count():
+                begins_s = self._begun_s + period * self.period_s
+                if self._ended.wait(max(0.0, begins_s - time.monotonic())):
+                    return
+                if time.monotonic() < begins_s + LATE_PART_MAX * self.period_s:
+                    self._cut_once(until_s=begins_s + self.period_s / 2, watched=period % self._watched_every == 0)
         except Exception as error:  # told by heal, in the thread that journals
             self._failure = error
 
-    def _cut_once(self) -> None:
-        """One cut, from the beginning of its period to the middle of it."""
+    def _cut_once(self, *, until_s: float, watched: bool) -> None:
         cuts, links = self.arena.cuts, self.arena.cluster.links
-        restore_s = self._begun_s + (self._cuts + 0.5) * self.period_s
-        silence = Silence(self.arena, self.links) if self._is_watched() else None
+        silence = Silence(self.arena, self.links) if watched else None
         try:
             cuts.add(self.links, links.cut)
             self._cuts += 1
             if silence is not None:
                 silence.begin()
                 self._watched.append(silence)
-            self._ended.wait(max(0.0, restore_s - time.monotonic()))
+            self._ended.wait(max(0.0, until_s - time.monotonic()))
         finally:
             if silence is not None:
                 silence.end()
             cuts.remove(self.links, links.restore)
 
-    def _is_watched(self) -> bool:
-        every = max(1, round(self.for_s / self.period_s / WATCHED_CUTS))
-        return self._cuts % every == 0
+    @property
+    def _watched_every(self) -> int:
+        return max(1, round(self.for_s / self.period_s / WATCHED_CUTS))
 
     def _prove_all(self) -> Proof:
         """Most cuts that the period demands were made, and probes were held back by those that were watched."""
         demanded = max(1, int((self._ended_s - self._begun_s) / self.period_s))
-        count = f"{self._cuts} cuts in {self._ended_s - self._begun_s:.1f} s"
+        made = f"{self._cuts} cuts in {self._ended_s - self._begun_s:.1f} s"
         if self._cuts < CUTS_RATIO_MIN * demanded:
-            return Proof(False, f"{count}, where a period of {self.period_s:g} s demands {demanded}")
+            return Proof(False, f"{made}, where a period of {self.period_s:g} s demands {demanded}")
         proofs = [silence.prove() for silence in self._watched]
         seen = sum(proof.proven for proof in proofs)
         if 2 * seen <= len(proofs):
-            return Proof(False, f"{count}; {next(p.detail for p in proofs if not p.proven)}")
-        return Proof(True, f"{count}; probes were held back in {seen} of the {len(proofs)} that were watched")
+            return Proof(False, f"{made}; {next(p.detail for p in proofs if not p.proven)}")
+        return Proof(True, f"{made}; probes were held back in {seen} of the {len(proofs)} that were watched")
