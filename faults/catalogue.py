@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from faults.disconnect import Disconnect
+from faults.flapping import Flapping
 from faults.kill import Kill
 from faults.kill_client import KillClient
 from faults.latency import Latency
@@ -15,6 +17,8 @@ from faults.stop import Stop
 
 AnyFault = Annotated[
     Partition  # a network partition between sides
+    | Disconnect  # connections between sides die and are refused
+    | Flapping  # a partition that comes and goes
     | Latency  # slow directed links
     | Kill  # brokers die at once
     | KillClient  # a publisher or consumer dies at once

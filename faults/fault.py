@@ -25,12 +25,18 @@ class Effect:
     nodes_down: tuple[str, ...] = ()
     links_cut: frozenset[Link] = frozenset()
     links_slow: frozenset[Link] = frozenset()
+    #: Connections over the cut links die at once, rather than being silent.
+    sudden: bool = False
+    #: The links are cut and whole in turns.
+    intermittent: bool = False
 
-    def as_event(self) -> dict[str, list[Any]]:
+    def as_event(self) -> dict[str, Any]:
         return {
             "nodes_down": list(self.nodes_down),
             "links_cut": sorted(map(list, self.links_cut)),
             "links_slow": sorted(map(list, self.links_slow)),
+            "sudden": self.sudden,
+            "intermittent": self.intermittent,
         }
 
 
@@ -40,6 +46,16 @@ class Proof:
 
     proven: bool
     detail: str
+
+    @classmethod
+    def of_all(cls, *proofs: Proof) -> Proof:
+        """Proven if each is; the details of those that decide it."""
+        proven = all(proof.proven for proof in proofs)
+        return cls(proven, "; ".join(proof.detail for proof in proofs if proof.proven == proven))
+
+
+#: A proof that only what comes after healing can complete: to be called then.
+LateProof = Callable[[], Proof]
 
 
 def left_over(look: Callable[[], list[str]], *, timeout_s: float, what: str) -> list[str]:
@@ -64,8 +80,9 @@ class CutCount:
 
     def add(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
         with self._lock:
-            act([link for link in links if not self._counts[link]])
-            self._counts.update(links)
+            whole = [link for link in links if not self._counts[link]]
+            self._counts.update(links)  # also where acting fails half way: removing will follow
+            act(whole)
 
     def is_cut(self, link: Link) -> bool:
         return self._counts[link] > 0
@@ -73,7 +90,8 @@ class CutCount:
     def remove(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
         with self._lock:
             self._counts.subtract(links)
-            act([link for link in links if self._counts[link] <= 0])
+            self._counts = +self._counts  # removed, though never added: its injection failed before
+            act([link for link in links if not self._counts[link]])
 
 
 @dataclass(frozen=True)
@@ -84,6 +102,18 @@ class Arena:
     observer: Observer
     load: RunningWorkload
     cuts: CutCount = field(default_factory=CutCount)
+    refusals: CutCount = field(default_factory=CutCount)
+
+    def is_silent(self, link: Link) -> bool:
+        """Whether some fault lets nothing pass over the link now."""
+        return self.cuts.is_cut(link) or self.refusals.is_cut(link)
+
+    def is_answered(self, link: Link) -> bool:
+        """Whether a probe over the link would be answered now: no fault silences it, and its broker runs (serves
+        AMQP, if a client is at the other end)."""
+        node = link.nodes[-1]
+        there = self.cluster.process(node) == "running" if link.client is None else self.cluster.state(node) == "up"
+        return there and not self.is_silent(link)
 
 
 class Injection(Protocol):
@@ -95,8 +125,9 @@ class Injection(Protocol):
 
     def inject(self) -> None: ...
 
-    def prove(self, *, timeout_s: float) -> Proof:
-        """Waits at most ``timeout_s`` for the fault to be seen."""
+    def prove(self, *, timeout_s: float) -> Proof | LateProof:
+        """Waits at most ``timeout_s`` for the fault to be seen. Where that is too short to tell, the proof is called
+        for once ``heal`` has returned."""
         ...
 
     def heal(self) -> None: ...

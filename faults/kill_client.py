@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import StringConstraints
+from typing import ClassVar, Literal
 
 from faults.fault import Arena, Effect, Proof, left_over
 from faults.processes import BACK_WITHIN_S
 from faults.step import Step
-from faults.targets import Resolver
+from faults.targets import Resolver, TargetError, check_client
 from topologies.spec import Link, Topology
+from workloads.load import worker_name
 from workloads.run import Worker
 from workloads.spec import Workload
 
@@ -21,15 +20,15 @@ class KillClient(Step):
     """``client`` is a publisher or a consumer by number, from 0: ``consumer:0``. SIGKILL."""
 
     fault: Literal["kill_client"] = "kill_client"
-    client: Annotated[str, StringConstraints(pattern=r"^(publisher|consumer):\d{1,4}$")]
+    client: str
 
     acts_on: ClassVar[str] = "clients"
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
-        role, number = self.client.split(":")
-        there = {"publisher": workload.publishers, "consumer": workload.consumers}[role]
-        if int(number) >= there:
-            return {"client": f"{self.client} is not there: the workload has {there} {role}s, from {role}:0 on"}
+        try:
+            check_client(self.client, workload)
+        except TargetError as error:
+            return {"client": str(error)}
         return {}
 
     def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - it touches none
@@ -39,7 +38,7 @@ class KillClient(Step):
         return frozenset({self.client})
 
     def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> KillClientInjection:  # noqa: ARG002
-        return KillClientInjection(arena.load.worker(self.client.replace(":", "-")))
+        return KillClientInjection(arena.load.worker(worker_name(self.client)))
 
 
 @dataclass(frozen=True)

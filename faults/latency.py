@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from faults.fault import Arena, Effect, Proof, left_over
+from faults.silence import unproxied
 from faults.step import Step
 from faults.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
 from topologies.spec import Link, Topology
@@ -40,7 +41,7 @@ class Latency(Step):
             text += f"; no probe could tell less than {PROVABLE_MS} ms"
             return {"jitter_ms" if self.jitter_ms else "latency_ms": text}
         try:
-            check_links(self.links, topology, queue_names(workload))
+            check_links(self.links, topology, queue_names(workload), workload)
         except TargetError as error:
             return {"links": str(error)}
         return {}
@@ -78,9 +79,9 @@ class LatencyInjection:
 
     def prove(self, *, timeout_s: float) -> Proof:
         """A probe through each link took at least the latency, less its jitter."""
-        bare = sorted(str(link) for link in self.links - self.arena.cluster.links.proxied)
-        if bare:
-            return Proof(False, f"{', '.join(bare[:4])}: no proxy there, nothing was delayed")
+        bare = unproxied(self.arena, self.links)
+        if bare is not None:
+            return bare
         trips: dict[Link, float | None] = {}
 
         def unproven() -> list[str]:
@@ -108,10 +109,8 @@ class LatencyInjection:
     def _probes(self) -> dict[Link, float | None]:
         """What a probe takes on each link, all at once; None without an answer. Left out are the links that another
         fault has silenced: cut ones, and those whose target does not run."""
-        cluster, cuts = self.arena.cluster, self.arena.cuts
-        there = [
-            link for link in sorted(self.links) if not cuts.is_cut(link) and cluster.process(link.target) == "running"
-        ]
+        cluster = self.arena.cluster
+        there = [link for link in sorted(self.links) if self.arena.is_answered(link)]
         timeout_s = (self.latency_ms + self.jitter_ms) * 2 / 1000 + PROBE_MARGIN_S
         with ThreadPoolExecutor(max(1, len(there))) as pool:
             trips = pool.map(lambda link: cluster.links.probe_ms(link, timeout_s=timeout_s), there)

@@ -9,14 +9,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from faults.catalogue import AnyFault
-from faults.fault import Arena, Effect, Injection, Proof
+from faults.fault import Arena, Effect, Injection, LateProof, Proof
 from faults.targets import Resolver, TargetError
 from topologies.waiting import WaitTimeout, wait_until
 
 POLL_S = 0.05
+#: What lasts no longer than this is counted from the moment at which it is in place: injecting takes some ms.
+BLIP_S = 1.0
 LEADER_TOLD_WITHIN_S = 15.0
+
+Told = TypeVar("Told", bound=Proof | LateProof)
 
 #: Journals one event: ``record("fault", step=..., ...)``, see ``reports.events``.
 Record = Callable[..., object]
@@ -83,10 +88,15 @@ class _PlayedStep:
             self._journal("skipped", str(error))
             return
         self.effect = injection.effect
+        late: LateProof | None = None
         try:
-            self._inject(injection)
+            late = self._inject(injection)
         finally:
-            self._heal(injection)
+            healed = self._heal(injection)
+        if healed and late is not None:
+            self._journal_proof("", _attempt(late))
+        if healed:
+            self._journal_proof("heal_", _attempt(injection.prove_healed))
 
     def _leader_of(self, queue: str) -> str | None:
         """While a node is cut off, brokers take their time to tell."""
@@ -114,28 +124,32 @@ class _PlayedStep:
                 return "the run was ended before its condition came true"
         return None
 
-    def _inject(self, injection: Injection) -> None:
+    def _inject(self, injection: Injection) -> LateProof | None:
+        """Inject, prove and wait; the proof itself, where it can be told only after healing."""
         self._journal("injecting")
         begun = time.monotonic()
         try:
             injection.inject()
         except Exception as error:  # an injection that fails is an unproven one, and must be healed
             self._journal("unproven", f"the injection failed: {error}")
-            return
+            return None
+        ends = max(begun + self.step.for_s, time.monotonic() + min(self.step.for_s, BLIP_S))
         self._journal("injected")
-        ends = begun + self.step.for_s
-        self._journal_proof("", _attempt(lambda: injection.prove(timeout_s=max(0.1, ends - time.monotonic()))))
+        proof = _attempt(lambda: injection.prove(timeout_s=max(0.1, ends - time.monotonic())))
+        if isinstance(proof, Proof):
+            self._journal_proof("", proof)
         self.interrupted.wait(max(0.0, ends - time.monotonic()))
+        return None if isinstance(proof, Proof) else proof
 
-    def _heal(self, injection: Injection) -> None:
+    def _heal(self, injection: Injection) -> bool:
         self._journal("healing")
         try:
             injection.heal()
         except Exception as error:  # the other steps must heal too; the verdict says what failed
             self._journal("heal_unproven", f"the healing failed: {error}")
-            return
+            return False
         self._journal("healed")
-        self._journal_proof("heal_", _attempt(injection.prove_healed))
+        return True
 
     def _journal_proof(self, prefix: str, proof: Proof) -> None:
         self._journal(f"{prefix}{'proven' if proof.proven else 'unproven'}", proof.detail)
@@ -146,7 +160,7 @@ class _PlayedStep:
         )
 
 
-def _attempt(prove: Callable[[], Proof]) -> Proof:
+def _attempt(prove: Callable[[], Told]) -> Told | Proof:
     try:
         return prove()
     except Exception as error:  # a proof that cannot be had is no proof

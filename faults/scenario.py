@@ -124,7 +124,7 @@ class Scenario(Spec):
     def touched_links(self) -> frozenset[Link]:
         """The links that need a proxy: those that the schedule may touch, in both directions."""
         touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
-        return frozenset(touched | {Link(b, a) for a, b in touched})
+        return frozenset(touched | {link.back for link in touched})
 
     def expected(self, broker_version: str) -> Expectation:
         """The first expectation for that version; VALID where none is stated."""

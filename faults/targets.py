@@ -9,6 +9,7 @@
 ``one``                 one node, chosen by the seed
 ``all``                 every node
 ``rest``                in a list of sides: the nodes that no other side names
+``publisher:0``         that publisher, ``consumer:0`` that consumer; only at the ends of links
 ``X -> Y``              the links from each node of X to each of Y
 ``X <-> Y``             the same, in both directions
 ======================  ==========================================================================
@@ -22,8 +23,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from topologies.spec import Link, Topology
+from workloads.spec import Workload
 
 REST = "rest"
+_CLIENT_ROLES = ("publisher", "consumer")
 _CHOSEN_BY_SEED = ("minority", "majority", "one")
 _WORDS = (*_CHOSEN_BY_SEED, "all")
 
@@ -79,7 +82,7 @@ class Resolver:
 
 
 def fixed_nodes(target: str, topology: Topology) -> tuple[str, ...]:
-    """The nodes of a target that no moment and no chance can change: a name, a zone, or ``all``."""
+    """The ends of a target that no moment and no chance can change: a name, a zone, or ``all``."""
     if target == "all":
         return topology.node_names
     if target.startswith("zone:"):
@@ -91,8 +94,29 @@ def is_fixed(target: str) -> bool:
     return target != REST and target not in _CHOSEN_BY_SEED and not target.startswith("leader:")
 
 
-def check_target(target: str, topology: Topology, queues: Collection[str], *, rest: bool = False) -> None:
-    """Raises TargetError, naming what the topology has, if ``target`` can never be resolved."""
+def _possible_ends(target: str, topology: Topology) -> tuple[str, ...]:
+    """Every end that the target may ever mean."""
+    return fixed_nodes(target, topology) if is_fixed(target) else topology.node_names
+
+
+def check_client(client: str, workload: Workload) -> None:
+    """Raises TargetError if the workload has no client of that name."""
+    role, _, number = client.partition(":")
+    if role not in _CLIENT_ROLES or not number.isdecimal() or str(int(number)) != number:
+        raise TargetError(f"{client!r} is no client; write it as publisher:0 or consumer:0")
+    there = {"publisher": workload.publishers, "consumer": workload.consumers}[role]
+    if int(number) >= there:
+        raise TargetError(f"{client} is not there: the workload has {there} {role}s, from {role}:0 on")
+
+
+def check_target(
+    target: str, topology: Topology, queues: Collection[str], *, rest: bool = False, clients_of: Workload | None = None
+) -> None:
+    """Raises TargetError, naming what the topology has, if ``target`` can never be resolved. It may be a client only
+    where ``clients_of`` is given."""
+    if clients_of is not None and target.partition(":")[0] in _CLIENT_ROLES:
+        check_client(target, clients_of)
+        return
     known = [*topology.node_names, *(f"zone:{zone}" for zone in topology.zones), *_WORDS, *([REST] if rest else [])]
     if target in known:
         return
@@ -104,37 +128,46 @@ def check_target(target: str, topology: Topology, queues: Collection[str], *, re
     if kind == "zone":
         raise TargetError(f"{target!r} names no zone of {topology.name}; its zones are {_listed(topology.zones)}")
     near = difflib.get_close_matches(target, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; right would be one of {', '.join(known)}, or leader:QUEUE"
+    others = "leader:QUEUE" + (", or a client: publisher:0" if clients_of is not None else "")
+    hint = f"; did you mean {near[0]}?" if near else f"; right would be one of {', '.join(known)}, or {others}"
     raise TargetError(f"{target!r} is no target in {topology.name}{hint}")
 
 
-def check_links(expression: str, topology: Topology, queues: Collection[str]) -> None:
+def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload) -> None:
     """Raises TargetError if a link expression is malformed or can never be resolved."""
     for side in _split(expression)[:2]:
-        check_target(side, topology, queues)
-    if all(is_fixed(side) for side in _split(expression)[:2]) and not fixed_links(expression, topology):
-        raise TargetError(f"{expression!r} names no link: both ends are the same node")
+        check_target(side, topology, queues, clients_of=clients_of)
+    if not fixed_links(expression, topology):
+        raise TargetError(f"{expression!r} names no link: both ends are the same node, or clients")
 
 
 def resolved_links(expression: str, resolver: Resolver) -> frozenset[Link]:
     """The directed links of ``X -> Y`` or ``X <-> Y``, resolved now."""
     source, target, both = _split(expression)
-    forward = {Link(a, b) for a in resolver.nodes(source) for b in resolver.nodes(target) if a != b}
-    return frozenset(forward | ({Link(b, a) for a, b in forward} if both else set()))
+    return links_between((resolver.nodes(source), resolver.nodes(target)), one_way=not both)
 
 
 def fixed_links(expression: str, topology: Topology) -> frozenset[Link]:
-    """All links that the expression can ever mean: every link where an end is not fixed."""
-    source, target, _ = _split(expression)
-    if not (is_fixed(source) and is_fixed(target)):
-        return topology.links
-    return resolved_links(expression, Resolver.without_chance(topology))
+    """All links that the expression can ever mean: those of any node where an end is not fixed."""
+    source, target, both = _split(expression)
+    return possible_links((source, target), topology, one_way=not both)
 
 
-def cut_between(sides: Sequence[Sequence[str]]) -> frozenset[Link]:
-    """Both directions of every pair of nodes on different sides."""
+def possible_links(sides: Sequence[str], topology: Topology, *, one_way: bool = False) -> frozenset[Link]:
+    """All links between targets that do not hold still; one that is not fixed may be any node."""
+    return links_between([_possible_ends(side, topology) for side in sides], one_way=one_way)
+
+
+def links_between(sides: Sequence[Sequence[str]], *, one_way: bool = False) -> frozenset[Link]:
+    """The links of every pair of ends on different sides, in both directions; ``one_way``: only from a side to those
+    after it. Clients have no link to each other, and nobody has one to himself."""
     return frozenset(
-        Link(a, b) for i, one in enumerate(sides) for j, other in enumerate(sides) if i != j for a in one for b in other
+        link
+        for i, one in enumerate(sides)
+        for j, other in enumerate(sides)
+        if (i < j if one_way else i != j)
+        for link in (Link(a, b) for a in one for b in other if a != b)
+        if link.nodes
     )
 
 

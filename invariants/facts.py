@@ -11,6 +11,7 @@ from typing import Any
 
 from invariants.verdict import seconds
 from reports.events import Event
+from topologies.spec import is_client
 
 Pair = frozenset[str]
 
@@ -194,5 +195,6 @@ def _step(number: int, changes: Sequence[Event]) -> Step:
 
 
 def pairs(links: Iterable[Sequence[str]]) -> frozenset[Pair]:
-    """Links without their direction: a connection needs both, so one that is cut one way is cut."""
-    return frozenset(frozenset(link) for link in links)
+    """Links between brokers without their direction: a connection needs both, so one that is cut one way is cut. A
+    client's link parts no brokers, and is none of them."""
+    return frozenset(frozenset(link) for link in links if not any(map(is_client, link)))

@@ -12,7 +12,10 @@ phase      ``phase``: steady, chaos, recovery, drain or end; the moment at which
 fault      ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail`` (text).
            States: injecting, injected, proven, unproven, healing, healed, heal_proven,
            heal_unproven, skipped (it never began; ``detail`` says why).
-           ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]]}
+           ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]],
+           "sudden": bool, "intermittent": bool}. Links are directed, and an end may be a client
+           (``publisher:0``). Sudden: connections died at once instead of being silent; intermittent:
+           the links were cut and whole in turns
 nodes      ``states``: {node: up|paused|suspended|down}; sampled every half second
 sample     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind
            are the mirrors that are there and not synchronised; ready and unacked are null where the

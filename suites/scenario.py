@@ -107,6 +107,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 workloads.start(
                     scenario.workload,
                     addresses=workloads.addresses(cluster),
+                    detours=workloads.detours(cluster),
                     queues=list(queues),
                     vhost=vhost,
                     run=now_us(),

@@ -47,7 +47,7 @@ class BrokerFiles:
 
     @property
     def traffic(self) -> Path:
-        """Lines ``peer sent received sent_before`` (bytes), written by resilience_distribution.erl."""
+        """Lines ``peer connection sent received sent_before`` (bytes), written by resilience_distribution.erl."""
         return self.folder / "traffic"
 
     @property

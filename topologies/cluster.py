@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
+from topologies.handshake import Probe
 from topologies.management import ManagementApi
 from topologies.spec import Link, Topology
 
@@ -21,14 +22,15 @@ class ClusterError(Exception):
 class Links(Protocol):
     """The proxied links of one cluster.
 
-    Two brokers share one connection, opened by either, so what acts on the directed link a->b acts on
-    the upstream side of the proxy a->b *and* the downstream side of the proxy b->a. Each call takes
-    the links that it acts on; those that carry no proxy are passed over, which the proof then shows.
+    Two brokers share one connection, opened by either, so what acts on the directed link a->b acts on the upstream
+    side of the proxy a->b *and* the downstream side of the proxy b->a. A client's link to a node has one proxy for
+    both directions. Each call takes the links that it acts on, and acts on all of them at once; those that carry no
+    proxy are passed over, which the proof then shows.
     """
 
     @property
     def proxied(self) -> frozenset[Link]:
-        """The links that a proxy carries: always both directions of a pair."""
+        """The directed links that a proxy carries: always both directions of a pair."""
         ...
 
     def cut(self, links: Collection[Link]) -> None:
@@ -36,7 +38,24 @@ class Links(Protocol):
         ...
 
     def restore(self, links: Collection[Link]) -> None:
-        """Undo ``cut``. A connection younger than ``net_ticktime`` goes on; an older one is made anew."""
+        """Undo ``cut``: what was held arrives, on connections that neither end has given up meanwhile."""
+        ...
+
+    def refuse(self, links: Collection[Link]) -> None:
+        """Connections on the links die at once, whichever end opened them, and new ones are refused."""
+        ...
+
+    def accept(self, links: Collection[Link]) -> None:
+        """Undo ``refuse``."""
+        ...
+
+    def refuses(self, link: Link) -> bool:
+        """Whether a connection over ``link`` is refused now, whichever end opens it."""
+        ...
+
+    def connection(self, link: Link) -> str | None:
+        """The name of the connection that the source of a link between brokers has to the target, up to 0.2 s ago;
+        None while there is none. No two connections of a broker have the same."""
         ...
 
     def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None: ...
@@ -44,11 +63,17 @@ class Links(Protocol):
     def undelay(self, links: Collection[Link]) -> None: ...
 
     def held_bytes(self, link: Link) -> int | None:
-        """Bytes taken in for ``link`` and not yet delivered; None where it carries no proxy."""
+        """Bytes taken in for a link between brokers and not yet delivered; None where it carries no proxy."""
         ...
 
     def probe_ms(self, link: Link, *, timeout_s: float) -> float | None:
-        """Round trip of a probe that crosses the directed link; None if unanswered or not proxied."""
+        """Round trip of a probe that crosses the directed link, and whose answer crosses the way back; None if
+        unanswered or not proxied."""
+        ...
+
+    def probe(self, link: Link, *, direct: bool = False) -> Probe | None:
+        """A connection for a probe over ``link``; ``direct``: to the same listener, past the proxy. None if it is not
+        accepted or the link is not proxied."""
         ...
 
 
@@ -76,8 +101,9 @@ class Cluster(Protocol):
         """The Erlang node name, as the management API shows it."""
         ...
 
-    def amqp_port(self, node: str) -> int:
-        """The loopback port of the node's AMQP listener."""
+    def amqp_port(self, node: str, *, client: str | None = None) -> int:
+        """The loopback port of the node's AMQP listener; for a ``client`` whose links carry proxies, that of its own
+        proxy."""
         ...
 
     def api(self, node: str) -> ManagementApi: ...

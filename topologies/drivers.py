@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: links: connections between brokers; processes: brokers; clients: publishers and consumers.
+#: links: connections between brokers, and of clients to them; processes: brokers; clients: publishers and consumers.
 DRIVERS: Mapping[str, frozenset[str]] = {
     "local": frozenset({"links", "processes", "clients"}),
 }

@@ -1,7 +1,9 @@
-"""The first step of Erlang's distribution handshake, as a probe of a path to a broker.
+"""The first message of a protocol and the answer to it, as a probe of a path to a broker.
 
-Source: https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (distribution handshake): ``N`` names
-the caller, the callee answers ``s`` and a status. We hang up then; the cookie is never asked for.
+Sources: https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (distribution handshake): ``N`` names the
+caller, the callee answers ``s`` and a status. AMQP 0-9-1, sections 2.2.4 and 4.2.2: the client sends the protocol
+header, the server answers with Connection.Start (class 10, method 10) on channel 0. We hang up then; neither the
+cookie nor a password is ever asked for.
 """
 
 from __future__ import annotations
@@ -9,6 +11,10 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 #: The capabilities that a node of OTP 25 and later must offer, and those that make up version 6 of the protocol.
 _CAPABILITIES = (
@@ -27,22 +33,67 @@ _CAPABILITIES = (
     | 1 << 34  # V4_NC
 )
 _CREATION = 4
+_ANSWER_BYTES = 64
 
 
-def distribution_round_trip_ms(port: int, *, node_name: str, timeout_s: float) -> float | None:
-    """Milliseconds from naming ourselves to the status; None if none came in ``timeout_s``.
+@dataclass(frozen=True)
+class Greeting:
+    """What the caller says first, and how the answer is told from anything else."""
 
-    ``node_name`` must be no node of the cluster, nor one that is still being probed.
-    """
+    message: bytes
+    is_answer: Callable[[bytes], bool]
+
+
+def distribution_greeting(node_name: str) -> Greeting:
+    """``node_name`` must be no node of the cluster, nor one that still waits for its answer."""
     name = node_name.encode()
     message = b"N" + struct.pack(">QIH", _CAPABILITIES, _CREATION, len(name)) + name
+    return Greeting(struct.pack(">H", len(message)) + message, lambda answer: answer[2:3] == b"s")
+
+
+AMQP_GREETING = Greeting(
+    b"AMQP\x00\x00\x09\x01", lambda answer: answer[:3] == b"\x01\x00\x00" and answer[7:11] == b"\x00\x0a\x00\x0a"
+)
+
+
+class Probe:
+    """A connection on which a greeting can be sent at the right moment. Raises OSError where nobody accepts it."""
+
+    def __init__(self, port: int, greeting: Greeting, *, timeout_s: float) -> None:
+        self._greeting = greeting
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self) -> None:
+        self._socket.sendall(self._greeting.message)
+
+    def receive(self, *, timeout_s: float) -> bool:
+        """Whether the answer comes; not so if the connection is closed. Raises TimeoutError."""
+        self._socket.settimeout(max(0.001, timeout_s))
+        return self._greeting.is_answer(self._socket.recv(_ANSWER_BYTES))
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def round_trip_ms(port: int, greeting: Greeting, *, timeout_s: float) -> float | None:
+    """Milliseconds from the greeting to its answer; None if none came in ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        with Probe(port, greeting, timeout_s=timeout_s) as probe:
             begun = time.monotonic()
-            connection.sendall(struct.pack(">H", len(message)) + message)
-            connection.settimeout(max(0.001, deadline - time.monotonic()))
-            answer = connection.recv(64)
-            return (time.monotonic() - begun) * 1000 if answer[2:3] == b"s" else None
+            probe.send()
+            answered = probe.receive(timeout_s=deadline - time.monotonic())
+            return (time.monotonic() - begun) * 1000 if answered else None
     except OSError:
         return None

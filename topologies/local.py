@@ -18,11 +18,12 @@ from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ
 from topologies.cluster import ClusterError, NodeState, ProcessState
 from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf, takes_turns
 from topologies.distributions import BrokerHome, compiled_erlang, find_broker, find_toxiproxy
+from topologies.links import ToxiproxyLinks, Traffic
 from topologies.management import ApiError, ApiUnreachable, ManagementApi
 from topologies.places import Place, claim_place, default_root
 from topologies.reaper import Reaper
-from topologies.spec import Link, Topology
-from topologies.toxiproxy import ToxiproxyLinks, ToxiproxyServer, Traffic
+from topologies.spec import Link, Topology, is_client
+from topologies.toxiproxy import ToxiproxyServer
 from topologies.waiting import WaitTimeout, wait_until
 
 _PLUGINS = "[rabbitmq_management].\n"
@@ -48,8 +49,7 @@ class LocalCluster:
         base = place.base_port
         self._ports = {n: NodePorts(*range(base + 4 * i, base + 4 * i + 4)) for i, n in enumerate(names)}
         self._toxiproxy_port = base + _PORTS_PER_NODE * len(names)
-        pairs = sorted(proxied | {Link(link.target, link.source) for link in proxied})
-        self._link_ports = {link: self._toxiproxy_port + 1 + i for i, link in enumerate(pairs)}
+        self._link_ports = {link: self._toxiproxy_port + 1 + i for i, link in enumerate(_opened(proxied))}
         self._files = {n: BrokerFiles(place.folder / n, place.folder / "logs" / f"{n}.log") for n in names}
         self._apis = {n: ManagementApi(f"http://127.0.0.1:{self._ports[n].management}") for n in names}
         self._processes = {n: BrokerProcess(n, [str(broker.server)], self._environ(n), self._files[n]) for n in names}
@@ -70,15 +70,15 @@ class LocalCluster:
     ) -> Self:
         """Start a cluster and return when it has formed.
 
-        ``proxied``: the links that must carry a proxy (the other direction of each pair comes with it).
+        ``proxied``: the links that must carry a proxy (the other direction of each comes with it).
         ``logs_of_failure``: where the brokers' logs are copied if it does not form; its own folder is removed.
         ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
         """
         broker = broker or find_broker()
-        unknown = frozenset(proxied) - topology.links
+        unknown = frozenset(proxied) - topology.links - _links_of_clients(proxied, topology)
         if unknown:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
-        ports = (_PORTS_PER_NODE * len(topology.nodes)) + 1 + len(topology.links)
+        ports = _PORTS_PER_NODE * len(topology.nodes) + 1 + len(_opened(proxied))
         place = claim_place(root or default_root(), ports=ports)
         with ExitStack() as stack:
             stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
@@ -122,14 +122,16 @@ class LocalCluster:
         """The topology's name of an Erlang node."""
         return broker_name.partition("@")[0]
 
-    def amqp_port(self, node: str) -> int:
-        return self._ports[node].amqp
+    def amqp_port(self, node: str, *, client: str | None = None) -> int:
+        direct = self._ports[node].amqp
+        return direct if client is None else self._link_ports.get(Link(client, node), direct)
 
     def management_port(self, node: str) -> int:
         return self._ports[node].management
 
-    def distribution_port(self, node: str) -> int:
-        return self._ports[node].distribution
+    def port_behind(self, link: Link) -> int:
+        ports = self._ports[link.target]
+        return ports.distribution if link.client is None else ports.amqp
 
     def api(self, node: str) -> ManagementApi:
         return self._apis[node]
@@ -176,7 +178,7 @@ class LocalCluster:
         except FileNotFoundError:
             return {}
         rows = (line.split() for line in lines)
-        return {self.node_of(peer): Traffic(*map(int, counts)) for peer, *counts in rows}
+        return {self.node_of(peer): Traffic(connection, *map(int, counts)) for peer, connection, *counts in rows}
 
     def await_formed(self, *, timeout_s: float) -> None:
         """Wait until every node accepts AMQP and every node sees all nodes running."""
@@ -313,6 +315,17 @@ class LocalCluster:
             ports=self._ports[node],
             net_ticktime_s=self.topology.net_ticktime_s,
         )
+
+
+def _links_of_clients(links: Collection[Link], topology: Topology) -> set[Link]:
+    """Those that have a client at one end and a node of the topology at the other."""
+    return {link for link in links if link.client is not None and {*link.nodes} & {*topology.node_names}}
+
+
+def _opened(links: Collection[Link]) -> list[Link]:
+    """The links on which somebody opens a connection, each of which needs a proxy: clients do, brokers both ways."""
+    both_ways = {*links, *(link.back for link in links)}
+    return sorted(link for link in both_ways if not is_client(link.target))
 
 
 def _accepts(port: int) -> bool:

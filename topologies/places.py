@@ -1,4 +1,4 @@
-"""A cluster's place on this machine: a folder of its own and a block of a hundred ports, claimed together.
+"""A cluster's place on this machine: a folder of its own and a block of two hundred ports, claimed together.
 
 Whoever holds the lock file ``<root>/<base>.lock`` owns the folder ``<root>/<base>`` and the ports from
 ``base`` on. The kernel drops the lock when the last process that holds it is gone, so a folder whose
@@ -18,7 +18,7 @@ from pathlib import Path
 from topologies.cluster import ClusterError
 from topologies.reaper import remove_cluster
 
-BLOCK_PORTS = 100
+BLOCK_PORTS = 200
 #: Below the ports that systems hand out to clients (from 32768 on Linux, 49152 on macOS).
 FIRST_BASES = range(20_000, 32_000, BLOCK_PORTS)
 

@@ -32,11 +32,30 @@ class Node(NamedTuple):
     zone: str
 
 
+def is_client(name: str) -> bool:
+    """Whether an end of a link is a client, by role and number from 0 (``publisher:0``), and no node."""
+    return ":" in name
+
+
 class Link(NamedTuple):
-    """One *directed* path between two brokers, by node name."""
+    """One *directed* path between two brokers, by node name, or between a client and a broker."""
 
     source: str
     target: str
+
+    @property
+    def back(self) -> Link:
+        """The other direction."""
+        return Link(self.target, self.source)
+
+    @property
+    def client(self) -> str | None:
+        return next(filter(is_client, self), None)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The ends that are brokers; the last is the one that answers a probe over the link."""
+        return tuple(end for end in self if not is_client(end))
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"

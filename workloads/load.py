@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -25,8 +26,9 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """``addresses`` are in the order of the topology's nodes, ``queues`` in index order; the rest is as in
-    ``workloads.spec.Workload``. ``run`` is the number that every message carries."""
+    """``addresses`` are in the order of the topology's nodes, ``detours`` are those of the workers (by name) that get
+    there by other ways; ``queues`` are in index order; the rest is as in ``workloads.spec.Workload``. ``run`` is the
+    number that every message carries."""
 
     run: int
     seed: int
@@ -46,10 +48,14 @@ class Load:
     heartbeat_s: int
     confirm_timeout_s: float
     reconnect: str = "anywhere"
+    detours: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
 
     @property
     def payload(self) -> bytes:
         return random.Random(self.seed).randbytes(self.message_bytes - HEADER_BYTES)  # noqa: S311
+
+    def addresses_of(self, worker: str) -> tuple[Address, ...]:
+        return self.detours.get(worker, self.addresses)
 
     def publisher_queues(self, publisher: int) -> tuple[int, ...]:
         """Indexes of the queues that a publisher's messages go to, in turn by their sequence."""
@@ -72,8 +78,18 @@ class Load:
     @classmethod
     def read(cls, folder: Path) -> Self:
         fields: dict[str, Any] = json.loads((folder / LOAD_FILE).read_text(encoding="utf-8"))
-        addresses = tuple(Address(*address) for address in fields.pop("addresses"))
-        return cls(addresses=addresses, queues=tuple(fields.pop("queues")), **fields)
+        addresses = _addresses(fields.pop("addresses"))
+        detours = {worker: _addresses(rows) for worker, rows in fields.pop("detours", {}).items()}
+        return cls(addresses=addresses, detours=detours, queues=tuple(fields.pop("queues")), **fields)
+
+
+def worker_name(client: str) -> str:
+    """The worker that a fault file calls ``publisher:0``."""
+    return client.replace(":", "-")
+
+
+def _addresses(rows: list[list[Any]]) -> tuple[Address, ...]:
+    return tuple(Address(*row) for row in rows)
 
 
 def share(worker: int, workers: int, queues: int) -> tuple[int, ...]:

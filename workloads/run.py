@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from topologies.cluster import Cluster
 from topologies.waiting import WaitTimeout, wait_until
 from workloads.counters import Count, Counters
 from workloads.drain import Depths, DrainResult, Tally, drain
-from workloads.load import Address, Load
+from workloads.load import Address, Load, worker_name
 from workloads.settlement import settle
 from workloads.spec import Workload
 
@@ -60,6 +60,10 @@ class Worker:
     @property
     def log(self) -> Path:
         return self._folder / f"{self.name}.log"
+
+    @property
+    def events_file(self) -> Path:
+        return self._folder / f"{self.name}.jsonl"
 
     @property
     def ended(self) -> bool:
@@ -123,7 +127,7 @@ class Worker:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        with EventLog(self._folder / f"{self.name}.jsonl") as events:
+        with EventLog(self.events_file) as events:
             events.record("worker", worker=self.name, event="killed", node="", detail="")
 
 
@@ -254,15 +258,23 @@ def _end(workers: Sequence[Worker]) -> None:
         worker.end()
 
 
-def addresses(cluster: Cluster) -> tuple[Address, ...]:
-    """Where the nodes of a cluster serve AMQP, in the topology's order."""
-    return tuple(Address(node, "127.0.0.1", cluster.amqp_port(node), zone) for node, zone in cluster.topology.nodes)
+def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
+    """Where the nodes of a cluster serve AMQP, in the topology's order; for a client, on its own links."""
+    port = cluster.amqp_port
+    return tuple(Address(node, "127.0.0.1", port(node, client=client), zone) for node, zone in cluster.topology.nodes)
+
+
+def detours(cluster: Cluster) -> dict[str, tuple[Address, ...]]:
+    """The addresses of the workers whose links carry proxies."""
+    clients = {link.client for link in cluster.links.proxied} - {None}
+    return {worker_name(client): addresses(cluster, client=client) for client in clients if client is not None}
 
 
 def start(
     workload: Workload,
     *,
     addresses: Sequence[Address],
+    detours: Mapping[str, tuple[Address, ...]] | None = None,
     queues: Sequence[str],
     vhost: str,
     run: int,
@@ -271,13 +283,21 @@ def start(
 ) -> RunningWorkload:
     """Start all workers and return at once; ``queues`` are declared already, in index order.
 
-    Publisher and consumer i begin at node i modulo their number. ``run`` is any number that no other run uses; all
-    that is needed to read the history again is left in ``folder``, which must be empty.
+    Publisher and consumer i begin at node i modulo their number. ``detours``: see ``Load``. ``run`` is any number that
+    no other run uses; all that is needed to read the history again is left in ``folder``, which must be empty.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     shared = workload.model_dump(include=_FROM_WORKLOAD)
-    load = Load(run=run, seed=seed, vhost=vhost, addresses=tuple(addresses), queues=tuple(queues), **shared)
+    load = Load(
+        run=run,
+        seed=seed,
+        vhost=vhost,
+        addresses=tuple(addresses),
+        detours=dict(detours or {}),
+        queues=tuple(queues),
+        **shared,
+    )
     load.save(folder)
     running = RunningWorkload(load, folder)
     try:

@@ -56,6 +56,7 @@ class Session:
         self._load = load
         self._worker = worker
         self._row = row
+        self._addresses = load.addresses_of(worker)
         self._places = load.places(home)
         self._node = self._places[0]
         self._random = random.Random(f"{load.seed} {worker} {life}")  # noqa: S311
@@ -115,13 +116,13 @@ class Session:
         return self.counters.get(self._row, count)
 
     def record(self, event: str, *, detail: str = "") -> None:
-        node = self._load.addresses[self._node].node
+        node = self._addresses[self._node].node
         self.events.record("worker", worker=self._worker, event=event, node=node, detail=detail)
 
     def _connect(self) -> None:
         if self._stopping:
             return
-        address = self._load.addresses[self._node]
+        address = self._addresses[self._node]
         parameters = ConnectionParameters(
             host=address.host,
             port=address.port,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults.targets import Resolver, TargetError, check_target, cut_between, fixed_links, resolved_links
+from faults.targets import Resolver, TargetError, check_target, fixed_links, links_between, resolved_links
 from topologies import catalogue
 from topologies.spec import Link
 
@@ -58,7 +58,7 @@ def test_impossible_sides(targets: tuple[str, ...], told: str) -> None:
 
 
 def test_cut_is_both_directions_of_every_pair_across() -> None:
-    assert cut_between((("c1",), ("a1", "b1"))) == {
+    assert links_between((("c1",), ("a1", "b1"))) == {
         Link("c1", "a1"),
         Link("a1", "c1"),
         Link("c1", "b1"),
@@ -66,13 +66,25 @@ def test_cut_is_both_directions_of_every_pair_across() -> None:
     }
 
 
+def test_cut_one_way_is_what_the_first_side_sends() -> None:
+    assert links_between((("c1",), ("a1", "b1")), one_way=True) == {Link("c1", "a1"), Link("c1", "b1")}
+
+
+def test_clients_have_links_to_nodes_only() -> None:
+    assert links_between((("publisher:0",), ("consumer:0",), ("a1",)), one_way=True) == {
+        Link("publisher:0", "a1"),
+        Link("consumer:0", "a1"),
+    }
+    assert resolver().sides(("publisher:0", "zone:a", "rest")) == (("publisher:0",), ("a1", "a2"), ("b1", "b2", "c1"))
+
+
 def test_directed_links() -> None:
     assert resolved_links("zone:a -> c1", resolver()) == {Link("a1", "c1"), Link("a2", "c1")}
     assert resolved_links("a1 <-> c1", resolver()) == {Link("a1", "c1"), Link("c1", "a1")}
 
 
-def test_links_that_a_moment_decides_may_be_any() -> None:
-    assert fixed_links("leader:q1 -> c1", FIVE) == FIVE.links
+def test_links_that_a_moment_decides_may_be_those_of_any_node() -> None:
+    assert fixed_links("leader:q1 -> c1", FIVE) == {Link(node, "c1") for node in ("a1", "a2", "b1", "b2")}
     assert fixed_links("a1 -> c1", FIVE) == {Link("a1", "c1")}
 
 

@@ -186,8 +186,13 @@ def test_probes_leave_no_trace_in_the_logs(cluster: LocalCluster) -> None:
     assert not [node for node, log in cluster.logs().items() if "probe" in log.read_text()]
 
 
-def test_an_unknown_link_is_refused_before_anything_starts() -> None:
+@pytest.mark.parametrize(
+    "link",
+    [Link("a1", "z9"), Link("a1", "a1"), Link("publisher:0", "z9"), Link("publisher:0", "consumer:0")],
+    ids=str,
+)
+def test_an_unknown_link_is_refused_before_anything_starts(link: Link) -> None:
     topology = Topology(name="t", zones={"a": 3})
 
-    with pytest.raises(ClusterError, match="t has no link a1->z9"):
-        LocalCluster.form(topology, proxied=[Link("a1", "z9")])
+    with pytest.raises(ClusterError, match=f"t has no link {link}"):
+        LocalCluster.form(topology, proxied=[link])

@@ -32,7 +32,7 @@ def sleeper(place: Place) -> subprocess.Popen[bytes]:
 def test_two_claims_never_meet(root: Path) -> None:
     one, other = claim_place(root, ports=5), claim_place(root, ports=5)
 
-    assert abs(one.base_port - other.base_port) >= 100
+    assert abs(one.base_port - other.base_port) >= 200
     assert one.folder != other.folder
     os.close(one.lock_fd)
     os.close(other.lock_fd)
@@ -50,8 +50,8 @@ def test_a_port_in_use_is_passed_over(root: Path) -> None:
 
 
 def test_too_many_ports_are_refused(root: Path) -> None:
-    with pytest.raises(ClusterError, match="a block has 100"):
-        claim_place(root, ports=101)
+    with pytest.raises(ClusterError, match="a block has 200"):
+        claim_place(root, ports=201)
 
 
 def test_sweep_leaves_what_is_in_use(root: Path) -> None:

@@ -16,6 +16,7 @@ from topologies.spec import Link, Topology
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 FOUR = Topology(name="four", zones={"a": 2, "b": 2})
 A_B = frozenset({Link("a1", "b1"), Link("b1", "a1")})
+OF_CLIENT = frozenset({Link("publisher:0", "a1"), Link("a1", "publisher:0")})
 A_C = frozenset({Link("a1", "c1"), Link("c1", "a1")})
 
 
@@ -60,7 +61,10 @@ def test_an_equal_healthy_cluster_is_kept(pool: ClusterPool) -> None:
     assert pretended(pool, THREE.model_copy(), A_B) is first
 
 
-@pytest.mark.parametrize(("topology", "proxied"), [(FOUR, A_B), (THREE, A_C), (THREE, A_B | A_C), (THREE, frozenset())])
+@pytest.mark.parametrize(
+    ("topology", "proxied"),
+    [(FOUR, A_B), (THREE, A_C), (THREE, A_B | A_C), (THREE, A_B | OF_CLIENT), (THREE, frozenset())],
+)
 def test_another_need_makes_another_cluster(pool: ClusterPool, topology: Topology, proxied: frozenset[Link]) -> None:
     first = pretended(pool, THREE, A_B)
     second = pretended(pool, topology, proxied)

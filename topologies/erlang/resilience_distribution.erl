@@ -4,9 +4,9 @@
 %% port is the peer's own, or that of the proxy which carries the directed link to it. Nothing is ever
 %% registered anywhere, so no daemon is needed and none is left behind.
 %%
-%% It also writes, five times a second, which peers this node is connected to and the bytes that it has
-%% sent to each by now, received from each by now, and had sent to each 0.6 s before: to the file named by
-%% RESILIENCE_TRAFFIC, one peer a line. What was sent then and is not received now has been held back.
+%% It also writes, five times a second, which peers this node is connected to, the name of the connection, and
+%% the bytes that it has sent to each by now, received from each by now, and had sent to each 0.6 s before: to the
+%% file named by RESILIENCE_TRAFFIC, one peer a line. What was sent then and is not received now has been held back.
 %%
 %% The broker itself asks epmd for its own port once, past this module, when it lists its listeners. So
 %% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
@@ -61,7 +61,7 @@ traffic_loop(File, Earlier) ->
     ?MODULE:traffic_loop(File, [Now | lists:droplast(Earlier)]).
 
 write_traffic(File, Links, Before) ->
-    Lines = [io_lib:format("~s ~b ~b ~b~n", [Peer, Sent, octets(Port, recv_oct), proplists:get_value(Port, Before, 0)])
+    Lines = [io_lib:format("~s ~w ~b ~b ~b~n", [Peer, Port, Sent, octets(Port, recv_oct), proplists:get_value(Port, Before, 0)])
              || {Peer, Port, Sent} <- Links],
     ok = file:write_file(File ++ ".new", Lines, [raw]),
     ok = file:rename(File ++ ".new", File).

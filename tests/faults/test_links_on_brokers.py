@@ -1,0 +1,172 @@
+"""The faults of links on real brokers: how short they get, what proves them, and that nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faults.catalogue import AnyFault
+from faults.disconnect import Disconnect
+from faults.fault import Arena
+from faults.flapping import Flapping
+from faults.nemesis import Nemesis
+from faults.partition import Partition
+from reports.history import now_us
+from topologies import catalogue
+from topologies.local import LocalCluster
+from topologies.pool import unfit_reason
+from topologies.spec import Link
+
+pytestmark = pytest.mark.broker
+
+THREE = catalogue.load("three_nodes_three_zones")
+EACH = THREE.node_names
+OF_CLIENT = frozenset(Link("publisher:0", node) for node in EACH)
+PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
+PROVEN_LATE = ["injecting", "injected", "healing", "healed", "proven", "heal_proven"]
+
+
+@pytest.fixture(scope="module")
+def formed() -> Iterator[LocalCluster]:
+    with LocalCluster.form(THREE, proxied=THREE.links | OF_CLIENT) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(formed: LocalCluster) -> LocalCluster:
+    formed.await_formed(timeout_s=60)
+    return formed
+
+
+class Played(list[dict[str, Any]]):
+    """The events of one step, in order."""
+
+    @property
+    def states(self) -> list[str]:
+        return [event["state"] for event in self]
+
+    @property
+    def detail(self) -> str:
+        return str(next(event["detail"] for event in self if event["state"] in ("proven", "unproven")))
+
+    @property
+    def lasted_s(self) -> float:
+        """The time for which the fault was surely on."""
+        moments = {event["state"]: event["t_us"] for event in self}
+        return float(moments["healing"] - moments["injected"]) / 1e6
+
+
+def play(cluster: LocalCluster, step: AnyFault) -> Played:
+    """Without load: nobody looks for a leader, and no client is connected."""
+    unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=Path("/dev/null")))
+    played = Played()
+
+    def record(kind: str, **fields: Any) -> None:
+        played.append({"t_us": now_us(), "kind": kind, **fields})
+
+    Nemesis((step,), Arena(cluster, unused, unused), record, seed=1, chaos_s=0).play(lambda: None)
+    assert cluster.links.clean
+    return played
+
+
+def connections(cluster: LocalCluster) -> dict[Link, str | None]:
+    return {link: cluster.links.connection(link) for link in sorted(THREE.links)}
+
+
+@pytest.mark.parametrize("for_s", [0.004, 0.05, 0.4, 1.5])
+def test_a_blip_on_all_links_goes_unnoticed_and_is_proven(cluster: LocalCluster, for_s: float) -> None:
+    before = connections(cluster)
+    played = play(cluster, Partition(at_s=0, for_s=for_s, between=EACH))
+
+    assert played.states == PROVEN_LATE, played
+    assert "probes over 6 links were held back" in played.detail
+    assert for_s <= played.lasted_s < for_s + 0.05
+    assert connections(cluster) == before
+    assert unfit_reason(cluster) == ""
+
+
+@pytest.mark.parametrize("for_s", [0.004, 0.05, 1.5])
+def test_a_blip_that_did_not_happen_is_not_proven(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, for_s: float
+) -> None:
+    monkeypatch.setattr(cluster.links, "cut", lambda _links: None)
+    played = [play(cluster, Partition(at_s=0, for_s=for_s, between=EACH)) for _ in range(5 if for_s < 1 else 1)]
+
+    assert [step.states[4] for step in played] == ["unproven"] * len(played)
+
+
+@pytest.mark.parametrize("sides", [("a1", "b1"), ("b1", "a1")], ids="_to_".join)
+def test_a_blip_one_way(cluster: LocalCluster, sides: tuple[str, ...]) -> None:
+    played = play(cluster, Partition(at_s=0, for_s=0.05, between=sides, one_way=True))
+
+    assert played.states == PROVEN_LATE, played
+    assert played[0]["effect"]["links_cut"] == [list(sides)]
+
+
+def test_a_long_cut_one_way_parts_both(cluster: LocalCluster) -> None:
+    played = play(cluster, Partition(at_s=0, for_s=14, between=("zone:c", "rest"), one_way=True))
+    cluster.await_formed(timeout_s=60)
+
+    assert played.states == PROVEN, played
+    assert "a1 b1 report the other side as gone, c1 paused" in played.detail
+
+
+@pytest.mark.parametrize("for_s", [0.004, 0.3, 5])
+def test_disconnected_brokers_have_new_connections_afterwards(cluster: LocalCluster, for_s: float) -> None:
+    before = connections(cluster)
+    played = play(cluster, Disconnect(at_s=0, for_s=for_s, between=("zone:c", "rest")))
+    cluster.await_formed(timeout_s=60)
+    after = connections(cluster)
+
+    assert played.states == (PROVEN if for_s == 5 else PROVEN_LATE), played
+    assert played[0]["effect"]["sudden"]
+    assert "2 connections between brokers ended" in played.detail
+    assert played.lasted_s < for_s + 0.5
+    assert {link for link in before if before[link] != after[link]} >= {link for link in THREE.links if "c1" in link}
+
+
+def test_a_link_that_flaps(cluster: LocalCluster) -> None:
+    played = play(cluster, Flapping(at_s=0, for_s=4, between=("zone:c", "rest"), period_s=0.1))
+
+    assert played.states == PROVEN_LATE, played
+    assert played[0]["effect"]["intermittent"]
+    assert played.detail.startswith(("40 cuts", "39 cuts")), played.detail
+
+
+def test_flaps_that_did_not_happen_are_not_proven(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.links, "cut", lambda _links: None)
+    played = play(cluster, Flapping(at_s=0, for_s=2, between=("zone:c", "rest"), period_s=0.4))
+
+    assert played.states[4] == "unproven"
+
+
+@pytest.mark.parametrize(
+    ("sides", "one_way"),
+    [(("publisher:0", "all"), False), (("publisher:0", "all"), True), (("b1", "publisher:0"), True)],
+)
+@pytest.mark.parametrize("for_s", [0.05, 3])
+def test_a_client_is_cut_from_brokers(
+    cluster: LocalCluster, sides: tuple[str, ...], one_way: bool, for_s: float
+) -> None:
+    played = play(cluster, Partition(at_s=0, for_s=for_s, between=sides, one_way=one_way))
+
+    assert played.states == (PROVEN if for_s == 3 else PROVEN_LATE), played
+
+
+def test_a_client_that_is_not_cut_is_not_proven_so(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.links, "cut", lambda _links: None)
+    played = play(cluster, Partition(at_s=0, for_s=3, between=("publisher:0", "all")))
+
+    assert played.states[2] == "unproven"
+    assert "a probe crossed" in played.detail
+
+
+def test_a_client_is_refused(cluster: LocalCluster) -> None:
+    played = play(cluster, Disconnect(at_s=0, for_s=0.2, between=("publisher:0", "all")))
+
+    assert played.states == PROVEN_LATE, played
+    assert "refused connections" in played.detail
