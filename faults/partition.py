@@ -38,6 +38,7 @@ class PartitionInjection:
     one_way: bool
     for_s: float
     _silence: Silence | None = field(default=None, init=False)
+    _serving: frozenset[str] = field(default=frozenset(), init=False)
 
     @cached_property
     def effect(self) -> Effect:
@@ -54,6 +55,8 @@ class PartitionInjection:
 
     def inject(self) -> None:
         self._silence = Silence(self.arena, self._probed) if self._probed else None
+        cluster = self.arena.cluster
+        self._serving = frozenset(node for node in cluster.topology.node_names if cluster.state(node) == "up")
         self.arena.cuts.add(self.effect.links_cut, self.arena.cluster.links.cut)
         if self._silence is not None:
             self._silence.begin()
@@ -99,8 +102,8 @@ class PartitionInjection:
     def _unreported(self) -> list[str]:
         """What is not yet seen of: on each side some node tells, and none that serves sees a node of another side.
 
-        A node that has paused tells by that: it serves nobody, so it cannot be asked. A cut one way parts both ends:
-        who hears nothing closes the connection.
+        A node that has paused tells by that, if it served before: one that boots looks the same. A cut one way parts
+        both ends: who hears nothing closes the connection.
         """
         cluster = self.arena.cluster
         complaints = []
@@ -108,7 +111,7 @@ class PartitionInjection:
         for side in sides:
             others = {node for other in sides if other is not side for node in other}
             states = {node: cluster.state(node) for node in side}
-            if not {"up", "paused"} & set(states.values()):
+            if not any(state == "up" or (state == "paused" and n in self._serving) for n, state in states.items()):
                 complaints.append(f"nobody of {', '.join(side)} can tell: {', '.join(states.values())}")
             for node in (name for name, state in states.items() if state == "up"):
                 seen = _seen_running(cluster, node)

@@ -197,7 +197,7 @@ def _without_publisher(scenario: Scenario) -> set[str]:
     for publisher in range(workload.publishers):
         for queue in share(publisher, workload.publishers, len(names)):
             by_queue[names[queue]].append(publisher)
-    killed = [step.touches_processes(scenario.topology) for step in scenario.schedule]
+    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in scenario.schedule]
     unserved = {
         name for name, mine in by_queue.items() for taken in killed if {f"publisher:{i}" for i in mine} <= taken
     }
@@ -205,6 +205,14 @@ def _without_publisher(scenario: Scenario) -> set[str]:
         zones = {name: {nodes[i % len(nodes)].zone for i in mine} for name, mine in by_queue.items()}
         unserved |= {name for name, there in zones.items() if there != set(scenario.topology.zones)}
     return unserved
+
+
+def _cut_off(step: AnyFault, scenario: Scenario) -> set[str]:
+    """The clients that the step cuts off from every node, for longer than it takes them to come back."""
+    links = step.touches_links(scenario.topology) if step.fault != "latency" and step.for_s > 1 else frozenset()
+    clients = {link.client for link in links} - {None}
+    nodes = scenario.topology.node_names
+    return {client for client in clients if client and all(Link(client, node) in links for node in nodes)}
 
 
 def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:

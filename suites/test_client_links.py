@@ -1,0 +1,60 @@
+"""Clients are cut from their brokers, half or whole, or their connections are reset: what was confirmed is not lost.
+
+Heartbeats end what is silent. Every queue has another publisher, whose confirms go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from faults.catalogue import AnyFault
+from faults.disconnect import Disconnect
+from faults.flapping import Flapping
+from faults.partition import Partition
+from faults.scenario import Scenario
+from suites.judging import Result
+from suites.partitions import ELECTED_AFTER_S, FIRST_STEP_S, QUEUE_TYPES, partition_scenario, shape, workload
+from workloads.spec import Workload
+
+pytestmark = [pytest.mark.partitions, pytest.mark.slow]
+
+Play = Callable[[Scenario], Result]
+
+#: Long enough for both sides to give the connection up: two heartbeats are missed, and a third is on its way.
+SILENT_S = 3.0 * Workload().heartbeat_s
+FAULTS: dict[str, AnyFault] = {
+    "publisher_cut_off": Partition(at_s=FIRST_STEP_S, for_s=SILENT_S, between=("publisher:0", "all")),
+    "publisher_half_open_to_broker": Partition(
+        at_s=FIRST_STEP_S, for_s=SILENT_S, between=("publisher:0", "all"), one_way=True
+    ),
+    "publisher_half_open_from_broker": Partition(
+        at_s=FIRST_STEP_S, for_s=SILENT_S, between=("all", "publisher:0"), one_way=True
+    ),
+    "publisher_reset": Disconnect(at_s=FIRST_STEP_S, for_s=0.05, between=("publisher:0", "all")),
+    "publisher_flapping": Flapping(at_s=FIRST_STEP_S, for_s=8, period_s=0.5, between=("publisher:0", "all")),
+    "consumer_cut_off": Partition(at_s=FIRST_STEP_S, for_s=SILENT_S, between=("consumer:0", "all")),
+    "consumer_half_open_from_broker": Partition(
+        at_s=FIRST_STEP_S, for_s=SILENT_S, between=("all", "consumer:0"), one_way=True
+    ),
+    "consumer_reset": Disconnect(at_s=FIRST_STEP_S, for_s=0.05, between=("consumer:0", "all")),
+}
+
+
+@pytest.mark.parametrize("queue_type", QUEUE_TYPES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_client(fault: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    cluster = shape("three_nodes_three_zones", net_ticktime_s)
+    two_publishers_each = workload(queue_type, publishers=6)
+    title = fault.replace("_", " ").capitalize()
+    play(
+        partition_scenario(
+            title,
+            cluster,
+            two_publishers_each,
+            FAULTS[fault],
+            settled_after_s=ELECTED_AFTER_S,
+            without=["partition_mode"],
+        )
+    )

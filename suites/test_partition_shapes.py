@@ -1,0 +1,162 @@
+"""Cuts of every shape under ``pause_minority``: in two and in three, partial, one way, flapping, and blips.
+
+Which nodes pause, and whether any does, is foreseen by ``invariants.oracle`` from the shape; what is stated here beside
+it is what a reader would say of that shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from faults.catalogue import AnyFault
+from faults.disconnect import Disconnect
+from faults.flapping import Flapping
+from faults.partition import Partition
+from faults.scenario import Scenario
+from suites.judging import Result
+from suites.partitions import (
+    ELECTED_AFTER_S,
+    FIRST_STEP_S,
+    QUEUE_TYPES,
+    acted_upon_s,
+    long_cut_s,
+    nodes_of,
+    partition_scenario,
+    paused,
+    shape,
+    workload,
+)
+
+pytestmark = [pytest.mark.partitions, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
+
+Play = Callable[[Scenario], Result]
+
+THREE = "three_nodes_three_zones"
+FIVE = "five_nodes_three_zones"
+ALL_APART = ("a1", "b1", "c1")
+slow = pytest.mark.slow
+three_and_five = pytest.mark.parametrize(
+    "topology", [pytest.param(THREE, id="three_nodes"), pytest.param(FIVE, id="five_nodes", marks=slow)]
+)
+on_three = pytest.mark.parametrize("topology", [pytest.param(THREE, id="three_nodes")])
+
+
+def played(
+    play: Play,
+    title: str,
+    topology: str,
+    queue_type: str,
+    tick_s: int,
+    *schedule: AnyFault,
+    without: Sequence[str] = (),
+) -> Result:
+    """With leaders in each zone. Throughput is judged after recovery, as most of these cuts leave no quiet before."""
+    cluster, load = shape(topology, tick_s), workload(queue_type, leaders_on=("a1", "b1", "c1"))
+    return play(partition_scenario(title, cluster, load, *schedule, settled_after_s=ELECTED_AFTER_S, without=without))
+
+
+@three_and_five
+def test_one_way(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Nothing that zone c says is heard, though it hears all: as good as a cut both ways."""
+    cluster = shape(topology, net_ticktime_s)
+    load = workload(queue_type, leaders_on=("a1", "b1", "c1"))
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"), one_way=True)
+    result = play(partition_scenario("A zone is not heard, one way", cluster, load, cut))
+    assert paused(result) == nodes_of(cluster, "c")
+
+
+@three_and_five
+def test_one_node_alone(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    cluster = shape(topology, net_ticktime_s)
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("a1", "rest"))
+    result = play(partition_scenario("One node is cut off", cluster, workload(queue_type), cut))
+    assert paused(result) == "a1"
+
+
+@three_and_five
+@slow
+def test_three_parts(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """No part is a majority, so all nodes pause."""
+    cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:a", "zone:b", "zone:c"))
+    result = played(play, "A cut in three parts", topology, queue_type, net_ticktime_s, cut)
+    assert paused(result) == " ".join(shape(topology, net_ticktime_s).node_names)
+
+
+@three_and_five
+@slow
+def test_partial(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Only a1 and c1 lose each other, and all others see both: at least one of the two pauses."""
+    cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("a1", "c1"))
+    played(play, "One pair of nodes is cut apart", topology, queue_type, net_ticktime_s, cut)
+
+
+@pytest.mark.parametrize("topology", [pytest.param(FIVE, id="five_nodes", marks=slow)])
+def test_bridge(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Zones a and b lose each other, and c1 reaches both."""
+    cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:a", "zone:b"))
+    played(play, "One node is the bridge between two zones", topology, queue_type, net_ticktime_s, cut)
+
+
+@on_three
+@pytest.mark.parametrize("period_s", [0.1, 1.0, pytest.param(4.0, marks=slow)], ids="{}s".format)
+def test_flapping(topology: str, queue_type: str, period_s: float, net_ticktime_s: int, play: Play) -> None:
+    """Each time too short to be noticed."""
+    flaps = Flapping(at_s=FIRST_STEP_S, for_s=10, period_s=period_s, between=("zone:c", "rest"))
+    played(play, f"A link flaps every {period_s:g} s", topology, queue_type, net_ticktime_s, flaps)
+
+
+@on_three
+@pytest.mark.parametrize("blip_ms", [pytest.param(4, marks=slow), 50], ids="{}ms".format)
+def test_blip_of_held_packets(topology: str, queue_type: str, blip_ms: int, net_ticktime_s: int, play: Play) -> None:
+    """On all links at once, and over before anybody can notice."""
+    blip = Partition(at_s=FIRST_STEP_S, for_s=blip_ms / 1000, between=ALL_APART)
+    result = played(play, f"All links hold packets for {blip_ms} ms", topology, queue_type, net_ticktime_s, blip)
+    assert not paused(result)
+
+
+@on_three
+@slow
+@pytest.mark.parametrize("blip_ms", [4, 50], ids="{}ms".format)
+def test_blip_of_dropped_connections(
+    topology: str, queue_type: str, blip_ms: int, net_ticktime_s: int, play: Play
+) -> None:
+    """On all links at once: each node sees all others vanish and return."""
+    blip = Disconnect(at_s=FIRST_STEP_S, for_s=blip_ms / 1000, between=ALL_APART)
+    played(play, f"All links drop their connections for {blip_ms} ms", topology, queue_type, net_ticktime_s, blip)
+
+
+@on_three
+@slow
+def test_zone_disconnected(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Connections are reset and refused: noticed at once."""
+    cut = Disconnect(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:c", "rest"))
+    result = played(play, "A zone is disconnected", topology, queue_type, net_ticktime_s, cut)
+    assert paused(result) == "c1"
+
+
+@on_three
+@slow
+def test_second_cut_during_recovery(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """The node that was cut off is coming back, mirrors synchronising, when it is cut off again."""
+    for_s = acted_upon_s(net_ticktime_s)
+    first = Partition(at_s=FIRST_STEP_S, for_s=for_s, between=("zone:c", "rest"))
+    again = Partition(at_s=FIRST_STEP_S + for_s + 1.5, for_s=for_s, between=("zone:c", "rest"))
+    result = played(
+        play, "A zone is cut off again while it recovers", topology, queue_type, net_ticktime_s, first, again
+    )
+    assert paused(result) == "c1"
+
+
+@three_and_five
+@slow
+def test_rolling_cut(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Each zone in turn, with time to come back in between."""
+    for_s = acted_upon_s(net_ticktime_s)
+    cuts = [
+        Partition(at_s=FIRST_STEP_S + i * (for_s + 15), for_s=for_s, between=(f"zone:{zone}", "rest"))
+        for i, zone in enumerate("abc")
+    ]
+    result = played(play, "A cut wanders over the zones", topology, queue_type, net_ticktime_s, *cuts)
+    assert sorted(paused(result).split()) == sorted(shape(topology, net_ticktime_s).node_names)
