@@ -1,0 +1,111 @@
+"""The table of all scenarios and their verdicts on each broker version, made from run directories.
+
+.venv/bin/python -m reports.table reports/runs [MORE ...] > docs/verdicts.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.run_directory import RunDirectory, RunDirectoryError
+from reports.words import NOTHING, WORDS, verdict_word
+
+_HEAD = """# Verdicts
+
+Generated from run directories by `python -m reports.table`. Each cell tells the last verdict on that broker version
+and how many runs ended how; *known* marks a violation that the scenario expects, with its reference below the table.
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Scenario:
+    """What makes one row."""
+
+    name: str
+    topology: str
+    handling: str
+    queue_type: str
+
+
+def table(verdicts: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown, of verdicts in the order of their runs."""
+    cells: dict[Scenario, dict[str, list[Mapping[str, Any]]]] = {}
+    for verdict in verdicts:
+        scenario = _scenario(verdict)
+        cells.setdefault(scenario, {}).setdefault(str(verdict["broker_version"]), []).append(verdict)
+    versions = sorted({version for row in cells.values() for version in row}, key=_numbers)
+    head = ("Scenario", "Topology", "Partition handling", "Queues", *versions)
+    rows = [
+        (s.name, s.topology, s.handling, s.queue_type, *(_cell(row.get(version, ())) for version in versions))
+        for s, row in sorted(cells.items())
+    ]
+    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    return "\n".join([_HEAD, *lines, *_references(cells)]) + "\n"
+
+
+def _scenario(verdict: Mapping[str, Any]) -> Scenario:
+    fields = [str(verdict.get(name, NOTHING)) for name in ("topology", "partition_handling", "queue_type")]
+    name = str(verdict["title"])
+    for field in reversed(fields):
+        name = name.removesuffix(f", {field}")
+    return Scenario(name, *fields)
+
+
+def _cell(runs: Sequence[Mapping[str, Any]]) -> str:
+    if not runs:
+        return NOTHING
+    counts = Counter(map(verdict_word, runs))
+    last = verdict_word(runs[-1])
+    known = " (known)" if last != "VALID" and runs[-1].get("as_expected") else ""
+    if len(counts) == 1:
+        return f"{last}{known}, {len(runs)} of {len(runs)}"
+    return f"{last}{known}; " + ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
+
+
+def _references(cells: Mapping[Scenario, Mapping[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
+    known: dict[str, None] = {}
+    for scenario, row in sorted(cells.items()):
+        for version, runs in row.items():
+            expected, reference = runs[-1].get("expected", "VALID"), runs[-1].get("reference")
+            if expected != "VALID":
+                known[
+                    f"- {scenario.name}, {scenario.queue_type}, {version}: {expected}; {reference or 'no reference'}"
+                ] = None
+    return ["", "Known violations:", "", *known] if known else []
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def recorded(roots: Iterable[Path]) -> list[Mapping[str, Any]]:
+    """The verdicts of all runs below the folders, oldest first; runs without one, or of no known broker, are not in."""
+    runs = sorted((run for root in roots for run in root.iterdir() if run.is_dir()), key=lambda run: run.name)
+    verdicts = []
+    for run in runs:
+        try:
+            verdict = RunDirectory(run).read_verdict()
+        except RunDirectoryError:
+            continue
+        if verdict.get("title") and verdict.get("broker_version"):
+            verdicts.append(verdict)
+    return verdicts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    parser.add_argument("runs", type=Path, nargs="+", help="folders that hold run directories")
+    print(table(recorded(parser.parse_args().runs)), end="")
+
+
+if __name__ == "__main__":
+    main()
