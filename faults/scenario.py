@@ -170,6 +170,9 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     if "order" in scenario.chosen_invariants and workload.consumers > workload.queues:
         text = f"order is promised where a queue has one consumer, and there are {workload.queues} queues"
         yield ("workload", "consumers"), f"{text}; have no more consumers, or do not demand order"
+    if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
+        text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
+        yield ("workload", "declare_every_s"), text
     for i, expectation in enumerate(scenario.expect):
         if expectation.invariant is not None and expectation.invariant not in scenario.chosen_invariants:
             chosen = ", ".join(scenario.chosen_invariants)
