@@ -183,6 +183,9 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     if unserved:
         text = f"{' and '.join(demanded)} cannot be judged while nobody publishes to {', '.join(unserved[:5])}"
         yield ("workload", "publishers"), f"{text}; have more publishers, so that each queue keeps one on every side"
+    if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
+        text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
+        yield ("workload", "declare_every_s"), text
     for i, expectation in enumerate(scenario.expect):
         if expectation.invariant is not None and expectation.invariant not in scenario.chosen_invariants:
             chosen = ", ".join(scenario.chosen_invariants)
@@ -197,7 +200,8 @@ def _without_publisher(scenario: Scenario) -> set[str]:
     for publisher in range(workload.publishers):
         for queue in share(publisher, workload.publishers, len(names)):
             by_queue[names[queue]].append(publisher)
-    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in scenario.schedule]
+    sane = [step for step in scenario.schedule if not step.problems(scenario.topology, workload)]
+    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in sane]
     unserved = {
         name for name, mine in by_queue.items() for taken in killed if {f"publisher:{i}" for i in mine} <= taken
     }

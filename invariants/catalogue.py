@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded, Watched
 from invariants.availability import Availability
+from invariants.metadata import Metadata
 from invariants.no_loss import NoLoss
 from invariants.order import Order
 from invariants.partition_mode import PartitionMode
@@ -20,6 +21,7 @@ INVARIANTS: Mapping[str, type[InvariantSpec]] = {
     "recovery": Recovery,
     "throughput": Throughput,
     "partition_mode": PartitionMode,
+    "metadata": Metadata,
 }
 
 ASSUMPTIONS: Mapping[str, Assumption] = {

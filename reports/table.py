@@ -90,7 +90,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def recorded(roots: Iterable[Path]) -> list[Mapping[str, Any]]:
     """The verdicts of all runs below the folders, oldest first; runs without one, or of no known broker, are not in."""
     runs = sorted((run for root in roots for run in root.iterdir() if run.is_dir()), key=lambda run: run.name)
-    verdicts = []
+    verdicts: list[Mapping[str, Any]] = []
     for run in runs:
         try:
             verdict = RunDirectory(run).read_verdict()

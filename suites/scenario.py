@@ -29,6 +29,7 @@ from topologies.observer import Observer
 from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
 from workloads import run as workloads
+from workloads.declarations import declaring, read_metadata
 from workloads.drain import Depth
 from workloads.queues import QueuePlace, declare
 from workloads.run import RunningWorkload
@@ -38,6 +39,8 @@ LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
 DRAIN_IDLE_S = 6.0
 RECOVERY_POLL_S = 0.25
+#: For what was declared last to reach every node.
+METADATA_AGREES_WITHIN_S = 10.0
 
 
 class Clusters(Protocol):
@@ -127,19 +130,23 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
         live.phase(name)
 
     _await_flow(load)
-    phase("steady")
-    _spend(load, seconds_s=scenario.phases.steady_s)
-    phase("chaos")
-    nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
-    nemesis.play(load.check)
-    phase("recovery")
-    lacking = _await_recovery(scenario.phases.recovery_s, observer, load, queues)
-    events.record("recovery", complete=not lacking, detail=lacking)
-    _spend(load, seconds_s=scenario.phases.settled_s)
+    with declaring(arena.cluster, scenario.workload, vhost=stage.run.name, record=events.record):
+        phase("steady")
+        _spend(load, seconds_s=scenario.phases.steady_s)
+        phase("chaos")
+        nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
+        nemesis.play(load.check)
+        phase("recovery")
+        lacking = _await_recovery(scenario.phases.recovery_s, observer, load, queues)
+        events.record("recovery", complete=not lacking, detail=lacking)
+        _spend(load, seconds_s=scenario.phases.settled_s)
     phase("drain")
     load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
     drained = load.drain(lambda: _depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
     events.record("drain", **vars(drained))
+    if scenario.workload.declare_every_s is not None:
+        known = read_metadata(arena.cluster, stage.run.name, timeout_s=METADATA_AGREES_WITHIN_S)
+        events.record("metadata", nodes=known)
     load.stop()
     phase("end")
 

@@ -14,7 +14,7 @@ from faults.scenario import Scenario
 from suites.judging import Result
 from suites.partitions import FIRST_STEP_S, long_cut_s, nodes_of, partition_scenario, paused, shape, workload
 
-pytestmark = pytest.mark.partitions
+pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 
 Play = Callable[[Scenario], Result]
 

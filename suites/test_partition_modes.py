@@ -7,6 +7,7 @@ off, as the documentation advises. What the last two permit to be lost is told i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.partitions
 
 Play = Callable[[Scenario], Result]
 
-#: The zone that is cut off, always a minority or half, and whether all modes are tried on it in the quick set.
+#: The zone that is cut off: always a minority or half.
 CUT_OFF = {
     "three_nodes_three_zones": "c",
     "three_nodes_two_zones": "b",
@@ -47,23 +48,19 @@ OPERATOR_WAITS_S = 5.0
 RESTART_TAKES_S = 8.0
 
 
+#: What fits in the quick set; the others are for the night.
+QUICK = {("autoheal", "three_nodes_three_zones", "mirrored")}
+
+
 def cells(modes: tuple[str, ...], topologies: tuple[str, ...]) -> list[object]:
-    """Three nodes are quick; the others are for the night."""
     return [
-        pytest.param(
-            mode,
-            topology,
-            id=f"{mode}-{topology}",
-            marks=[] if topology == "three_nodes_three_zones" else [pytest.mark.slow],
-        )
-        for mode in modes
-        for topology in topologies
+        pytest.param(*cell, id="-".join(cell), marks=() if cell in QUICK else pytest.mark.slow)
+        for cell in itertools.product(modes, topologies, QUEUE_TYPES)
     ]
 
 
-@pytest.mark.parametrize("queue_type", QUEUE_TYPES)
 @pytest.mark.parametrize(
-    ("mode", "topology"),
+    ("mode", "topology", "queue_type"),
     [
         *cells(OTHER_MODES, tuple(CUT_OFF)),
         *cells(("pause_minority",), ("three_nodes_two_zones", "five_nodes_two_zones", "seven_nodes_two_zones")),

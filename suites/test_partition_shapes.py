@@ -29,7 +29,7 @@ from suites.partitions import (
     workload,
 )
 
-pytestmark = [pytest.mark.partitions, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
+pytestmark = pytest.mark.partitions
 
 Play = Callable[[Scenario], Result]
 
@@ -37,8 +37,9 @@ THREE = "three_nodes_three_zones"
 FIVE = "five_nodes_three_zones"
 ALL_APART = ("a1", "b1", "c1")
 slow = pytest.mark.slow
+on_both_queues = pytest.mark.parametrize("queue_type", QUEUE_TYPES)
 three_and_five = pytest.mark.parametrize(
-    "topology", [pytest.param(THREE, id="three_nodes"), pytest.param(FIVE, id="five_nodes", marks=slow)]
+    "topology", [pytest.param(THREE, id="three_nodes"), pytest.param(FIVE, id="five_nodes")]
 )
 on_three = pytest.mark.parametrize("topology", [pytest.param(THREE, id="three_nodes")])
 
@@ -57,6 +58,8 @@ def played(
     return play(partition_scenario(title, cluster, load, *schedule, settled_after_s=ELECTED_AFTER_S, without=without))
 
 
+@slow
+@on_both_queues
 @three_and_five
 def test_one_way(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Nothing that zone c says is heard, though it hears all: as good as a cut both ways."""
@@ -67,6 +70,8 @@ def test_one_way(topology: str, queue_type: str, net_ticktime_s: int, play: Play
     assert paused(result) == nodes_of(cluster, "c")
 
 
+@slow
+@on_both_queues
 @three_and_five
 def test_one_node_alone(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     cluster = shape(topology, net_ticktime_s)
@@ -75,8 +80,9 @@ def test_one_node_alone(topology: str, queue_type: str, net_ticktime_s: int, pla
     assert paused(result) == "a1"
 
 
-@three_and_five
 @slow
+@on_both_queues
+@three_and_five
 def test_three_parts(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """No part is a majority, so all nodes pause."""
     cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:a", "zone:b", "zone:c"))
@@ -84,15 +90,18 @@ def test_three_parts(topology: str, queue_type: str, net_ticktime_s: int, play: 
     assert paused(result) == " ".join(shape(topology, net_ticktime_s).node_names)
 
 
-@three_and_five
 @slow
+@on_both_queues
+@three_and_five
 def test_partial(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Only a1 and c1 lose each other, and all others see both: at least one of the two pauses."""
     cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("a1", "c1"))
     played(play, "One pair of nodes is cut apart", topology, queue_type, net_ticktime_s, cut)
 
 
-@pytest.mark.parametrize("topology", [pytest.param(FIVE, id="five_nodes", marks=slow)])
+@slow
+@on_both_queues
+@pytest.mark.parametrize("topology", [pytest.param(FIVE, id="five_nodes")])
 def test_bridge(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Zones a and b lose each other, and c1 reaches both."""
     cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:a", "zone:b"))
@@ -100,15 +109,24 @@ def test_bridge(topology: str, queue_type: str, net_ticktime_s: int, play: Play)
 
 
 @on_three
-@pytest.mark.parametrize("period_s", [0.1, 1.0, pytest.param(4.0, marks=slow)], ids="{}s".format)
+@pytest.mark.parametrize(
+    ("period_s", "queue_type"),
+    [
+        pytest.param(period_s, queue_type, marks=() if (period_s, queue_type) == (0.1, "quorum") else slow)
+        for period_s in (0.1, 1.0, 4.0)
+        for queue_type in QUEUE_TYPES
+    ],
+)
 def test_flapping(topology: str, queue_type: str, period_s: float, net_ticktime_s: int, play: Play) -> None:
     """Each time too short to be noticed."""
     flaps = Flapping(at_s=FIRST_STEP_S, for_s=10, period_s=period_s, between=("zone:c", "rest"))
     played(play, f"A link flaps every {period_s:g} s", topology, queue_type, net_ticktime_s, flaps)
 
 
+@slow
+@on_both_queues
 @on_three
-@pytest.mark.parametrize("blip_ms", [pytest.param(4, marks=slow), 50], ids="{}ms".format)
+@pytest.mark.parametrize("blip_ms", [4, 50], ids="{}ms".format)
 def test_blip_of_held_packets(topology: str, queue_type: str, blip_ms: int, net_ticktime_s: int, play: Play) -> None:
     """On all links at once, and over before anybody can notice."""
     blip = Partition(at_s=FIRST_STEP_S, for_s=blip_ms / 1000, between=ALL_APART)
@@ -116,8 +134,9 @@ def test_blip_of_held_packets(topology: str, queue_type: str, blip_ms: int, net_
     assert not paused(result)
 
 
-@on_three
 @slow
+@on_both_queues
+@on_three
 @pytest.mark.parametrize("blip_ms", [4, 50], ids="{}ms".format)
 def test_blip_of_dropped_connections(
     topology: str, queue_type: str, blip_ms: int, net_ticktime_s: int, play: Play
@@ -127,8 +146,9 @@ def test_blip_of_dropped_connections(
     played(play, f"All links drop their connections for {blip_ms} ms", topology, queue_type, net_ticktime_s, blip)
 
 
-@on_three
 @slow
+@on_both_queues
+@on_three
 def test_zone_disconnected(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Connections are reset and refused: noticed at once."""
     cut = Disconnect(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:c", "rest"))
@@ -136,8 +156,9 @@ def test_zone_disconnected(topology: str, queue_type: str, net_ticktime_s: int, 
     assert paused(result) == "c1"
 
 
-@on_three
 @slow
+@on_both_queues
+@on_three
 def test_second_cut_during_recovery(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """The node that was cut off is coming back, mirrors synchronising, when it is cut off again."""
     for_s = acted_upon_s(net_ticktime_s)
@@ -149,8 +170,9 @@ def test_second_cut_during_recovery(topology: str, queue_type: str, net_ticktime
     assert paused(result) == "c1"
 
 
-@three_and_five
 @slow
+@on_both_queues
+@three_and_five
 def test_rolling_cut(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Each zone in turn, with time to come back in between."""
     for_s = acted_upon_s(net_ticktime_s)

@@ -61,14 +61,14 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     """
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
-    _insist(lambda: api.create_vhost(vhost), what=f"virtual host {vhost}", timeout_s=timeout_s)
+    insist(lambda: api.create_vhost(vhost), what=f"virtual host {vhost}", timeout_s=timeout_s)
     if workload.queue_type == "mirrored":
         policy = _policy(workload.mirroring or Mirroring())
-        _insist(lambda: api.set_policy(vhost, "mirrored", policy), what="the mirroring policy", timeout_s=timeout_s)
+        insist(lambda: api.set_policy(vhost, "mirrored", policy), what="the mirroring policy", timeout_s=timeout_s)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     for name, node in leaders.items():
         place = partial(api.declare_queue, vhost, name, node=cluster.broker_name(node))
-        _insist(partial(place, arguments=_arguments(workload, topology)), what=f"queue {name}", timeout_s=timeout_s)
+        insist(partial(place, arguments=queue_arguments(workload, topology)), what=f"queue {name}", timeout_s=timeout_s)
     node_of = {cluster.broker_name(node): node for node in topology.node_names}
     count = member_count(workload, topology)
     places: dict[str, QueuePlace] = {}
@@ -95,7 +95,7 @@ def depths(api: ManagementApi, vhost: str) -> dict[str, Depth] | None:
         return None
 
 
-def _insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> None:
+def insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> None:
     """Repeat a declaration, which may be done twice, until the broker answers."""
 
     def unanswered() -> str:
@@ -113,7 +113,8 @@ def _policy(mirroring: Mirroring) -> dict[str, object]:
     return {name.replace("_", "-"): value for name, value in stated.items()}
 
 
-def _arguments(workload: Workload, topology: Topology) -> dict[str, object]:
+def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
+    """What a queue of the workload's type is declared with; mirroring is not among it, that is the policy's."""
     if workload.queue_type == "quorum":
         return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology)}
     return {"x-queue-type": "classic"}

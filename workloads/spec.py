@@ -40,6 +40,8 @@ class Workload(Spec):
     confirm counts the message as unknown and goes to another node; ``heartbeat_s`` is AMQP's, asked for by all clients.
     Client i begins at node i modulo their number; ``reconnect: own_zone`` lets it go only to nodes of that node's zone,
     so that there are clients on every side of a cut as long as it lasts.
+    Every ``declare_every_s`` something new is declared, in turn through each node (see ``workloads.declarations``);
+    None means that nothing is.
     """
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
@@ -61,6 +63,7 @@ class Workload(Spec):
     heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
     confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     reconnect: Literal["anywhere", "own_zone"] = "anywhere"
+    declare_every_s: Annotated[float, Field(ge=0.05, le=3600)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

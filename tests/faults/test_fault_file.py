@@ -102,6 +102,9 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(("invariants",), {}, ("invariants: nothing is demanded", "no_loss"), id="nothing_demanded"),
         pytest.param(("workload", "consumers"), 5, ("workload.consumers", "4 queues"), id="order_of_shared_queues"),
         pytest.param(("workload", "consumers"), 0, ("workload.consumers", "got 0"), id="nobody_receives"),
+        pytest.param(
+            ("invariants", "metadata"), {}, ("workload.declare_every_s", "such as 0.5"), id="nothing_declared"
+        ),
         pytest.param(("version",), 2, ("version", "got 2"), id="version"),
         pytest.param(("seed",), "4711", ("seed", "integer"), id="text_for_number"),
         pytest.param(("title",), "", ("title",), id="no_title"),

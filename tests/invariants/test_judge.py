@@ -15,9 +15,12 @@ from invariants.verdict import Assumption, Finding, History, Invariant, Verdict
 from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
 from reports.run_directory import RunDirectory
 from tests.invariants.literal import (
+    THREE,
+    apart,
     cluster,
     deliver,
     event,
+    fault,
     history,
     node_states,
     phases,
@@ -115,9 +118,14 @@ def test_what_is_forgiven_exists_and_is_not_of_the_whole_run() -> None:
 def whole_run() -> History:
     times = [i / 20 for i in range(1800)]
     events = [cluster(), queues("q1"), phases(), node_states(), [sample(at) for at in range(95)]]
+    cut = fault(20, 25, cut=apart(["a1"], ["b1", "c1"]))
+    declared = [event(22, "declaration", item="queue x", node="b1", state=state) for state in ("asked", "created")]
+    known = event(94, "metadata", nodes={node: ["queue x"] for node in THREE})
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
     publishes = [publish(n, at_s) for n, at_s in enumerate(times)]
-    return history(publishes, [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)], [*events, drained])
+    return history(
+        publishes, [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)], [*events, cut, declared, known, drained]
+    )
 
 
 def test_a_sane_run_is_valid_by_every_invariant() -> None:

@@ -8,7 +8,7 @@ from reports.run_directory import RunDirectory
 from reports.table import recorded, table
 
 
-def verdict(word: str = "VALID", version: str = "3.10.8", **fields: Any) -> dict[str, Any]:
+def verdict(word: str = "VALID", *, version: str = "3.10.8", **fields: Any) -> dict[str, Any]:
     shape = {"topology": "three", "partition_handling": "autoheal", "queue_type": "quorum"}
     return {"verdict": word, "title": "A cut, three, autoheal, quorum", "broker_version": version, **shape, **fields}
 
@@ -29,8 +29,8 @@ def test_versions_are_columns_in_their_order() -> None:
 
 
 def test_known_violations_are_named_with_their_reference() -> None:
-    known = {"as_expected": True, "expected": "INVALID by no_loss", "reference": "somewhere#1"}
-    text = table([verdict("INVALID", **known)])
+    expected = "INVALID by no_loss"
+    text = table([verdict("INVALID", as_expected=True, expected=expected, reference="somewhere#1")])
     assert "INVALID (known), 1 of 1" in text
     assert "- A cut, quorum, 3.10.8: INVALID by no_loss; somewhere#1" in text
 

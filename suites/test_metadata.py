@@ -1,0 +1,42 @@
+"""Queues, bindings and policies are declared on both sides of a cut: afterwards each of them is everywhere or nowhere,
+and what a broker called created is everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from faults.partition import Partition
+from faults.scenario import Invariants, Scenario
+from invariants.metadata import Metadata
+from suites.judging import Result
+from suites.partitions import (
+    FIRST_STEP_S,
+    QUEUE_TYPES,
+    long_cut_s,
+    nodes_of,
+    partition_scenario,
+    paused,
+    shape,
+    workload,
+)
+
+pytestmark = [pytest.mark.partitions, pytest.mark.slow]
+
+#: Each node is asked several times before it notices the cut, and many times once it has.
+DECLARE_EVERY_S = 0.4
+
+
+@pytest.mark.parametrize("queue_type", QUEUE_TYPES)
+def test_declared_while_a_minority_zone_is_cut_off(
+    queue_type: str, net_ticktime_s: int, play: Callable[[Scenario], Result]
+) -> None:
+    topology = shape("three_nodes_three_zones", net_ticktime_s)
+    load = workload(queue_type, declare_every_s=DECLARE_EVERY_S)
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
+    scenario = partition_scenario("Declared while a minority zone is cut off", topology, load, cut)
+    demanded = Invariants.model_validate({**scenario.chosen_invariants, "metadata": Metadata()})
+    result = play(scenario.model_copy(update={"invariants": demanded}))
+    assert paused(result) == nodes_of(topology, "c")
+    assert result.document["invariants"]["metadata"]["numbers"]["created_beside_cut"] > 0

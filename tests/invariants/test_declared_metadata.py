@@ -1,0 +1,145 @@
+"""What was declared is on all nodes or on none; what was created is not lost, unless the mode permits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from invariants.facts import ClusterFacts
+from invariants.metadata import Metadata, permits_lost_declarations
+from invariants.verdict import Finding, Verdict
+from reports.events import Event
+from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases
+
+CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+ITEM = "queue declared-001"
+A1_RESTARTS: Mapping[str, Sequence[tuple[float, float, str]]] = {"a1": [(52, 58, "paused")]}
+
+
+def declared(item: str = ITEM, at_s: float = 30, *, node: str = "b1", state: str | None = "created") -> list[Event]:
+    """Asked at that moment, and answered a second later unless ``state`` is None."""
+    about = {"item": item, "node": node, "detail": ""}
+    asked = [event(at_s, "declaration", state="asked", **about)]
+    return asked if state is None else [*asked, event(at_s + 1, "declaration", state=state, **about)]
+
+
+def known(*items: str, **unlike: Sequence[str] | None) -> Event:
+    """All nodes know ``items``, but for those in ``unlike``."""
+    return event(94, "metadata", nodes={node: list(items) for node in THREE} | unlike)
+
+
+def check(
+    *events: Any, unlike: Mapping[str, Sequence[tuple[float, float, str]]] | None = None, **of_cluster: Any
+) -> Finding:
+    return Metadata().check(
+        history((), (), [cluster(**of_cluster), phases(), CUT, node_states(unlike=unlike), *events])
+    )
+
+
+def test_empty() -> None:
+    assert Metadata().check(history()).verdict is Verdict.UNKNOWN
+    assert check(declared()).verdict is Verdict.UNKNOWN
+
+
+def test_sane() -> None:
+    finding = check(declared(), declared("policy declared-002", 12), known(ITEM, "policy declared-002"))
+    assert finding.verdict is Verdict.VALID
+    assert (finding.numbers["declared"], finding.numbers["created"]) == (2, 2)
+    assert (finding.numbers["declared_beside_cut"], finding.numbers["created_beside_cut"]) == (1, 1)
+
+
+@pytest.mark.parametrize("state", ["refused", "unanswered", None])
+@pytest.mark.parametrize("there", [True, False])
+def test_sane_what_was_not_called_created_may_be_there_or_not(state: str | None, there: bool) -> None:
+    finding = check(declared(state=state), known(*[ITEM] * there))
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers["refused" if state == "refused" else "unanswered"] == 1
+
+
+def test_sane_a_declaration_that_hangs_into_the_cut_is_beside_it() -> None:
+    assert check(declared(at_s=19.5), known(ITEM)).numbers["declared_beside_cut"] == 1
+
+
+def test_pathological_created_and_gone() -> None:
+    finding = check(declared(), known())
+    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
+    assert finding.examples == (
+        "queue declared-001 was declared through b1 at +30.000 s, beside step 0 (partition), and created at "
+        "+31.000 s; it is on no node",
+    )
+
+
+@pytest.mark.parametrize("state", ["created", "refused", "unanswered", None])
+def test_pathological_on_some_nodes_only(state: str | None) -> None:
+    finding = check(declared(state=state), known(ITEM, a1=[]))
+    assert (finding.verdict, finding.numbers["differing"], finding.numbers["lost"]) == (Verdict.INVALID, 1, 0)
+    assert "it is on b1 c1 and not on a1" in finding.examples[0]
+
+
+def test_nothing_was_declared_beside_a_cut() -> None:
+    finding = check(declared(at_s=12), known(ITEM))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "it was not seen what a cut does to them" in finding.summary
+
+
+def test_a_node_did_not_tell() -> None:
+    finding = check(declared(), known(ITEM, c1=None))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "c1 did not tell" in finding.summary
+    assert check(declared(), known(ITEM, a1=[], c1=None)).verdict is Verdict.INVALID
+    assert check(declared(), known(a1=None, b1=None, c1=None)).verdict is Verdict.UNKNOWN
+
+
+def test_loss_on_the_side_that_autoheal_restarted_is_permitted_and_counted() -> None:
+    finding = check(declared(node="a1"), known(), mode="autoheal", unlike=A1_RESTARTS)
+    assert finding.verdict is Verdict.VALID
+    assert (finding.numbers["lost"], finding.numbers["lost_permitted"]) == (0, 1)
+    assert "autoheal restarts all sides but one" in finding.summary
+
+
+@pytest.mark.parametrize(("node", "at_s"), [("b1", 30), ("a1", 12), ("a1", 75)])
+def test_loss_on_the_side_that_won_or_outside_the_split_is_not(node: str, at_s: float) -> None:
+    finding = check(declared(node=node, at_s=at_s), known(), mode="autoheal", unlike=A1_RESTARTS)
+    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
+
+
+def test_nodes_must_agree_once_autoheal_ended_the_split() -> None:
+    finding = check(declared(node="a1"), known(a1=[ITEM]), mode="autoheal", unlike=A1_RESTARTS)
+    assert (finding.verdict, finding.numbers["differing"]) == (Verdict.INVALID, 1)
+
+
+def test_with_ignore_nodes_may_differ_as_nobody_ends_the_split() -> None:
+    finding = check(declared(node="a1"), declared("binding declared-002", 75), known(a1=[ITEM]), mode="ignore")
+    assert finding.verdict is Verdict.VALID
+    assert (finding.numbers["differing_permitted"], finding.numbers["lost_permitted"]) == (1, 1)
+    assert check(declared(at_s=12, node="a1"), known(a1=[ITEM]), mode="ignore").verdict is Verdict.INVALID
+
+
+def test_listed_nodes_on_both_sides_permit_what_the_chosen_recovery_does() -> None:
+    lost = check(declared(node="a1"), known(), mode="pause_if_all_down", preferred=["a1", "b1"], unlike=A1_RESTARTS)
+    assert (lost.verdict, lost.numbers["lost_permitted"]) == (Verdict.VALID, 1)
+    one_sided = check(declared(node="a1"), known(), mode="pause_if_all_down", preferred=["b1"], unlike=A1_RESTARTS)
+    assert (one_sided.verdict, one_sided.numbers["lost"]) == (Verdict.INVALID, 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "recover", "version", "permitted"),
+    [
+        ("pause_minority", "", (3, 10, 8), ""),
+        ("autoheal", "", (3, 10, 8), "autoheal restarts"),
+        ("ignore", "", (3, 10, 8), "ignore lets"),
+        ("pause_if_all_down", "autoheal", (3, 13, 0), "autoheal restarts"),
+        ("pause_if_all_down", "ignore", (3, 13, 0), "ignore lets"),
+        ("autoheal", "", (4, 3, 0), ""),
+        ("ignore", "", (4, 3, 0), ""),
+    ],
+)
+def test_which_modes_permit_lost_declarations(
+    mode: str, recover: str, version: tuple[int, ...], permitted: str
+) -> None:
+    """By "Clustering and Network Partitions"; from 4.3 on, no mode has an effect."""
+    reason = permits_lost_declarations(ClusterFacts(THREE, mode, 5, version, recover=recover))
+    assert reason.startswith(permitted)
+    assert bool(reason) == bool(permitted)
