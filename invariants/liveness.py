@@ -43,9 +43,11 @@ def unpromised(
 
 
 def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float) -> list[Period]:
-    """The ``grace_s`` after each change of nodes or links."""
+    """The ``grace_s`` after each change of nodes or links, which an intermittent cut makes again and again."""
     periods = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
-    return merged((s.start_us, s.start_us + grace_s * 1e6) for s in periods[1:])
+    changing = [(s.start_us, s.start_us) for s in periods[1:]]
+    changing += [step.possible_us for step in facts.steps if step.intermittent]
+    return merged((start, end + grace_s * 1e6) for start, end in changing)
 
 
 def merged(periods: Iterable[Period]) -> list[Period]:

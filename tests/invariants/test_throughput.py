@@ -80,3 +80,9 @@ def test_no_steady_load_cannot_be_told() -> None:
 def test_never_settled_cannot_be_told() -> None:
     steps = [fault(at, at + 5, step=at, cut=apart(["a1"], ["b1", "c1"])) for at in range(10, 90, 10)]
     assert check(load((0, 90, 50)), *steps).verdict is Verdict.UNKNOWN
+
+
+def test_an_intermittent_cut_is_a_change_all_the_time() -> None:
+    flapping = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]), intermittent=True)
+    assert check(load((0, 20, 50), (20, 50, 20), (50, 90, 50)), flapping).verdict is Verdict.VALID
+    assert check(load((0, 60, 50), (60, 90, 20)), flapping).verdict is Verdict.INVALID
