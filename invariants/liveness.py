@@ -10,21 +10,21 @@ from collections.abc import Iterable, Sequence
 
 from invariants.facts import ClusterFacts, Facts, QueueFacts
 from invariants.oracle import foresee, writable_from
+from invariants.pauses import excused_pauses
 from invariants.situations import Period, Side, Situation, possible_window, situations
 
-#: How long the sides that lost may take to stop and to start again once a split is healed.
-RESTARTED_WITHIN_S = 30.0
+
+def _periods(facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Situation]:
+    """With each step at its longest; nodes that had a reason to pause, and did, are as good as down."""
+    steps = [*facts.steps, *excused_pauses(facts, cluster, span_us)]
+    return situations(cluster.nodes, steps, possible_window(facts), span_us)
 
 
-def _mended(cluster: ClusterFacts, periods: Sequence[Situation]) -> Iterable[Period]:
-    """The times after a split in which its sides are put together again: by the brokers themselves, or by an operator
-    who takes all nodes of a side down."""
+def _unmended(cluster: ClusterFacts, periods: Sequence[Situation]) -> Iterable[Period]:
+    """The times after a split that nobody mends, until an operator takes all nodes of a side down."""
     split: tuple[Side, ...] = ()
-    for before, period in zip((None, *periods), periods, strict=False):
+    for period in periods:
         forecast = foresee(cluster, period)
-        noticed = before is not None and before.may_be_noticed(cluster.net_ticktime_s)
-        if before is not None and noticed and foresee(cluster, before).aftermath == "restarts":
-            yield period.start_us, period.start_us + RESTARTED_WITHIN_S * 1e6
         if forecast.aftermath == "split" and period.may_be_noticed(cluster.net_ticktime_s):
             split = forecast.sides or (frozenset(cluster.nodes),)
         elif split and any(not side & period.up for side in split):
@@ -37,15 +37,17 @@ def unpromised(
     facts: Facts, cluster: ClusterFacts, queue: QueueFacts, span_us: Period, *, grace_s: float
 ) -> list[Period]:
     """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that."""
-    periods = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
+    periods = _periods(facts, cluster, span_us)
     bad = [(s.start_us, s.end_us) for s in periods if not writable_from(queue, cluster, s)]
-    return merged((start, end + grace_s * 1e6) for start, end in [*bad, *_mended(cluster, periods)])
+    return merged((start, end + grace_s * 1e6) for start, end in [*bad, *_unmended(cluster, periods)])
 
 
 def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float) -> list[Period]:
-    """The ``grace_s`` after each change of nodes or links, which an intermittent cut makes again and again."""
+    """The ``grace_s`` after each change of nodes or links, which an intermittent cut makes again and again. That a node
+    pauses belongs to its cut, that it comes back is a change."""
     periods = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
     changing = [(s.start_us, s.start_us) for s in periods[1:]]
+    changing += [(pause.possible_us[1],) * 2 for pause in excused_pauses(facts, cluster, span_us)]
     changing += [step.possible_us for step in facts.steps if step.intermittent]
     return merged((start, end + grace_s * 1e6) for start, end in changing)
 

@@ -6,7 +6,7 @@ mode let happen, ``autoheal`` restarts all sides but one. No queue is confirmed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -14,45 +14,22 @@ import numpy as np
 from pydantic import Field
 
 from invariants.columns import pieces
-from invariants.facts import NEVER_US, ClusterFacts, Facts, Pair
-from invariants.liveness import RESTARTED_WITHIN_S
+from invariants.facts import NEVER_US, ClusterFacts, Facts
 from invariants.oracle import confirms_on_both_sides, foresee, writable_from
-from invariants.situations import TICKS_MAX, TICKS_MIN, Period, Side, Situation, situations
+from invariants.pauses import MARGIN_S, RESTARTED_WITHIN_S, Prediction, Spell, predict
+from invariants.situations import Side, Situation
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
 from reports.history import Outcome
 
 Sightings = Sequence[tuple[int, Mapping[str, str]]]
 
 
-@dataclass(frozen=True)
-class Spell:
-    """A time in which a running node had a reason to pause; ``sudden`` if it knew at once."""
-
-    node: str
-    start_us: float
-    end_us: float
-    sudden: bool
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """``must``: the node pauses within the first ``within_s`` of the spell, and does not come back before its end.
-    ``may``: it pauses or not, and only from ``start_us`` on until it was seen up after ``end_us``. ``cuts`` are the
-    times that surely were as they say, each longer than ``within_s``."""
-
-    must: tuple[Spell, ...]
-    may: tuple[Spell, ...]
-    within_s: float
-    cuts: tuple[Situation, ...] = ()
-
-
 class PartitionMode(InvariantSpec):
-    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime`` to notice and to close its listeners. One
-    that writes to a peer just then waits for a connection that cannot be made: 7 s (kernel(6), net_setuptime)."""
+    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime`` (``invariants.pauses``)."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
-    margin_s: Annotated[float, Field(ge=0)] = 10
+    margin_s: Annotated[float, Field(ge=0)] = MARGIN_S
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
@@ -76,64 +53,6 @@ class PartitionMode(InvariantSpec):
             _numbers(pauses) | {"restarted": " ".join(restarted), "queues_confirmed_on_both_sides": len(both)},
             tuple(wrong[:EXAMPLES_MAX]),
         )
-
-
-def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: float) -> Prediction:
-    """From the steps alone: who must pause, and who may."""
-    tick_us = cluster.net_ticktime_s * 1e6
-    within_us = TICKS_MAX * tick_us + margin_s * 1e6
-    possible = situations(cluster.nodes, facts.steps, lambda step, _: step.possible_us, span_us)
-    sure = situations(cluster.nodes, facts.steps, lambda step, _: step.sure_us, span_us)
-    may = []
-    for spell in _spells(possible, lambda situation: foresee(cluster, situation).may_pause):
-        delay_us = 0 if spell.sudden else TICKS_MIN * tick_us
-        if spell.end_us - spell.start_us >= delay_us:
-            may.append(Spell(spell.node, spell.start_us + delay_us, spell.end_us + within_us, spell.sudden))
-    must = _spells(sure, lambda situation: foresee(cluster, situation).pauses)
-    return Prediction(
-        must=tuple(s for s in must if s.end_us - s.start_us > within_us),
-        may=(*may, *_weakened(facts, within_us), *_restarting(cluster, possible, sure)),
-        within_s=within_us / 1e6,
-        cuts=tuple(s for s in sure if s.cut and s.lasts_us > within_us),
-    )
-
-
-def _spells(periods: Sequence[Situation], wanted: Callable[[Situation], Side]) -> list[Spell]:
-    """Neighbouring situations in which the same node is ``wanted`` are one spell."""
-    spells: list[Spell] = []
-    current: dict[str, Spell] = {}
-    cut_before: frozenset[Pair] = frozenset()
-    for period in periods:
-        sudden, cut_before = period.cut - period.closed <= cut_before, period.cut
-        nodes = wanted(period)
-        spells += [spell for node, spell in current.items() if node not in nodes]
-        current = {
-            node: Spell(node, before.start_us, period.end_us, before.sudden)
-            if (before := current.get(node))
-            else Spell(node, period.start_us, period.end_us, sudden)
-            for node in sorted(nodes)
-        }
-    return sorted([*spells, *current.values()], key=lambda spell: (spell.start_us, spell.node))
-
-
-def _weakened(facts: Facts, settle_us: float) -> tuple[Spell, ...]:
-    """Nodes that were killed, stopped or suspended look paused while they boot, and may pause when they wake up
-    and find their connections gone."""
-    return tuple(
-        Spell(node, step.possible_us[0], step.possible_us[1] + settle_us, sudden=True)
-        for step in facts.steps
-        for node in sorted(step.down)
-    )
-
-
-def _restarting(cluster: ClusterFacts, possible: Sequence[Situation], sure: Sequence[Situation]) -> Iterator[Spell]:
-    """Any node may be among those that restart once a split is healed; which side wins is not foreseen."""
-    for split in possible:
-        if foresee(cluster, split).aftermath == "restarts" and split.may_be_noticed(cluster.net_ticktime_s):
-            healing = [s.end_us for s in sure if s.cut == split.cut and split.start_us <= s.start_us < split.end_us]
-            start_us = max(healing, default=split.start_us)
-            for node in cluster.nodes:
-                yield Spell(node, start_us, split.end_us + RESTARTED_WITHIN_S * 1e6, sudden=True)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from invariants.facts import ClusterFacts, Facts
-from invariants.liveness import RESTARTED_WITHIN_S
 from invariants.oracle import foresee, permitted_loss
+from invariants.pauses import RESTARTED_WITHIN_S
 from invariants.situations import Period, Situation, possible_window, situations
 
 

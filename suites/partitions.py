@@ -7,8 +7,8 @@ from typing import Any
 
 from faults.catalogue import AnyFault
 from faults.scenario import Expectation, Invariants, Phases, Scenario
-from invariants.liveness import RESTARTED_WITHIN_S
 from invariants.partition_mode import PartitionMode
+from invariants.pauses import RESTARTED_WITHIN_S
 from invariants.situations import TICKS_MAX
 from suites.judging import Result
 from topologies import catalogue

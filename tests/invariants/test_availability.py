@@ -121,3 +121,19 @@ def test_by_default_the_bound_follows_net_ticktime() -> None:
     assert checker.bound_s(4) == 20
     assert checker.check(history(confirms((0, 20), (38, 90)), (), BASE)).verdict is Verdict.VALID
     assert checker.check(history(confirms((0, 20), (42, 90)), (), BASE)).verdict is Verdict.INVALID
+
+
+BLIP = fault(20, 20.1, cut=apart(["a1"], ["b1", "c1"]) + apart(["b1"], ["c1"]), sudden=True)
+ALL_PAUSED = node_states(unlike={node: [(20.5, 32, "paused")] for node in ("a1", "b1", "c1")})
+
+
+def test_nodes_that_may_pause_and_do_are_as_good_as_down() -> None:
+    stall = confirms((0, 20), (33, 90))
+    assert check(stall, BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.VALID
+    assert check(confirms((0, 20), (50, 90)), BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
+
+
+def test_pathological_nodes_that_pause_without_need_are_no_excuse() -> None:
+    stall = confirms((0, 20), (33, 90))
+    assert check(stall, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
+    assert check(stall, BLIP, node_states(), stall_s_max=10).verdict is Verdict.INVALID

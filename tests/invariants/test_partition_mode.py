@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from invariants.facts import Facts
-from invariants.partition_mode import PartitionMode, predict
+from invariants.partition_mode import PartitionMode
+from invariants.pauses import predict
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
 from tests.invariants.literal import (
