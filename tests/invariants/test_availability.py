@@ -134,6 +134,6 @@ def test_nodes_that_may_pause_and_do_are_as_good_as_down() -> None:
 
 
 def test_pathological_nodes_that_pause_without_need_are_no_excuse() -> None:
-    stall = confirms((0, 20), (33, 90))
+    stall = confirms((0, 20), (38, 90))
     assert check(stall, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
     assert check(stall, BLIP, node_states(), stall_s_max=10).verdict is Verdict.INVALID
