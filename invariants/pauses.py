@@ -51,11 +51,17 @@ def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: f
             may.append(Spell(spell.node, spell.start_us + delay_us, spell.end_us + within_us, spell.sudden))
     must = _spells(sure, lambda situation: foresee(cluster, situation).pauses)
     return Prediction(
-        must=tuple(s for s in must if s.end_us - s.start_us > within_us),
+        must=tuple(s for s in must if s.end_us - s.start_us > within_us and _served(facts, s)),
         may=(*may, *_weakened(facts, within_us), *_restarting(cluster, possible, sure)),
         within_s=within_us / 1e6,
         cuts=tuple(s for s in sure if s.cut and s.lasts_us > within_us),
     )
+
+
+def _served(facts: Facts, spell: Spell) -> bool:
+    """Nodes do not pause while they start (RabbitMQ, "Clustering and Network Partitions", pause_minority)."""
+    before = [states.get(spell.node) for t_us, states in facts.node_states if t_us <= spell.start_us]
+    return not before or before[-1] == "up"
 
 
 def _spells(periods: Sequence[Situation], wanted: Callable[[Situation], Side]) -> list[Spell]:

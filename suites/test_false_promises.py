@@ -10,13 +10,25 @@ from collections.abc import Callable
 import pytest
 
 from faults.partition import Partition
-from faults.scenario import Scenario
+from faults.scenario import Expectation, Scenario
+from invariants.verdict import Verdict
 from suites.judging import Result
 from suites.partitions import FIRST_STEP_S, long_cut_s, nodes_of, partition_scenario, paused, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 
 Play = Callable[[Scenario], Result]
+
+#: A node that has just lost its peers may wait 7 s for a connection before it pauses (kernel(6), net_setuptime). Its
+#: mirrors are promoted meanwhile, and what they confirm is gone when it comes back. The broker means not to confirm
+#: there, as the reference says of its channels.
+CONFIRMED_IN_A_MINORITY = Expectation(
+    broker="<4",
+    verdict=Verdict.INVALID,
+    invariant="no_loss",
+    reference="rabbitmq/rabbitmq-server#9523",
+    always=False,
+)
 
 TOPOLOGY = "three_nodes_three_zones"
 
@@ -31,5 +43,6 @@ def test_confirmed_during_the_cut(mode: str, queue_type: str, net_ticktime_s: in
     cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
     without = ["throughput"] if queue_type == "classic" else []  # one whose only copy is cut off stands still
     title = "Confirmed during a cut, clients on both sides"
-    result = play(partition_scenario(title, cluster, on_every_side, cut, without=without))
+    expect = [CONFIRMED_IN_A_MINORITY] if queue_type == "mirrored" else []
+    result = play(partition_scenario(title, cluster, on_every_side, cut, without=without, expect=expect))
     assert paused(result) == nodes_of(cluster, "c")

@@ -183,6 +183,14 @@ def test_legal_kill_long_after_the_cut_pauses_at_once() -> None:
     assert check(steps, {**minority, **at_once}, FIVE).verdict is Verdict.VALID
 
 
+def test_a_node_that_starts_when_it_is_cut_off_need_not_pause() -> None:
+    again = fault(53, 69, step=1, cut=A)
+    still_away: Unlike = {"a1": [(25.0, 60.0, "paused")]}
+    assert check([CUT, again], still_away).verdict is Verdict.VALID
+    back: Unlike = {"a1": [(25.0, 52.0, "paused")]}
+    assert check([CUT, again], back).verdict is Verdict.INVALID
+
+
 AROUND = fault(20, 50, cut=apart(["a1"], ["b1"]))
 
 
