@@ -39,6 +39,7 @@ class PartitionInjection:
     for_s: float
     _silence: Silence | None = field(default=None, init=False)
     _serving: frozenset[str] = field(default=frozenset(), init=False)
+    _by_probes: bool = field(default=False, init=False)
 
     @cached_property
     def effect(self) -> Effect:
@@ -49,14 +50,19 @@ class PartitionInjection:
         return frozenset(link for link in self.effect.links_cut if link.client is None)
 
     @property
-    def _probed(self) -> frozenset[Link]:
-        """Clients tell nobody what they see; and brokers do so too late for a short cut."""
-        return self.effect.links_cut - (frozenset() if self.for_s < SHORT_S else self._broker_links)
+    def _node_sides(self) -> list[tuple[str, ...]]:
+        return [side for side in self.sides if not any(map(is_client, side))]
 
     def inject(self) -> None:
-        self._silence = Silence(self.arena, self._probed) if self._probed else None
+        """Clients tell nobody what they see; and brokers do so too late for a short cut, and not at all where they
+        are parted already or none of a side serves: those links are probed."""
         cluster = self.arena.cluster
         self._serving = frozenset(node for node in cluster.topology.node_names if cluster.state(node) == "up")
+        told = all(self._serving & {*side} for side in self._node_sides)
+        connected = all(cluster.links.connection(link) is not None for link in self._broker_links)
+        self._by_probes = self.for_s < SHORT_S or not (told and connected)
+        probed = self.effect.links_cut - (frozenset() if self._by_probes else self._broker_links)
+        self._silence = Silence(self.arena, probed) if probed else None
         self.arena.cuts.add(self.effect.links_cut, self.arena.cluster.links.cut)
         if self._silence is not None:
             self._silence.begin()
@@ -77,7 +83,7 @@ class PartitionInjection:
         proofs, ends_s = [], time.monotonic() + timeout_s
         if self._silence is not None:
             proofs.append(self._silence.prove_while_cut(timeout_s=timeout_s / 2))
-        if self._broker_links:
+        if self._broker_links and not self._by_probes:
             noticed_s = NOTICED_AFTER_TICKTIMES * self.arena.cluster.topology.net_ticktime_s
             by_reports = timeout_s > noticed_s + REPORTED_WITHIN_S
             prove = self._prove_by_reports if by_reports else self._prove_by_held_bytes
@@ -107,9 +113,8 @@ class PartitionInjection:
         """
         cluster = self.arena.cluster
         complaints = []
-        sides = [side for side in self.sides if not any(map(is_client, side))]
-        for side in sides:
-            others = {node for other in sides if other is not side for node in other}
+        for side in self._node_sides:
+            others = {node for other in self._node_sides if other is not side for node in other}
             states = {node: cluster.state(node) for node in side}
             if not any(state == "up" or (state == "paused" and n in self._serving) for n, state in states.items()):
                 complaints.append(f"nobody of {', '.join(side)} can tell: {', '.join(states.values())}")
