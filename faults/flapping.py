@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -87,7 +87,7 @@ class FlappingInjection:
 
     def _flap(self) -> None:
         try:
-            for period in count():
+            for period in range(math.ceil(self.for_s / self.period_s)):
                 begins_s = self._begun_s + period * self.period_s
                 if self._ended.wait(max(0.0, begins_s - time.monotonic())):
                     return

@@ -38,7 +38,8 @@ class PartitionInjection:
     one_way: bool
     for_s: float
     _silence: Silence | None = field(default=None, init=False)
-    _all_served: bool = field(default=False, init=False)
+    _serving: frozenset[str] = field(default=frozenset(), init=False)
+    _by_probes: bool = field(default=False, init=False)
 
     @cached_property
     def effect(self) -> Effect:
@@ -49,19 +50,19 @@ class PartitionInjection:
         return frozenset(link for link in self.effect.links_cut if link.client is None)
 
     @property
-    def _probed(self) -> frozenset[Link]:
-        """Clients tell nobody what they see, and brokers not all: too late for a short cut, and nothing while they are
-        paused or boot."""
-        return self.effect.links_cut - (self._broker_links if self._told_by_brokers else frozenset())
-
-    @property
-    def _told_by_brokers(self) -> bool:
-        return self._all_served and self.for_s >= SHORT_S
+    def _node_sides(self) -> list[tuple[str, ...]]:
+        return [side for side in self.sides if not any(map(is_client, side))]
 
     def inject(self) -> None:
-        nodes = {node for link in self._broker_links for node in link}
-        self._all_served = all(self.arena.cluster.state(node) == "up" for node in nodes)
-        self._silence = Silence(self.arena, self._probed) if self._probed else None
+        """Clients tell nobody what they see; and brokers do so too late for a short cut, and not at all where they
+        are parted already or none of a side serves: those links are probed."""
+        cluster = self.arena.cluster
+        self._serving = frozenset(node for node in cluster.topology.node_names if cluster.state(node) == "up")
+        told = all(self._serving & {*side} for side in self._node_sides)
+        connected = all(cluster.links.connection(link) is not None for link in self._broker_links)
+        self._by_probes = self.for_s < SHORT_S or not (told and connected)
+        probed = self.effect.links_cut - (frozenset() if self._by_probes else self._broker_links)
+        self._silence = Silence(self.arena, probed) if probed else None
         self.arena.cuts.add(self.effect.links_cut, self.arena.cluster.links.cut)
         if self._silence is not None:
             self._silence.begin()
@@ -82,7 +83,7 @@ class PartitionInjection:
         proofs, ends_s = [], time.monotonic() + timeout_s
         if self._silence is not None:
             proofs.append(self._silence.prove_while_cut(timeout_s=timeout_s / 2))
-        if self._broker_links and self._told_by_brokers:
+        if self._broker_links and not self._by_probes:
             noticed_s = NOTICED_AFTER_TICKTIMES * self.arena.cluster.topology.net_ticktime_s
             by_reports = timeout_s > noticed_s + REPORTED_WITHIN_S
             prove = self._prove_by_reports if by_reports else self._prove_by_held_bytes
@@ -107,16 +108,15 @@ class PartitionInjection:
     def _unreported(self) -> list[str]:
         """What is not yet seen of: on each side some node tells, and none that serves sees a node of another side.
 
-        A node that has paused tells by that, as all served before the cut: it serves nobody, so it cannot be asked. A
-        cut one way parts both ends: who hears nothing closes the connection.
+        A node that has paused tells by that, if it served before: one that boots looks the same. A cut one way parts
+        both ends: who hears nothing closes the connection.
         """
         cluster = self.arena.cluster
         complaints = []
-        sides = [side for side in self.sides if not any(map(is_client, side))]
-        for side in sides:
-            others = {node for other in sides if other is not side for node in other}
+        for side in self._node_sides:
+            others = {node for other in self._node_sides if other is not side for node in other}
             states = {node: cluster.state(node) for node in side}
-            if not {"up", "paused"} & set(states.values()):
+            if not any(state == "up" or (state == "paused" and n in self._serving) for n, state in states.items()):
                 complaints.append(f"nobody of {', '.join(side)} can tell: {', '.join(states.values())}")
             for node in (name for name, state in states.items() if state == "up"):
                 seen = _seen_running(cluster, node)
