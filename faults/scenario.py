@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, create_model, model_validator
 
 from faults.catalogue import AnyFault
 from faults.targets import TargetError, check_target
@@ -53,14 +53,21 @@ class Phases(Spec):
 
 
 class Expectation(Spec):
-    """The verdict that versions in ``broker`` are known to give, with the invariant that they break: in each run, or,
-    without ``always``, in some of them while the others are VALID."""
+    """The verdict that versions in ``broker`` are known to give, with the invariant that they break, and those that may
+    break ``also`` as a consequence: in each run, or, without ``always``, in some of them while the others are VALID."""
 
     broker: VersionRange
     verdict: Verdict
     invariant: str | None = None
+    also: tuple[str, ...] = ()
     reference: str | None = None
     always: bool = True
+
+    @model_validator(mode="after")
+    def _consequences(self) -> Self:
+        if self.also and self.invariant is None:
+            raise ValueError("also names what breaks in consequence: say in invariant of what")
+        return self
 
     def __str__(self) -> str:
         by = f" by {self.invariant}" if self.invariant else ""
@@ -186,10 +193,12 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
         text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
         yield ("workload", "declare_every_s"), text
+    chosen = ", ".join(scenario.chosen_invariants)
     for i, expectation in enumerate(scenario.expect):
-        if expectation.invariant is not None and expectation.invariant not in scenario.chosen_invariants:
-            chosen = ", ".join(scenario.chosen_invariants)
-            yield ("expect", i, "invariant"), f"{expectation.invariant!r} is not demanded here; invariants: {chosen}"
+        named = {"invariant": [expectation.invariant] if expectation.invariant else [], "also": expectation.also}
+        for field, names in named.items():
+            for name in (n for n in names if n not in scenario.chosen_invariants):
+                yield ("expect", i, field), f"{name!r} is not demanded here; invariants: {chosen}"
 
 
 def _without_publisher(scenario: Scenario) -> set[str]:

@@ -36,11 +36,13 @@ Play = Callable[[Scenario], Result]
 
 THREE = "three_nodes_three_zones"
 FIVE = "five_nodes_three_zones"
-#: A node that starts while it is cut off joins neither side, and then waits for a cluster that has long been back.
-STAYS_PAUSED = Expectation(
+#: A node that is parted again while it starts may wait for ever: for tables (the reference), or for Erlang's global
+#: names (rabbitmq/rabbitmq-server#5438, fixed in 3.11).
+STAYS_AWAY = Expectation(
     broker="<4.3",
     verdict=Verdict.INVALID,
     invariant="recovery",
+    also=("availability", "throughput"),
     reference="rabbitmq/rabbitmq-server#2175",
     always=False,
 )
@@ -174,7 +176,7 @@ def test_second_cut_during_recovery(topology: str, queue_type: str, net_ticktime
     first = Partition(at_s=FIRST_STEP_S, for_s=for_s, between=("zone:c", "rest"))
     again = Partition(at_s=FIRST_STEP_S + for_s + 1.5, for_s=for_s, between=("zone:c", "rest"))
     title = "A zone is cut off again while it recovers"
-    result = played(play, title, topology, queue_type, net_ticktime_s, first, again, expect=[STAYS_PAUSED])
+    result = played(play, title, topology, queue_type, net_ticktime_s, first, again, expect=[STAYS_AWAY])
     assert paused(result) == "c1"
 
 
@@ -188,5 +190,7 @@ def test_rolling_cut(topology: str, queue_type: str, net_ticktime_s: int, play: 
         Partition(at_s=FIRST_STEP_S + i * (for_s + 15), for_s=for_s, between=(f"zone:{zone}", "rest"))
         for i, zone in enumerate("abc")
     ]
-    result = played(play, "A cut wanders over the zones", topology, queue_type, net_ticktime_s, *cuts)
-    assert sorted(paused(result).split()) == sorted(shape(topology, net_ticktime_s).node_names)
+    title = "A cut wanders over the zones"
+    result = played(play, title, topology, queue_type, net_ticktime_s, *cuts, expect=[STAYS_AWAY])
+    if result.verdict is Verdict.VALID:
+        assert sorted(paused(result).split()) == sorted(shape(topology, net_ticktime_s).node_names)

@@ -37,6 +37,14 @@ def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, met: bo
     assert meets(judgement(no_loss=no_loss, order=order), expected) is met
 
 
+def test_consequences_are_met_only_beside_their_cause() -> None:
+    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", also=("order",))
+    assert meets(judgement(no_loss=INVALID, order=INVALID), expected)
+    assert meets(judgement(no_loss=INVALID, order=VALID), expected)
+    assert not meets(judgement(no_loss=VALID, order=INVALID), expected)
+    assert not meets(judgement(no_loss=INVALID, recovery=INVALID), expected)
+
+
 def test_words() -> None:
     assert str(Expectation(broker="", verdict=VALID)) == "VALID"
     assert (
