@@ -138,7 +138,10 @@ def _finding(
     if any(permitted) and facts.cluster is not None:
         reason = permits_lost_declarations(facts.cluster)
         told += f", but for {permitted[0]} that may differ and {permitted[1]} that may be lost: {reason}"
-    counts = {f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)}
+    counts: dict[str, Number] = {
+        f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)
+    }
+    counts["lost_through"] = " ".join(sorted({d.node for d in fates["lost", False]}))
     return Finding(verdict, told, _numbers(declared, beside_cut) | counts, tuple(wrong[:EXAMPLES_MAX]))
 
 

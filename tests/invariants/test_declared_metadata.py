@@ -64,7 +64,7 @@ def test_sane_a_declaration_that_hangs_into_the_cut_is_beside_it() -> None:
 
 def test_pathological_created_and_gone() -> None:
     finding = check(declared(), known())
-    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
+    assert (finding.verdict, finding.numbers["lost"], finding.numbers["lost_through"]) == (Verdict.INVALID, 1, "b1")
     assert finding.examples == (
         "queue declared-001 was declared through b1 at +30.000 s, beside step 0 (partition), and created at "
         "+31.000 s; it is on no node",

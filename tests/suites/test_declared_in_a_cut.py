@@ -36,9 +36,13 @@ def played(bench: Bench, queue_type: Any, mode: PartitionHandling) -> tuple[Resu
 
 @pytest.mark.parametrize("queue_type", ["quorum", "mirrored"])
 def test_a_paused_minority_takes_over_what_the_majority_declared(own_bench: Bench, queue_type: Any) -> None:
+    """What the majority created is kept. What the minority created before it paused may be gone, which is a promise
+    that 3.10 breaks (see ``suites.test_metadata``), and nothing else is."""
     result, numbers = played(own_bench, queue_type, "pause_minority")
-    assert result.verdict is Verdict.VALID, result.document
     assert numbers["created_beside_cut"] > 0
+    assert numbers["lost_through"] in ("", "c1"), result.document
+    assert numbers["differing"] == 0
+    assert result.verdict is (Verdict.INVALID if numbers["lost"] else Verdict.VALID), result.document
     asked = [e for e in result.run.events() if e["kind"] == "declaration"]
     assert {e["node"] for e in asked if e["state"] == "unanswered"} >= {"c1"}
 
