@@ -18,7 +18,7 @@ from topologies.waiting import WaitTimeout, wait_until
 
 POLL_S = 0.05
 #: What lasts no longer than this is counted from the moment at which it is in place: injecting takes some ms.
-BLIP_S = 1.0
+BLIP_S = 2.0
 LEADER_TOLD_WITHIN_S = 15.0
 
 Told = TypeVar("Told", bound=Proof | LateProof)
@@ -133,8 +133,8 @@ class _PlayedStep:
         except Exception as error:  # an injection that fails is an unproven one, and must be healed
             self._journal("unproven", f"the injection failed: {error}")
             return None
-        ends = max(begun + self.step.for_s, time.monotonic() + min(self.step.for_s, BLIP_S))
         self._journal("injected")
+        ends = max(begun + self.step.for_s, time.monotonic() + min(self.step.for_s, BLIP_S))
         proof = _attempt(lambda: injection.prove(timeout_s=max(0.1, ends - time.monotonic())))
         if isinstance(proof, Proof):
             self._journal_proof("", proof)

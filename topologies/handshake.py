@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ _CAPABILITIES = (
 )
 _CREATION = 4
 _ANSWER_BYTES = 64
+
+#: Linux notes when it took in what we read (socket(7), SO_TIMESTAMPNS: seconds and nanoseconds of the wall clock).
+#: Elsewhere the moment of reading has to do, which is later by what this process had to wait for a processor.
+_SO_TIMESTAMPNS = 35 if sys.platform == "linux" else None
+_TIMESTAMP = struct.Struct("@ll")
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Probe:
     def __init__(self, port: int, greeting: Greeting, *, timeout_s: float) -> None:
         self._greeting = greeting
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        if _SO_TIMESTAMPNS is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -69,10 +77,18 @@ class Probe:
     def send(self) -> None:
         self._socket.sendall(self._greeting.message)
 
-    def receive(self, *, timeout_s: float) -> bool:
-        """Whether the answer comes; not so if the connection is closed. Raises TimeoutError."""
+    def receive(self, *, timeout_s: float) -> float | None:
+        """When the answer came, on the monotonic clock; None if the connection was closed. Raises TimeoutError."""
         self._socket.settimeout(max(0.001, timeout_s))
-        return self._greeting.is_answer(self._socket.recv(_ANSWER_BYTES))
+        answer, notes, _, _ = self._socket.recvmsg(_ANSWER_BYTES, socket.CMSG_SPACE(_TIMESTAMP.size))
+        now_s = time.monotonic()
+        if not self._greeting.is_answer(answer):
+            return None
+        stamps = [data for level, kind, data in notes if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS)]
+        if not stamps:
+            return now_s
+        came_s, came_ns = map(int, _TIMESTAMP.unpack(stamps[0]))
+        return now_s - max(0.0, time.time() - came_s - came_ns / 1e9)
 
     def close(self) -> None:
         self._socket.close()
@@ -93,7 +109,7 @@ def round_trip_ms(port: int, greeting: Greeting, *, timeout_s: float) -> float |
         with Probe(port, greeting, timeout_s=timeout_s) as probe:
             begun = time.monotonic()
             probe.send()
-            answered = probe.receive(timeout_s=deadline - time.monotonic())
-            return (time.monotonic() - begun) * 1000 if answered else None
+            answered_s = probe.receive(timeout_s=deadline - time.monotonic())
+            return None if answered_s is None else (answered_s - begun) * 1000
     except OSError:
         return None

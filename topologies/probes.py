@@ -2,14 +2,13 @@
 
 A probe alone cannot tell a link that is cut for 4 ms from a broker that is busy for 4 ms. So after the probes another
 one goes to each broker past the proxies. A link was cut if nothing came back over it before it was restored, and
-its broker answered the later probe no later than the one that was held back.
+its broker answered the later probe before the one that was held back.
 """
 
 from __future__ import annotations
 
 import selectors
 import threading
-import time
 from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -56,7 +55,7 @@ class ProbeRound:
         return [link for link, probe in self._probes.items() if probe is None or self._direct[_asked(link)] is None]
 
     def answered_directly(self, link: Link, *, before_s: float) -> bool:
-        """Whether the link's broker had answered past the proxies at that moment, or in the same one."""
+        """Whether the link's broker had answered past the proxies by then."""
         return self._direct_s.get(_asked(link), before_s + 1) <= before_s
 
     @property
@@ -74,29 +73,27 @@ class ProbeRound:
         return None if probe is None else self._stack.enter_context(probe)
 
     def _listen(self) -> None:
-        """All that came by one look has the same time: which of it was first is not known."""
         with selectors.DefaultSelector() as selector:
             for place, probe in [*self._probes.items(), *self._direct.items()]:
                 if probe is not None:
                     selector.register(probe, selectors.EVENT_READ, (place, probe))
             while selector.get_map() and not self._closed.is_set():
-                ready = selector.select(_POLL_S)
-                now_s = time.monotonic()
-                for key, _ in ready:
+                for key, _ in selector.select(_POLL_S):
                     selector.unregister(key.fileobj)
                     place, probe = key.data
-                    self._take(place, probe, now_s)
+                    self._take(place, probe)
 
-    def _take(self, place: Link | _Asked, probe: Probe, now_s: float) -> None:
-        try:
-            answered = probe.receive(timeout_s=0)
-        except OSError:
-            answered = False
+    def _take(self, place: Link | _Asked, probe: Probe) -> None:
+        answered_s = None
+        with suppress(OSError):
+            answered_s = probe.receive(timeout_s=0)
         probe.close()
-        if answered and isinstance(place, Link):
-            self.answered_s[place] = now_s
-        elif answered and not isinstance(place, Link):
-            self._direct_s[place] = now_s
+        if answered_s is None:
+            return
+        if isinstance(place, Link):
+            self.answered_s[place] = answered_s
+        else:
+            self._direct_s[place] = answered_s
 
 
 def _asked(link: Link) -> _Asked:
