@@ -59,6 +59,11 @@ def workload(queue_type: str, **fields: Any) -> Workload:
     return Workload.model_validate({"queue_type": queue_type, **common})
 
 
+def on_all_nodes(queue_type: str, topology: Topology) -> dict[str, int]:
+    """Members on every node: RabbitMQ's five of seven may be most in the zone that is cut off, and nobody could go on."""
+    return {"group_size": len(topology.nodes)} if queue_type == "quorum" else {}
+
+
 def shape(topology: str, net_ticktime_s: int, mode: str = "pause_minority", **choice: Any) -> Topology:
     """A topology of the catalogue in that mode; ``choice`` are the fields of ``pause_if_all_down``."""
     handling = {"partition_handling": mode, "pause_if_all_down": PauseIfAllDown(**choice) if choice else None}

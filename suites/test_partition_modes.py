@@ -21,6 +21,7 @@ from suites.partitions import (
     QUEUE_TYPES,
     long_cut_s,
     nodes_of,
+    on_all_nodes,
     partition_scenario,
     paused,
     shape,
@@ -75,5 +76,6 @@ def test_zone_cut_off(mode: str, topology: str, queue_type: str, net_ticktime_s:
     cut = Partition(at_s=FIRST_STEP_S, for_s=cut_s, between=(f"zone:{zone}", "rest"))
     restart = Stop(at_s=FIRST_STEP_S + cut_s + OPERATOR_WAITS_S, for_s=RESTART_TAKES_S, node=f"zone:{zone}")
     schedule = (cut, restart) if mode == "ignore" else (cut,)
-    result = play(partition_scenario("A zone is cut off", cluster, workload(queue_type), *schedule))
+    load = workload(queue_type, **on_all_nodes(queue_type, cluster))
+    result = play(partition_scenario("A zone is cut off", cluster, load, *schedule))
     assert paused(result) == (nodes_of(cluster, zone) if mode.startswith("pause") else "")

@@ -21,6 +21,7 @@ from suites.partitions import (
     acted_upon_s,
     long_cut_s,
     nodes_of,
+    on_all_nodes,
     partition_scenario,
     paused,
     shape,
@@ -70,9 +71,7 @@ def test_cut_shorter_than_net_ticktime(topology: str, queue_type: str, net_tickt
 @each_size
 def test_leaders_zone_cut_off(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     cluster = shape(topology, net_ticktime_s)
-    # Five members of seven nodes may be most in the zone that is cut off, and then nobody could go on.
-    members = {"group_size": len(cluster.nodes)} if queue_type == "quorum" else {}
-    load = workload(queue_type, leaders_on=("zone:a",), **members)
+    load = workload(queue_type, leaders_on=("zone:a",), **on_all_nodes(queue_type, cluster))
     result = play(partition_scenario("The zone of all leaders is cut off", cluster, load, cut_off("zone:a", cluster)))
     assert paused(result) == nodes_of(cluster, "a")
 
