@@ -60,7 +60,7 @@ def workload(queue_type: str, **fields: Any) -> Workload:
 
 
 def on_all_nodes(queue_type: str, topology: Topology) -> dict[str, int]:
-    """Members on every node: RabbitMQ's five of seven may be most in the zone that is cut off, and nobody could go on."""
+    """Members on every node: of five on seven nodes most may be in the zone that is cut off, and nobody could go on."""
     return {"group_size": len(topology.nodes)} if queue_type == "quorum" else {}
 
 
