@@ -179,67 +179,6 @@ def test_links_that_need_a_proxy(step: dict[str, Any], links: set[tuple[str, str
     assert scenario.touched_links == {Link(*pair) for pair in links} | {Link(b, a) for a, b in links}
 
 
-CUT = {"at_s": 1, "for_s": 4, "fault": "partition", "between": ["zone:b", "rest"]}
-FLAP = {**CUT, "fault": "flapping", "period_s": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("step", "told"),
-    [
-        pytest.param({"between": ["publisher:4", "all"]}, ("between: publisher:4", "4 publishers"), id="no_client"),
-        pytest.param({"between": ["publisher:x", "all"]}, ("between: 'publisher:x'", "publisher:0"), id="client_name"),
-        pytest.param({"between": ["publisher:0", "publisher:0"]}, ("between", "named twice"), id="client_twice"),
-        pytest.param({"between": ["publisher:0", "consumer:0"]}, ("no link between", "name a node"), id="only_clients"),
-        pytest.param({"between": ["producer:0", "all"]}, ("between", "or a client: publisher:0"), id="no_role"),
-        pytest.param({"between": ["zone:a"]}, ("between",), id="one_side"),
-        pytest.param(
-            {"between": ["zone:a", "zone:b", "rest"], "one_way": True}, ("one_way: one way", "names 3"), id="three_ways"
-        ),
-        pytest.param({**FLAP, "period_s": 0.05}, ("schedule[0].period_s", "got 0.05"), id="period_too_small"),
-        pytest.param({**FLAP, "period_s": 3}, ("period_s: 3 s", "over half of for_s (4)"), id="period_too_long"),
-        pytest.param({**FLAP, "period_s": None}, ("schedule[0]", "period_s"), id="no_period"),
-        pytest.param({"fault": "disconnect", "one_way": True}, ("schedule[0].one_way",), id="disconnect_one_way"),
-        pytest.param({"for_s": 0}, ("schedule[0].for_s", "got 0"), id="for_no_time"),
-    ],
-)
-def test_sides_that_are_refused(step: dict[str, Any], told: tuple[str, ...]) -> None:
-    text = refused(changed(("schedule", 0), {**CUT, **step}))
-    for part in told:
-        assert part in text
-
-
-def test_a_client_is_no_place_for_other_faults() -> None:
-    assert "schedule[2].node: 'publisher:0' is no target" in refused(changed(("schedule", 2, "node"), "publisher:0"))
-    leaders = refused(changed(("workload", "leaders_on"), ["publisher:0"]))
-    assert "workload.leaders_on[0]: 'publisher:0' is no target" in leaders
-
-
-@pytest.mark.parametrize(
-    ("step", "links"),
-    [
-        ({**CUT, "between": ["publisher:0", "zone:b"]}, {("publisher:0", "b1"), ("publisher:0", "b2")}),
-        (
-            {**CUT, "between": ["zone:b", "publisher:0"], "one_way": True},
-            {("publisher:0", "b1"), ("publisher:0", "b2")},
-        ),
-        ({**FLAP, "between": ["consumer:1", "publisher:0", "c1"]}, {("consumer:1", "c1"), ("publisher:0", "c1")}),
-        ({**CUT, "fault": "disconnect", "between": ["a1", "b1"], "for_s": 0.004}, {("a1", "b1")}),
-        (
-            {**CUT, "between": ["publisher:0", "leader:q1"]},
-            {("publisher:0", n) for n in ("a1", "a2", "b1", "b2", "c1")},
-        ),
-        (
-            {"at_s": 0, "for_s": 9, "fault": "latency", "links": "consumer:0 -> a1", "latency_ms": 50},
-            {("consumer:0", "a1")},
-        ),
-    ],
-)
-def test_links_that_need_a_proxy(step: dict[str, Any], links: set[tuple[str, str]]) -> None:
-    plain = changed(("schedule",), [step])
-    scenario = fault_file.parse(yaml.safe_dump(plain))
-    assert scenario.touched_links == {Link(*pair) for pair in links} | {Link(b, a) for a, b in links}
-
-
 def test_steps_that_take_the_same_node_away() -> None:
     plain = changed(("schedule", 2), {"at_s": 0, "for_s": 9, "fault": "kill", "node": "b1"})
     plain["schedule"].append({"at_s": 5, "for_s": 9, "fault": "pause", "node": "zone:b"})

@@ -78,18 +78,6 @@ def test_clients_have_links_to_nodes_only() -> None:
     assert resolver().sides(("publisher:0", "zone:a", "rest")) == (("publisher:0",), ("a1", "a2"), ("b1", "b2", "c1"))
 
 
-def test_cut_one_way_is_what_the_first_side_sends() -> None:
-    assert links_between((("c1",), ("a1", "b1")), one_way=True) == {Link("c1", "a1"), Link("c1", "b1")}
-
-
-def test_clients_have_links_to_nodes_only() -> None:
-    assert links_between((("publisher:0",), ("consumer:0",), ("a1",)), one_way=True) == {
-        Link("publisher:0", "a1"),
-        Link("consumer:0", "a1"),
-    }
-    assert resolver().sides(("publisher:0", "zone:a", "rest")) == (("publisher:0",), ("a1", "a2"), ("b1", "b2", "c1"))
-
-
 def test_directed_links() -> None:
     assert resolved_links("zone:a -> c1", resolver()) == {Link("a1", "c1"), Link("a2", "c1")}
     assert resolved_links("a1 <-> c1", resolver()) == {Link("a1", "c1"), Link("c1", "a1")}
