@@ -158,7 +158,7 @@ def test_automatic_acks_lose_what_a_killed_consumer_held(cluster: LocalCluster, 
 
 
 def test_unroutable_messages_are_returned(cluster: LocalCluster, tmp_path: Path) -> None:
-    with running(cluster, tmp_path, queue_type="classic", rate_per_s=500, consumers=0) as load:
+    with running(cluster, tmp_path, queue_type="classic", rate_per_s=500) as load:
         await_confirmed(load, 100)
         cluster.api("a1").delete_queue(load.load.vhost, "q1")
         wait_until(lambda: load.progress().refused >= 100, timeout_s=10, what="returned messages")
