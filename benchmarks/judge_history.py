@@ -67,7 +67,7 @@ def _published(lane: int, sequence: Any, total: int) -> dict[str, Any]:
         "sent_us": sent_us,
         "outcome": np.full(size, Outcome.CONFIRMED),
         "outcome_us": sent_us + 5_000 + (sequence % 500 == 0) * 200_000,
-        "node": np.full(size, lane % len(NODES)),
+        "node": np.full(size, 1 + lane % (len(NODES) - 1)),  # the first node is cut off
     }
 
 
@@ -108,6 +108,9 @@ def _events() -> Iterator[dict[str, Any]]:
         yield event(half_second / 2, "nodes", states={n: "paused" if paused and n == "a1" else "up" for n in NODES})
         sample = {name: {"ready": 0, "unacked": 0, "leader": "b1", "members": 3, "online": 3} for name in queues}
         yield event(half_second / 2, "sample", queues=sample, memory_bytes={})
+    for at_s, state in ((30, "asked"), (30.1, "created")):
+        yield event(at_s, "declaration", item="queue declared", node="b1", state=state, detail="")
+    yield event(PHASES_S["end"] - 1, "metadata", nodes={node: ["queue declared"] for node in NODES})
     for phase, at_s in PHASES_S.items():
         yield event(at_s, "phase", phase=phase)
     yield event(PHASES_S["end"] - 1, "drain", complete=True, confirmed=1, received=1, unconsumed=0, detail="")
