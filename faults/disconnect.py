@@ -25,7 +25,7 @@ class Disconnect(SidesStep):
 
     fault: Literal["disconnect"] = "disconnect"
 
-    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> DisconnectInjection:  # noqa: ARG002
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> DisconnectInjection:  # noqa: ARG002 - one form for all
         return DisconnectInjection(arena, links_between(resolver.sides(self.between)))
 
 

@@ -11,12 +11,11 @@ from faults.fault import Arena, Effect, LateProof, Proof, left_over
 from faults.sides import DirectedSidesStep
 from faults.silence import Silence, prove_links_carry, unproxied
 from faults.targets import Resolver, links_between
+from invariants.situations import TICKS_MAX
 from topologies.cluster import Cluster
 from topologies.management import ApiError, ApiUnreachable
 from topologies.spec import Link, is_client
 
-#: Erlang notices a silent peer between 0.75 and 1.25 times net_ticktime (kernel(6), net_ticktime).
-NOTICED_AFTER_TICKTIMES = 1.25
 REPORTED_WITHIN_S = 3.0
 #: Held bytes are seen when they are 0.6 s old, counted five times a second; a shorter cut is proven by probes.
 SHORT_S = 2.0
@@ -84,7 +83,7 @@ class PartitionInjection:
         if self._silence is not None:
             proofs.append(self._silence.prove_while_cut(timeout_s=timeout_s / 2))
         if self._broker_links and not self._by_probes:
-            noticed_s = NOTICED_AFTER_TICKTIMES * self.arena.cluster.topology.net_ticktime_s
+            noticed_s = TICKS_MAX * self.arena.cluster.topology.net_ticktime_s
             by_reports = timeout_s > noticed_s + REPORTED_WITHIN_S
             prove = self._prove_by_reports if by_reports else self._prove_by_held_bytes
             proofs.append(prove(ends_s - time.monotonic()))

@@ -7,6 +7,7 @@ from typing import Any
 
 from faults.catalogue import AnyFault
 from faults.scenario import Expectation, Invariants, Phases, Scenario
+from invariants.availability import Availability
 from invariants.partition_mode import PartitionMode
 from invariants.pauses import RESTARTED_WITHIN_S
 from invariants.situations import TICKS_MAX
@@ -33,7 +34,7 @@ def stall_s_max(net_ticktime_s: int) -> float:
     """The longest that a queue with a majority may stand still: the cut is noticed; a publisher that is then served
     by a broker which still takes the old leader for the leader gets no confirm until its patience ends, and goes
     elsewhere."""
-    return noticed_s(net_ticktime_s) + Workload().confirm_timeout_s + ELECTED_AFTER_S
+    return Availability().bound_s(net_ticktime_s)
 
 
 def long_cut_s(net_ticktime_s: int) -> float:
