@@ -92,7 +92,7 @@ def test_a_blip_on_all_links_goes_unnoticed_and_is_proven(cluster: LocalCluster,
 
     assert played.states == PROVEN_LATE, played
     assert "probes over 6 links were held back" in played.detail
-    assert for_s <= played.lasted_s < for_s + 0.05
+    assert for_s <= played.lasted_s < for_s + 0.25
     assert connections(cluster) == before
     assert unfit_reason(cluster) == ""
 
@@ -120,7 +120,9 @@ def test_a_long_cut_one_way_parts_both(cluster: LocalCluster) -> None:
     cluster.await_formed(timeout_s=60)
 
     assert played.states == PROVEN, played
-    assert "a1 b1 report the other side as gone, c1 paused" in played.detail
+    # c1 reports it too if it is asked between noticing and pausing
+    assert "a1 b1 report the other side as gone" in played.detail
+    assert played.detail.startswith("c1 a1 b1") or "c1 paused" in played.detail
 
 
 @pytest.mark.parametrize("for_s", [0.004, 0.3, 5])
@@ -142,7 +144,7 @@ def test_a_link_that_flaps(cluster: LocalCluster) -> None:
 
     assert played.states == PROVEN_LATE, played
     assert played[0]["effect"]["intermittent"]
-    assert int(played.detail.partition(" ")[0]) in (38, 39, 40), played.detail
+    assert int(played.detail.partition(" ")[0]) in range(30, 41), played.detail
 
 
 def test_flaps_that_did_not_happen_are_not_proven(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
