@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -36,6 +37,14 @@ def _specifiers(text: str) -> str:
     return text
 
 
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text, re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
 VersionRange = Annotated[str, AfterValidator(_specifiers)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -54,7 +63,9 @@ class Phases(Spec):
 
 class Expectation(Spec):
     """The verdict that versions in ``broker`` are known to give, with the invariant that they break, and those that may
-    break ``also`` as a consequence: in each run, or, without ``always``, in some of them while the others are VALID."""
+    break ``also`` as a consequence: in each run, or, without ``always``, in some of them while the others are VALID.
+    ``log`` is a regular expression that some broker's log must match then (``.`` takes line ends too): the trace of the
+    known cause, so that no other cause passes for it."""
 
     broker: VersionRange
     verdict: Verdict
@@ -62,6 +73,7 @@ class Expectation(Spec):
     also: tuple[str, ...] = ()
     reference: str | None = None
     always: bool = True
+    log: Annotated[str, AfterValidator(_regular_expression)] | None = None
 
     @model_validator(mode="after")
     def _consequences(self) -> Self:
@@ -133,9 +145,9 @@ class Scenario(Spec):
         touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
         return frozenset(touched | {link.back for link in touched})
 
-    def expected(self, broker_version: str) -> Expectation:
-        """The first expectation for that version; VALID where none is stated."""
-        return next((e for e in self.expect if _within(broker_version, e.broker)), _VALID)
+    def expected(self, broker_version: str) -> tuple[Expectation, ...]:
+        """What that version may end as, any of them; VALID where nothing is stated."""
+        return tuple(e for e in self.expect if _within(broker_version, e.broker)) or (VALID_EXPECTED,)
 
     def applies_to(self, broker_version: str) -> bool:
         return _within(broker_version, self.broker)
@@ -144,7 +156,7 @@ class Scenario(Spec):
         return self.model_copy(update={"topology": self.topology.model_copy(update=changes)})
 
 
-_VALID = Expectation(broker="", verdict=Verdict.VALID)
+VALID_EXPECTED = Expectation(broker="", verdict=Verdict.VALID)
 
 
 def _within(version: str, versions: str) -> bool:

@@ -16,7 +16,7 @@ from pydantic import Field
 from invariants.columns import pieces
 from invariants.facts import NEVER_US, ClusterFacts, Facts
 from invariants.oracle import confirms_on_both_sides, foresee, writable_from
-from invariants.pauses import MARGIN_S, RESTARTED_WITHIN_S, Prediction, Spell, predict
+from invariants.pauses import RESTARTED_WITHIN_S, Prediction, Spell, predict
 from invariants.situations import Side, Situation
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
 from reports.history import Outcome
@@ -25,11 +25,12 @@ Sightings = Sequence[tuple[int, Mapping[str, str]]]
 
 
 class PartitionMode(InvariantSpec):
-    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime`` (``invariants.pauses``)."""
+    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default as long as it may wait for each
+    of its peers (``invariants.pauses.pause_margin_s``)."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
-    margin_s: Annotated[float, Field(ge=0)] = MARGIN_S
+    margin_s: Annotated[float, Field(ge=0)] | None = None
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)

@@ -9,9 +9,10 @@ from invariants.facts import NEVER_US, ClusterFacts, Facts, Pair, Step
 from invariants.oracle import foresee
 from invariants.situations import TICKS_MAX, TICKS_MIN, Period, Side, Situation, situations
 
-#: What a node may need beyond 1.25 times ``net_ticktime`` to notice and to close its listeners. One that writes to a
-#: peer just then waits for a connection that cannot be made: 7 s (kernel(6), net_setuptime).
-MARGIN_S = 10.0
+#: To close the listeners, once a node has noticed that it must.
+CLOSES_WITHIN_S = 3.0
+#: How long a connection that cannot be made is waited for (kernel(6), net_setuptime).
+NET_SETUPTIME_S = 7.0
 
 #: How long the sides that lost may take to stop and to start again once a split is healed.
 RESTARTED_WITHIN_S = 30.0
@@ -39,8 +40,16 @@ class Prediction:
     cuts: tuple[Situation, ...] = ()
 
 
-def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: float = MARGIN_S) -> Prediction:
+def pause_margin_s(nodes: int) -> float:
+    """What a node may need beyond 1.25 times ``net_ticktime`` to pause. When it takes the first peer for dead it writes
+    that to the metadata store, and waits for each other one that is silent too and not yet taken for dead."""
+    return CLOSES_WITHIN_S + max(0, nodes - 2) * NET_SETUPTIME_S
+
+
+def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: float | None = None) -> Prediction:
+    """``margin_s``: by default ``pause_margin_s`` of the cluster."""
     tick_us = cluster.net_ticktime_s * 1e6
+    margin_s = pause_margin_s(len(cluster.nodes)) if margin_s is None else margin_s
     within_us = TICKS_MAX * tick_us + margin_s * 1e6
     possible = situations(cluster.nodes, facts.steps, lambda step, _: step.possible_us, span_us)
     sure = situations(cluster.nodes, facts.steps, lambda step, _: step.sure_us, span_us)

@@ -107,6 +107,11 @@ class RunDirectory:
         """A fresh pass over every consumer's complete batches (schema ``DELIVERIES``)."""
         return self._batches(DELIVERIES_SUFFIX, DELIVERIES)
 
+    def log_texts(self) -> Iterator[str]:
+        """What each broker logged meanwhile."""
+        for log in sorted(self.logs.glob("*.log")):
+            yield log.read_text(encoding="utf-8", errors="replace")
+
     def events(self) -> list[Event]:
         """The run's events and those of its workers, in the order of time."""
         files = [self.events_file, *sorted(self.history.glob("*.jsonl"))]

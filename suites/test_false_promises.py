@@ -40,7 +40,7 @@ def test_confirmed_during_the_cut(mode: str, queue_type: str, net_ticktime_s: in
     cluster = shape(TOPOLOGY, net_ticktime_s, mode, **choice)
     # Four queues and three nodes: publishers in turn reach every queue from every zone.
     on_every_side = workload(queue_type, queues=4, publishers=12, consumers=4, reconnect="own_zone", rate_per_s=480)
-    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(cluster), between=("zone:c", "rest"))
     without = ["throughput"] if queue_type == "classic" else []  # one whose only copy is cut off stands still
     title = "Confirmed during a cut, clients on both sides"
     expect = [CONFIRMED_IN_A_MINORITY] if queue_type == "mirrored" else []

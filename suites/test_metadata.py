@@ -46,7 +46,7 @@ def test_declared_while_a_minority_zone_is_cut_off(
 ) -> None:
     topology = shape("three_nodes_three_zones", net_ticktime_s)
     load = workload(queue_type, declare_every_s=DECLARE_EVERY_S)
-    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(topology), between=("zone:c", "rest"))
     scenario = partition_scenario(
         "Declared while a minority zone is cut off", topology, load, cut, expect=[CREATED_IN_A_MINORITY]
     )

@@ -54,8 +54,8 @@ RESTART_TAKES_S = 8.0
 DECIDES_TOO_SOON = Expectation(
     broker="<4.3",
     verdict=Verdict.INVALID,
-    invariant="recovery",
-    also=("partition_mode", "availability", "throughput"),
+    invariant="partition_mode",
+    also=("recovery", "availability", "throughput", "no_loss", "order"),
     reference="rabbitmq/rabbitmq-server#928",
     always=False,
 )
@@ -83,7 +83,7 @@ def test_zone_cut_off(mode: str, topology: str, queue_type: str, net_ticktime_s:
     zone = CUT_OFF[topology]
     choice = {"nodes": ("a1",)} if mode == "pause_if_all_down" else {}
     cluster = shape(topology, net_ticktime_s, mode, **choice)
-    cut_s = long_cut_s(net_ticktime_s)
+    cut_s = long_cut_s(cluster)
     cut = Partition(at_s=FIRST_STEP_S, for_s=cut_s, between=(f"zone:{zone}", "rest"))
     restart = Stop(at_s=FIRST_STEP_S + cut_s + OPERATOR_WAITS_S, for_s=RESTART_TAKES_S, node=f"zone:{zone}")
     schedule = (cut, restart) if mode == "ignore" else (cut,)

@@ -33,7 +33,7 @@ QUEUES: dict[str, Workload] = {
 @pytest.mark.parametrize("queues", QUEUES)
 def test_minority_zone_cut_off(queues: str, net_ticktime_s: int, play: Callable[[Scenario], Result]) -> None:
     cluster = shape("five_nodes_three_zones", net_ticktime_s)
-    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(net_ticktime_s), between=("zone:c", "rest"))
+    cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(cluster), between=("zone:c", "rest"))
     title = f"{queues.replace('_', ' ').capitalize()}, a minority zone is cut off"
     result = play(partition_scenario(title, cluster, QUEUES[queues], cut))
     assert paused(result) == "c1"

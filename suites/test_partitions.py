@@ -48,7 +48,7 @@ EVERYWHERE = ("a1", "b1", "c1")
 
 
 def cut_off(zone: str, topology: Topology) -> Partition:
-    return Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(topology.net_ticktime_s), between=(zone, "rest"))
+    return Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(topology), between=(zone, "rest"))
 
 
 @each_size
@@ -89,6 +89,6 @@ def test_cut_with_latency_on_the_other_links(topology: str, queue_type: str, net
 def test_even_split(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Nobody goes on, so there is nothing to wait for once all must have paused; what counts is how it comes back."""
     cluster, load = shape(topology, net_ticktime_s), workload(queue_type)
-    cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(net_ticktime_s), between=("zone:a", "zone:b"))
+    cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(cluster), between=("zone:a", "zone:b"))
     result = play(partition_scenario("An even split", cluster, load, cut, settled_after_s=ELECTED_AFTER_S))
     assert paused(result) == "a1 a2 b1 b2"

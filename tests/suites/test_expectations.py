@@ -8,6 +8,7 @@ from faults.scenario import Expectation
 from invariants.judge import Judgement
 from invariants.verdict import Finding, Verdict
 from suites.judging import meets
+from suites.partitions import HANGS_IN_GLOBAL_SYNC
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
@@ -43,6 +44,20 @@ def test_consequences_are_met_only_beside_their_cause() -> None:
     assert meets(judgement(no_loss=INVALID, order=VALID), expected)
     assert not meets(judgement(no_loss=VALID, order=INVALID), expected)
     assert not meets(judgement(no_loss=INVALID, recovery=INVALID), expected)
+
+
+@pytest.mark.parametrize(
+    ("log", "met"),
+    [
+        ("skipping registration.\nRunning boot step x\n", False),
+        ("skipping registration.\nDeleting server", True),
+        ("", False),
+    ],
+)
+def test_a_violation_that_leaves_a_trace_is_known_only_by_it(log: str, met: bool) -> None:
+    broken = judgement(no_loss=VALID, recovery=INVALID)
+    assert meets(broken, HANGS_IN_GLOBAL_SYNC, lambda: ["another node's", log]) is met
+    assert meets(judgement(recovery=VALID), HANGS_IN_GLOBAL_SYNC, lambda: [log])
 
 
 def test_words() -> None:
