@@ -137,7 +137,7 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
         nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
         nemesis.play(load.check)
         phase("recovery")
-        lacking = _await_recovery(scenario.phases.recovery_s, observer, load, queues)
+        lacking = _await_recovery(scenario.phases.recovery_s, arena, queues)
         events.record("recovery", complete=not lacking, detail=lacking)
         _spend(load, seconds_s=scenario.phases.settled_s)
     phase("drain")
@@ -173,14 +173,14 @@ def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
     wait_until(spent, timeout_s=seconds_s + 10, what="the phase to pass")
 
 
-def _await_recovery(
-    timeout_s: float, observer: Observer, load: RunningWorkload, queues: Mapping[str, QueuePlace]
-) -> str:
+def _await_recovery(timeout_s: float, arena: Arena, queues: Mapping[str, QueuePlace]) -> str:
     """Waits until the cluster is whole, every publisher gets confirms again and no consumer leaves messages lying;
     what was still lacking, or ''.
 
-    A stall that outlives the faults must have the time to show.
+    A stall that outlives the faults must have the time to show, and so must a restart by which a mode mends a split:
+    until then the sides do not see each other, and each looks well by itself.
     """
+    observer, load = arena.observer, arena.load
     confirmed_before, received_before = load.confirmed_by_publisher(), load.received_by_consumer()
     declared = [QueueFacts(name, place["type"], frozenset(place["members"])) for name, place in queues.items()]
 
@@ -197,7 +197,7 @@ def _await_recovery(
             f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms" if stalled else "",
             f"consumer {', '.join(map(str, starved[:5]))} gets nothing of what is ready" if starved else "",
         )
-        return "; ".join(filter(None, parts))
+        return "; ".join(filter(None, parts)) or _unseen_nodes(arena.cluster)
 
     ends_s = time.monotonic() + timeout_s
     try:
@@ -214,6 +214,19 @@ def _await_recovery(
         )
     except WaitTimeout as error:
         return str(error.last_seen)
+    return ""
+
+
+def _unseen_nodes(cluster: Cluster) -> str:
+    """Which nodes some node does not see running; '' if each sees all."""
+    names = {cluster.broker_name(node): node for node in cluster.topology.node_names}
+    for node in cluster.topology.node_names:
+        try:
+            unseen = sorted(names[name] for name in names.keys() - cluster.api(node).running_nodes())
+        except (ApiError, ApiUnreachable) as error:
+            return f"{node} does not tell which nodes it sees: {error}"
+        if unseen:
+            return f"{node} does not see {', '.join(unseen)} running"
     return ""
 
 
