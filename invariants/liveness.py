@@ -6,6 +6,7 @@ being put together again after a split that its mode let happen.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from invariants.facts import ClusterFacts, Facts, QueueFacts
@@ -42,14 +43,21 @@ def unpromised(
     return merged((start, end + grace_s * 1e6) for start, end in [*bad, *_unmended(cluster, periods)])
 
 
-def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float) -> list[Period]:
-    """The ``grace_s`` after each change of nodes or links, which an intermittent cut makes again and again. That a node
-    pauses belongs to its cut, that it comes back is a change."""
+def unsettled(
+    facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float
+) -> list[Period]:
+    """The time after each change of nodes or links, which an intermittent cut makes again and again: ``lost_grace_s``
+    where a node or a link was lost, which must first be noticed, and ``grace_s`` where none was. That a node pauses
+    belongs to its cut, that it comes back is a change."""
     periods = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
-    changing = [(s.start_us, s.start_us) for s in periods[1:]]
-    changing += [(pause.possible_us[1],) * 2 for pause in excused_pauses(facts, cluster, span_us)]
-    changing += [step.possible_us for step in facts.steps if step.intermittent]
-    return merged((start, end + grace_s * 1e6) for start, end in changing)
+    changing = [
+        (now.start_us, now.start_us + (lost_grace_s if now.lost_since(before) else grace_s) * 1e6)
+        for before, now in itertools.pairwise(periods)
+    ]
+    back = [pause.possible_us[1] for pause in excused_pauses(facts, cluster, span_us)]
+    changing += [(at_us, at_us + grace_s * 1e6) for at_us in back]
+    flapping = [step.possible_us for step in facts.steps if step.intermittent]
+    return merged([*changing, *((start, end + grace_s * 1e6) for start, end in flapping)])
 
 
 def merged(periods: Iterable[Period]) -> list[Period]:

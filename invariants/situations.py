@@ -54,6 +54,10 @@ class Situation:
     def lasts_us(self) -> float:
         return self.end_us - self.start_us
 
+    def lost_since(self, before: Situation) -> bool:
+        """Whether a node or a link is missing that was there before."""
+        return bool(before.up - self.up or self.cut - before.cut)
+
     def may_be_noticed(self, net_ticktime_s: float) -> bool:
         return bool(self.closed) or self.lasts_us >= TICKS_MIN * net_ticktime_s * 1e6
 

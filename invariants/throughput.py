@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from invariants.availability import Availability
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
 from invariants.liveness import demanded, merged, unpromised, unsettled
@@ -19,7 +20,8 @@ class Throughput(InvariantSpec):
     steady phase.
 
     Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
-    queue has a majority and nothing changed for ``grace_s``. If no window is left, the finding is UNKNOWN.
+    queue has a majority and nothing changed for ``grace_s``, and nothing was lost for ``lost_grace_s``: by default as
+    long as a queue may stand still then (``Availability``). If no window is left, the finding is UNKNOWN.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -27,6 +29,7 @@ class Throughput(InvariantSpec):
     ratio_min: Annotated[float, Field(gt=0, le=1)] = 0.5
     window_s: Annotated[float, Field(ge=0.1)] = 5
     grace_s: Annotated[float, Field(ge=0)] = 15
+    lost_grace_s: Annotated[float, Field(ge=0)] | None = None
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
@@ -68,7 +71,10 @@ class Throughput(InvariantSpec):
         )
 
     def _windows(self, facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
-        exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s)
+        lost_grace_s = (
+            Availability().bound_s(cluster.net_ticktime_s) if self.lost_grace_s is None else self.lost_grace_s
+        )
+        exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
         for queue in facts.queues:
             exempt += unpromised(facts, cluster, queue, span_us, grace_s=self.grace_s)
         window_us = self.window_s * 1e6

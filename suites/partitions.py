@@ -38,6 +38,18 @@ HANGS_IN_GLOBAL_SYNC = Expectation(
 )
 
 
+#: A mirror that is started just then waits for the supervisor that waits for it, and the node never ends its stop.
+HANGS_WHILE_STOPPING = Expectation(
+    broker="<4",
+    verdict=Verdict.INVALID,
+    invariant="recovery",
+    also=("availability", "throughput"),
+    reference="rabbitmq/rabbitmq-server#4241",
+    always=False,
+    log=r"RabbitMQ is asked to stop(?!.*Successfully stopped RabbitMQ)",
+)
+
+
 def noticed_s(net_ticktime_s: int) -> float:
     """The longest that Erlang takes to notice a silent peer: kernel(6), net_ticktime."""
     return TICKS_MAX * net_ticktime_s
@@ -127,7 +139,7 @@ def partition_scenario(
         invariants=Invariants.model_validate(
             {name: bounds for name, bounds in demanded.items() if name not in without}
         ),
-        expect=(*expect, HANGS_IN_GLOBAL_SYNC),
+        expect=(*expect, HANGS_IN_GLOBAL_SYNC, *([HANGS_WHILE_STOPPING] if workload.queue_type == "mirrored" else [])),
     )
 
 

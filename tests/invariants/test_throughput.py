@@ -15,8 +15,9 @@ def load(*spans: tuple[float, float, int]) -> list[Row]:
     return [publish(n, at_s) for n, at_s in enumerate(times)]
 
 
-def check(publishes: list[Row], *events: Event | list[Event]) -> Finding:
-    return Throughput(ratio_min=0.5, window_s=5, grace_s=10).check(history(publishes, (), [*BASE, *events]))
+def check(publishes: list[Row], *events: Event | list[Event], lost_grace_s: float | None = 10) -> Finding:
+    demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=lost_grace_s)
+    return demanded.check(history(publishes, (), [*BASE, *events]))
 
 
 def test_empty() -> None:
@@ -40,6 +41,15 @@ def test_pathological_slow_after_the_grace_names_window_and_fault() -> None:
     assert (finding.numbers["ratio"], finding.numbers["windows_short"]) == (0.4, 4)
     for part in ("40% of the steady rate", "phase chaos", "step 0 (partition)"):
         assert part in finding.examples[0]
+
+
+def test_what_is_lost_must_first_be_noticed_and_what_comes_back_need_not() -> None:
+    """net_ticktime is 4 s, so a queue may stand still for 20 s after the cut."""
+    late = load((0, 20, 50), (20, 39.9, 5), (39.9, 90, 50))
+    assert check(late, CUT).verdict is Verdict.INVALID
+    assert check(late, CUT, lost_grace_s=None).verdict is Verdict.VALID
+    slow_again = load((0, 20, 50), (20, 39.9, 5), (39.9, 50, 50), (50, 69, 5), (69, 90, 50))
+    assert check(slow_again, CUT, lost_grace_s=None).verdict is Verdict.INVALID
 
 
 def test_pathological_never_as_fast_again_after_healing() -> None:
