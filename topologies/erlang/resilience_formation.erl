@@ -17,9 +17,13 @@
 
 init() -> ok.
 
+%% All that have joined: a node that comes back without its data finds the others by any of them.
 list_nodes() ->
-    {ok, Founder} = file:read_file(turn(1, "node")),
-    {ok, {[binary_to_atom(Founder, utf8)], disc}}.
+    {ok, {lists:usort([member(Turn) || Turn <- filelib:wildcard(turn("*", "joined"))]), disc}}.
+
+member(Joined) ->
+    {ok, Node} = file:read_file(filename:join(filename:dirname(Joined), "node")),
+    binary_to_atom(Node, utf8).
 
 supports_registration() -> false.
 register() -> ok.
@@ -47,4 +51,5 @@ await_turn(Turn, Left) ->
         false -> timer:sleep(?POLL_MS), await_turn(Turn, Left - ?POLL_MS)
     end.
 
-turn(Turn, File) -> filename:join([os:getenv("RESILIENCE_TURNS"), integer_to_list(Turn), File]).
+turn(Turn, File) when is_integer(Turn) -> turn(integer_to_list(Turn), File);
+turn(Turn, File) -> filename:join([os:getenv("RESILIENCE_TURNS"), Turn, File]).
