@@ -6,13 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
+from faults.alarm import Alarm
 from faults.disconnect import Disconnect
 from faults.flapping import Flapping
 from faults.kill import Kill
 from faults.kill_client import KillClient
 from faults.latency import Latency
+from faults.lose_disk import LoseDisk
 from faults.partition import Partition
 from faults.pause import Pause
+from faults.rebalance import Rebalance
 from faults.stop import Stop
 
 AnyFault = Annotated[
@@ -23,6 +26,9 @@ AnyFault = Annotated[
     | Kill  # brokers die at once
     | KillClient  # a publisher or consumer dies at once
     | Pause  # brokers freeze
-    | Stop,  # brokers are shut down in good order
+    | Stop  # brokers are shut down in good order
+    | LoseDisk  # brokers die at once, and their data is gone
+    | Alarm  # brokers run out of memory or disk, and block publishers
+    | Rebalance,  # leaders are spread over the nodes
     Field(discriminator="fault"),
 ]

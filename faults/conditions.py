@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
+from topologies.cluster import Cluster
+from topologies.management import ApiError, ApiUnreachable
 from topologies.observer import Observer
 from topologies.spec import Spec, Topology
 
@@ -14,11 +17,29 @@ from topologies.spec import Spec, Topology
 class Condition(Protocol):
     """Something that can become true while a scenario runs."""
 
-    def problem(self, topology: Topology, queues: Collection[str]) -> str | None:
+    def problem(self, setting: Setting) -> str | None:
         """What can never be met in this topology and workload; None if it can be."""
         ...
 
-    def holds(self, observer: Observer) -> bool: ...
+    def holds(self, scene: Scene) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known before anything runs; ``earlier`` is the number of steps before the one that waits."""
+
+    topology: Topology
+    queues: Collection[str]
+    earlier: int
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a condition may look at; ``since_healed_s`` tells how long ago a step was healed, None if it is not yet."""
+
+    observer: Observer
+    cluster: Cluster
+    since_healed_s: Callable[[int], float | None]
 
 
 class DepthOver(Spec):
@@ -27,11 +48,11 @@ class DepthOver(Spec):
     queue: str
     messages: Annotated[int, Field(ge=0)]
 
-    def problem(self, topology: Topology, queues: Collection[str]) -> str | None:  # noqa: ARG002 - one form for all
-        return None if self.queue in queues else _no_queue(self.queue, queues)
+    def problem(self, setting: Setting) -> str | None:
+        return None if self.queue in setting.queues else _no_queue(self.queue, setting.queues)
 
-    def holds(self, observer: Observer) -> bool:
-        row = observer.queues_now.get(self.queue)
+    def holds(self, scene: Scene) -> bool:
+        row = scene.observer.queues_now.get(self.queue)
         return row is not None and (row["ready"] or 0) + (row["unacked"] or 0) > self.messages
 
 
@@ -41,12 +62,14 @@ class NodeIs(Spec):
     node: str
     state: Literal["up", "paused", "down"]
 
-    def problem(self, topology: Topology, queues: Collection[str]) -> str | None:  # noqa: ARG002 - one form for all
-        names = topology.node_names
-        return None if self.node in names else f"node {self.node!r} is not in {topology.name}: {', '.join(names)}"
+    def problem(self, setting: Setting) -> str | None:
+        names = setting.topology.node_names
+        return (
+            None if self.node in names else f"node {self.node!r} is not in {setting.topology.name}: {', '.join(names)}"
+        )
 
-    def holds(self, observer: Observer) -> bool:
-        return observer.states.get(self.node) == self.state
+    def holds(self, scene: Scene) -> bool:
+        return scene.observer.states.get(self.node) == self.state
 
 
 class LeaderOn(Spec):
@@ -55,35 +78,74 @@ class LeaderOn(Spec):
     queue: str
     zone: str
 
-    def problem(self, topology: Topology, queues: Collection[str]) -> str | None:
-        if self.zone not in topology.zones:
-            return f"zone {self.zone!r} is not in {topology.name}: {', '.join(topology.zones)}"
-        return None if self.queue in queues else _no_queue(self.queue, queues)
+    def problem(self, setting: Setting) -> str | None:
+        if self.zone not in setting.topology.zones:
+            return f"zone {self.zone!r} is not in {setting.topology.name}: {', '.join(setting.topology.zones)}"
+        return None if self.queue in setting.queues else _no_queue(self.queue, setting.queues)
 
-    def holds(self, observer: Observer) -> bool:
-        leader = observer.leader_of(self.queue)
-        return leader is not None and observer.topology.zone_of(leader) == self.zone
+    def holds(self, scene: Scene) -> bool:
+        leader = scene.observer.leader_of(self.queue)
+        return leader is not None and scene.observer.topology.zone_of(leader) == self.zone
+
+
+class AfterStep(Spec):
+    """An earlier step, counted from 0, is healed, and that was proven, for so many seconds."""
+
+    step: Annotated[int, Field(ge=0)]
+    wait_s: Annotated[float, Field(ge=0)] = 0
+
+    def problem(self, setting: Setting) -> str | None:
+        if self.step < setting.earlier:
+            return None
+        there = f"there are steps 0 to {setting.earlier - 1}" if setting.earlier else "there is none"
+        return f"step {self.step} does not come before this one; before it {there}"
+
+    def holds(self, scene: Scene) -> bool:
+        since_s = scene.since_healed_s(self.step)
+        return since_s is not None and since_s >= self.wait_s
+
+
+class NotCritical(Spec):
+    """No queue would lose its majority, or its only synchronised mirror, without the node: what operators wait for
+    before they stop it (``check_if_node_is_quorum_critical``, ``check_if_node_is_mirror_sync_critical``)."""
+
+    node: str
+
+    def problem(self, setting: Setting) -> str | None:
+        return NodeIs(node=self.node, state="up").problem(setting)
+
+    def holds(self, scene: Scene) -> bool:
+        api = scene.cluster.api(self.node)
+        try:
+            return not any(map(api.is_critical, ("node-is-quorum-critical", "node-is-mirror-sync-critical")))
+        except (ApiError, ApiUnreachable):
+            return False
 
 
 class When(Spec):
-    """Exactly one condition."""
+    """One condition or several, which must hold at the same time. Those that cost nothing to look at come first."""
 
+    after_step: AfterStep | None = None
     depth_over: DepthOver | None = None
     node_is: NodeIs | None = None
     leader_on: LeaderOn | None = None
+    not_critical: NotCritical | None = None
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if len(self._given()) != 1:
-            raise ValueError(f"give exactly one condition: {', '.join(type(self).model_fields)}")
+    def _any(self) -> Self:
+        if not self._given():
+            raise ValueError(f"give a condition: {', '.join(type(self).model_fields)}")
         return self
 
     def _given(self) -> list[Condition]:
         return [value for name in type(self).model_fields if (value := getattr(self, name)) is not None]
 
-    @property
-    def condition(self) -> Condition:
-        return self._given()[0]
+    def problem(self, setting: Setting) -> str | None:
+        """The first thing that can never be met."""
+        return next((text for condition in self._given() if (text := condition.problem(setting))), None)
+
+    def holds(self, scene: Scene) -> bool:
+        return all(condition.holds(scene) for condition in self._given())
 
 
 def _no_queue(queue: str, queues: Collection[str]) -> str:

@@ -29,6 +29,9 @@ class Effect:
     sudden: bool = False
     #: The links are cut and whole in turns.
     intermittent: bool = False
+    #: Nodes that have an alarm of a resource ("memory" or "disk"): publishers are blocked on every node.
+    nodes_alarmed: tuple[str, ...] = ()
+    alarm: str = ""
 
     def as_event(self) -> dict[str, Any]:
         return {
@@ -37,6 +40,9 @@ class Effect:
             "links_slow": sorted(map(list, self.links_slow)),
             "sudden": self.sudden,
             "intermittent": self.intermittent,
+            "nodes_alarmed": list(self.nodes_alarmed),
+            "alarm": self.alarm,
+            "blocks_publishers": bool(self.nodes_alarmed),
         }
 
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from faults.catalogue import AnyFault
+from faults.conditions import Scene
 from faults.fault import Arena, Effect, Injection, LateProof, Proof
 from faults.targets import Resolver, TargetError
 from topologies.waiting import WaitTimeout, wait_until
 
 POLL_S = 0.05
+#: How often a condition is looked at, which may cost the brokers an answer.
+LOOK_EVERY_S = 0.2
 #: What lasts no longer than this is counted from the moment at which it is in place: injecting takes some ms.
 BLIP_S = 2.0
 LEADER_TOLD_WITHIN_S = 15.0
@@ -43,9 +46,10 @@ class Nemesis:
         KeyboardInterrupt, ends all steps early: they are healed before it goes on its way."""
         started = time.monotonic()
         interrupted = threading.Event()
+        healed = _Healed()
         with ThreadPoolExecutor(max(1, len(self.schedule)), thread_name_prefix="nemesis") as pool:
             steps = [
-                pool.submit(_PlayedStep(self, i, step, started, interrupted).play)
+                pool.submit(_PlayedStep(self, i, step, started, interrupted, healed).play)
                 for i, step in enumerate(self.schedule)
             ]
             try:
@@ -63,6 +67,20 @@ class Nemesis:
         return max(0.0, started + self.chaos_s - time.monotonic()) if timed_only else 0.0
 
 
+class _Healed:
+    """When each step was seen to be healed, told by its thread and read by those of others."""
+
+    def __init__(self) -> None:
+        self._at_s: dict[int, float] = {}
+
+    def tell(self, step: int) -> None:
+        self._at_s[step] = time.monotonic()
+
+    def since_s(self, step: int) -> float | None:
+        at_s = self._at_s.get(step)
+        return None if at_s is None else time.monotonic() - at_s
+
+
 @dataclass
 class _PlayedStep:
     nemesis: Nemesis
@@ -70,6 +88,7 @@ class _PlayedStep:
     step: AnyFault
     started: float
     interrupted: threading.Event
+    healed: _Healed
     effect: Effect = field(default_factory=Effect)
 
     def play(self) -> None:
@@ -81,6 +100,7 @@ class _PlayedStep:
             self.nemesis.arena.cluster.topology,
             self._leader_of,
             random.Random(f"{self.nemesis.seed}/{self.index}"),  # noqa: S311 - a seeded choice, no secret
+            self.nemesis.arena.observer.followers_of,
         )
         try:
             injection = self.step.prepare(self.nemesis.arena, resolver, for_s=self.step.for_s)
@@ -96,7 +116,10 @@ class _PlayedStep:
         if healed and late is not None:
             self._journal_proof("", _attempt(late))
         if healed:
-            self._journal_proof("heal_", _attempt(injection.prove_healed))
+            proof = _attempt(injection.prove_healed)
+            self._journal_proof("heal_", proof)
+            if proof.proven:
+                self.healed.tell(self.index)
 
     def _leader_of(self, queue: str) -> str | None:
         """While a node is cut off, brokers take their time to tell."""
@@ -117,10 +140,11 @@ class _PlayedStep:
             left_s = self.started + self.step.at_s - time.monotonic()
             return "the run was ended before" if self.interrupted.wait(max(0.0, left_s)) else None
         last_s = self.started + self.nemesis.chaos_s - self.step.for_s
-        while not when.condition.holds(self.nemesis.arena.observer):
+        scene = Scene(self.nemesis.arena.observer, self.nemesis.arena.cluster, self.healed.since_s)
+        while not when.holds(scene):
             if time.monotonic() > last_s:
                 return f"its condition never came true: {when.model_dump(exclude_none=True)}"
-            if self.interrupted.wait(POLL_S):
+            if self.interrupted.wait(LOOK_EVERY_S):
                 return "the run was ended before its condition came true"
         return None
 

@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from faults.fault import Arena, Effect, Proof, left_over
 from faults.step import Step
-from faults.targets import Resolver, TargetError, check_target, fixed_nodes, is_fixed
+from faults.targets import Resolver, fixed_nodes, is_fixed, node_problems
 from topologies.cluster import ClusterError, ProcessState
-from topologies.spec import Link, Topology
-from workloads.queues import queue_names
+from topologies.spec import Topology
 from workloads.spec import Workload
 
 BACK_WITHIN_S = 20.0
@@ -30,14 +29,7 @@ class ProcessStep(Step):
     taken: ClassVar[ProcessState]
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
-        try:
-            check_target(self.node, topology, queue_names(workload))
-        except TargetError as error:
-            return {"node": str(error)}
-        return {}
-
-    def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - it touches none
-        return frozenset()
+        return node_problems(self.node, topology, workload)
 
     def touches_processes(self, topology: Topology) -> frozenset[str]:
         return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()

@@ -12,6 +12,7 @@ from packaging.version import Version
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, create_model, model_validator
 
 from faults.catalogue import AnyFault
+from faults.conditions import Setting
 from faults.targets import TargetError, check_target
 from invariants.catalogue import INVARIANTS
 from invariants.verdict import Invariant, Verdict
@@ -176,7 +177,7 @@ def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
             yield ("schedule", i, "fault"), text
         for field, text in step.problems(topology, scenario.workload).items():
             yield ("schedule", i, field), text
-        if step.when is not None and (text_or_none := step.when.condition.problem(topology, queues)):
+        if step.when is not None and (text_or_none := step.when.problem(Setting(topology, queues, earlier=i))):
             yield ("schedule", i, "when"), text_or_none
         if scenario.phases.chaos_s is not None and (step.ends_s or step.for_s) > scenario.phases.chaos_s:
             yield (

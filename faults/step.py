@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from faults.conditions import When
-from topologies.spec import Spec
+from topologies.spec import Link, Spec, Topology
+from workloads.spec import Workload
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 class Step(Spec):
-    """``at_s`` counts from the end of the steady phase; ``when`` waits for a condition instead."""
+    """What a step touches and what is wrong with its targets is nothing, where a fault does not say otherwise (see
+    ``faults.fault.Fault``).
+
+    ``at_s`` counts from the end of the steady phase; ``when`` waits for a condition instead."""
 
     at_s: Seconds | None = None
     when: When | None = None
@@ -29,3 +34,12 @@ class Step(Spec):
     def ends_s(self) -> float | None:
         """When a timed step ends; None for one that waits for a condition."""
         return None if self.at_s is None else self.at_s + self.for_s
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
+
+    def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002
+        return frozenset()
+
+    def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()

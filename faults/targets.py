@@ -4,6 +4,7 @@
 ``a1``                  the node of that name
 ``zone:a``              all nodes of the zone
 ``leader:q1``           the node that leads queue q1 at that moment
+``follower:q1``         one of those that follow it then, chosen by the seed
 ``minority``            as many nodes as leave a majority, chosen by the seed
 ``majority``            the smallest majority, chosen by the seed
 ``one``                 one node, chosen by the seed
@@ -19,19 +20,23 @@ from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from topologies.spec import Link, Topology
+from workloads.queues import queue_names
 from workloads.spec import Workload
 
 REST = "rest"
 _CLIENT_ROLES = ("publisher", "consumer")
 _CHOSEN_BY_SEED = ("minority", "majority", "one")
+_ROLES = ("leader:", "follower:")
 _WORDS = (*_CHOSEN_BY_SEED, "all")
 
 #: Gives the node that leads a queue now, or None while it has no leader.
 LeaderOf = Callable[[str], str | None]
+#: Gives the nodes that follow the leader of a queue now.
+FollowersOf = Callable[[str], Sequence[str]]
 
 
 class TargetError(ValueError):
@@ -45,6 +50,7 @@ class Resolver:
     topology: Topology
     leader_of: LeaderOf
     random: random.Random
+    followers_of: FollowersOf = lambda _: ()
 
     @classmethod
     def without_chance(cls, topology: Topology) -> Resolver:
@@ -62,6 +68,11 @@ class Resolver:
             if leader is None:
                 raise TargetError(f"{target}: the queue has no leader at this moment")
             return (leader,)
+        if target.startswith("follower:"):
+            followers = self.followers_of(target.removeprefix("follower:"))
+            if not followers:
+                raise TargetError(f"{target}: no node follows the leader of the queue at this moment")
+            return (self.random.choice(sorted(followers)),)
         if target in _CHOSEN_BY_SEED:
             size = {"minority": (len(names) - 1) // 2, "majority": len(names) // 2 + 1, "one": 1}[target]
             chosen = set(self.random.sample(names, size))
@@ -91,7 +102,7 @@ def fixed_nodes(target: str, topology: Topology) -> tuple[str, ...]:
 
 
 def is_fixed(target: str) -> bool:
-    return target != REST and target not in _CHOSEN_BY_SEED and not target.startswith("leader:")
+    return target != REST and target not in _CHOSEN_BY_SEED and not target.startswith(_ROLES)
 
 
 def _possible_ends(target: str, topology: Topology) -> tuple[str, ...]:
@@ -121,16 +132,25 @@ def check_target(
     if target in known:
         return
     kind, _, name = target.partition(":")
-    if kind == "leader":
+    if f"{kind}:" in _ROLES:
         if name in queues:
             return
         raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")
     if kind == "zone":
         raise TargetError(f"{target!r} names no zone of {topology.name}; its zones are {_listed(topology.zones)}")
     near = difflib.get_close_matches(target, known, n=1)
-    others = "leader:QUEUE" + (", or a client: publisher:0" if clients_of is not None else "")
+    others = "leader:QUEUE, follower:QUEUE" + (", or a client: publisher:0" if clients_of is not None else "")
     hint = f"; did you mean {near[0]}?" if near else f"; right would be one of {', '.join(known)}, or {others}"
     raise TargetError(f"{target!r} is no target in {topology.name}{hint}")
+
+
+def node_problems(target: str, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    """What is wrong with the field ``node`` of a step, as its ``problems`` tell it."""
+    try:
+        check_target(target, topology, queue_names(workload))
+    except TargetError as error:
+        return {"node": str(error)}
+    return {}
 
 
 def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload) -> None:

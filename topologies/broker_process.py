@@ -51,6 +51,11 @@ class BrokerFiles:
         return self.folder / "traffic"
 
     @property
+    def data(self) -> Path:
+        """All that the broker stores."""
+        return self.folder / "data"
+
+    @property
     def output(self) -> Path:
         """What the process prints: the reason when it does not even get as far as its log."""
         return self.folder / "output"
@@ -152,6 +157,25 @@ class BrokerProcess:
             ) from error
 
 
+def tool_environ(server: Mapping[str, str], cluster: Path) -> dict[str, str]:
+    """The environment in which RabbitMQ's command line tools reach the node that has the environment ``server``."""
+    kept = {name: value for name, value in server.items() if name != "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"}
+    return {
+        **kept,
+        "RABBITMQ_CTL_ERL_ARGS": _distribution_arguments(cluster),
+        # The tool is a node of its own for a moment: it answers on any free port, and counts no traffic.
+        "ERL_EPMD_PORT": "0",
+        "RESILIENCE_TRAFFIC": os.devnull,
+    }
+
+
+def _distribution_arguments(cluster: Path) -> str:
+    return (
+        f"-pa {cluster / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
+        " -kernel inet_dist_use_interface {127,0,0,1}"
+    )
+
+
 def turns_folder(cluster: Path) -> Path:
     """Has a folder for every node that has got as far as joining the cluster (see resilience_formation.erl)."""
     return cluster / "turns"
@@ -167,9 +191,7 @@ def server_environ(
     """
     schedulers = min(os.cpu_count() or 1, _SCHEDULERS_MAX)
     erlang_arguments = (
-        f"-pa {cluster / 'ebin'} -sname {broker_name}"
-        " -epmd_module resilience_distribution -start_epmd false"
-        f" -kernel inet_dist_use_interface {{127,0,0,1}} inet_dist_listen_min {ports.distribution}"
+        f"-sname {broker_name} {_distribution_arguments(cluster)} inet_dist_listen_min {ports.distribution}"
         f" inet_dist_listen_max {ports.distribution} net_ticktime {net_ticktime_s}"
         f" +S {schedulers}:{schedulers} +sbwt none +sbwtdcpu none +sbwtdio none"
     )
@@ -187,8 +209,8 @@ def server_environ(
             "RABBITMQ_CONFIG_FILE": str(files.conf),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(files.advanced_config),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(files.plugins),
-            "RABBITMQ_MNESIA_BASE": str(files.folder / "data"),
-            "RABBITMQ_MNESIA_DIR": str(files.folder / "data" / "node"),
+            "RABBITMQ_MNESIA_BASE": str(files.data),
+            "RABBITMQ_MNESIA_DIR": str(files.data / "node"),
             "RABBITMQ_LOG_BASE": str(files.log.parent),
             "RABBITMQ_LOGS": str(files.log),
             "RABBITMQ_PID_FILE": str(files.folder / "pid"),

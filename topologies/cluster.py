@@ -127,6 +127,24 @@ class Cluster(Protocol):
         """Start a node that was killed or stopped; returns at once, see ``state``."""
         ...
 
+    def lose_data(self, node: str) -> None:
+        """Remove all that a node has stored; its process is gone. It keeps its name and configuration."""
+        ...
+
+    def stored_bytes(self, node: str) -> int:
+        """What a node has stored, by the sizes of its files."""
+        ...
+
+    def configure(self, node: str, settings: Mapping[str, str]) -> None:
+        """Add lines to the node's rabbitmq.conf, in place of those that an earlier call added. It reads them when it is
+        started next."""
+        ...
+
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        """Run one of RabbitMQ's own command line tools (``rabbitmqctl``, ``rabbitmq-upgrade``, ...) for a node; what it
+        printed. Raises ``ClusterError`` with its words if it fails. Each call takes a second or more."""
+        ...
+
     def pause(self, node: str) -> None: ...
 
     def resume(self, node: str) -> None: ...

@@ -80,7 +80,11 @@ def render_conf(user_text: str, owned: Mapping[str, str]) -> RenderedConf:
 
 
 def _is_owned(key: str, owned: Mapping[str, str]) -> bool:
-    return key in owned or any(key == family or key.startswith(f"{family}.") for family in _OWNED_FAMILIES)
+    return key in owned or is_in_owned_family(key)
+
+
+def is_in_owned_family(key: str) -> bool:
+    return any(key == family or key.startswith(f"{family}.") for family in _OWNED_FAMILIES)
 
 
 def takes_turns(release: tuple[int, int]) -> bool:

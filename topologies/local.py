@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ, turns_folder
+from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ, tool_environ, turns_folder
 from topologies.cluster import ClusterError, NodeState, ProcessState
 from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf, takes_turns
 from topologies.distributions import BrokerHome, compiled_erlang, find_broker, find_toxiproxy
@@ -42,6 +43,8 @@ class LocalCluster:
         """Use ``LocalCluster.form``; this only lays out folders and ports."""
         self.topology = topology
         self.replaced_settings: tuple[str, ...] = ()
+        #: Whether some node got other settings than the topology says.
+        self.reconfigured = False
         self.broker_version = broker.version
         self._broker = broker
         self._place = place
@@ -160,6 +163,38 @@ class LocalCluster:
     def start(self, node: str) -> None:
         self._processes[node].start()
 
+    def lose_data(self, node: str) -> None:
+        if self.process(node) != "gone":
+            raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
+        shutil.rmtree(self._files[node].data)
+
+    def stored_bytes(self, node: str) -> int:
+        return sum(file.stat().st_size for file in self._files[node].data.rglob("*") if file.is_file())
+
+    def configure(self, node: str, settings: Mapping[str, str]) -> None:
+        self.reconfigured = True
+        self._render(node, "\n".join(f"{key} = {value}" for key, value in settings.items()))
+
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        command = [str(self._broker.home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
+        told = f"{tool} {' '.join(arguments)} for {node}"
+        try:
+            done = subprocess.run(
+                command,
+                env=tool_environ(self._environ(node), self._place.folder),
+                cwd=self._files[node].folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"{told} gave no answer within {timeout_s:g} s") from error
+        if done.returncode != 0:
+            raise ClusterError(f"{told} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
     def pause(self, node: str) -> None:
         self._processes[node].pause()
 
@@ -229,18 +264,22 @@ class LocalCluster:
         cookie.chmod(0o400)
         shutil.copytree(compiled_erlang(self._broker), folder / "ebin")
         turns_folder(folder).mkdir()
-        user_conf = read_user_file(self.topology.rabbitmq_conf)
-        formation = formation_keys(self._broker.release, tuple(map(self.broker_name, self.topology.node_names)))
         for node, files in self._files.items():
             files.folder.mkdir()
             files.log.parent.mkdir(parents=True, exist_ok=True)
-            conf = render_conf(user_conf, harness_keys(self.topology, self._ports[node], formation, self.broker_name))
-            self.replaced_settings = conf.replaced
-            files.conf.write_text(conf.text, encoding="utf-8")
+            self._render(node)
             files.plugins.write_text(_PLUGINS)
             files.peers.write_text("".join(f'{{"{peer}", {self._port_to(node, peer)}}}.\n' for peer in self._files))
             if self.topology.advanced_config is not None:
                 files.advanced_config.write_text(read_user_file(self.topology.advanced_config), encoding="utf-8")
+
+    def _render(self, node: str, added: str = "") -> None:
+        """Write the node's rabbitmq.conf: the user's and what is ``added`` to it, below what the harness must own."""
+        formation = formation_keys(self._broker.release, tuple(map(self.broker_name, self.topology.node_names)))
+        owned = harness_keys(self.topology, self._ports[node], formation, self.broker_name)
+        conf = render_conf(f"{read_user_file(self.topology.rabbitmq_conf)}\n{added}", owned)
+        self.replaced_settings = conf.replaced
+        self._files[node].conf.write_text(conf.text, encoding="utf-8")
 
     def _port_to(self, node: str, peer: str) -> int:
         return self._link_ports.get(Link(node, peer), self._ports[peer].distribution)

@@ -19,7 +19,7 @@ QUEUE_COLUMNS = (
     "name,type,node,state,leader,members,online,slave_nodes,synchronised_slave_nodes,"
     "messages,messages_ready,messages_unacknowledged"
 )
-NODE_COLUMNS = "name,running,partitions,mem_used,being_drained"
+NODE_COLUMNS = "name,running,partitions,mem_used,mem_limit,mem_alarm,disk_free_limit,disk_free_alarm"
 
 
 class ApiError(Exception):
@@ -110,6 +110,23 @@ class ManagementApi:
     def running_nodes(self) -> frozenset[str]:
         """The Erlang names of the members that this node sees running."""
         return frozenset(str(node["name"]) for node in self.nodes() if node.get("running"))
+
+    def is_critical(self, check: str) -> bool:
+        """Whether a health check of this node (``node-is-quorum-critical``) says that something would be lost without
+        it. False where the version has no such check, as with mirrors since 4.0."""
+        try:
+            self.get(f"health/checks/{check}", timeout_s=5.0)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            if error.status == 503:
+                return True
+            raise
+        return False
+
+    def rebalance_queues(self) -> None:
+        """Let leaders be spread evenly over the nodes; returns before it is done."""
+        self.post("rebalance/queues", {})
 
     def vhosts(self) -> list[str]:
         return [str(vhost["name"]) for vhost in self.get("vhosts", params={"columns": "name"})]

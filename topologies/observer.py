@@ -42,6 +42,7 @@ class Observer:
         self._closed = threading.Event()
         self._states: Mapping[str, NodeState] = {}
         self._queues: Mapping[str, Mapping[str, Any]] = {}
+        self._members: Mapping[str, Sequence[str]] = {}
         self._partitions: Mapping[str, Sequence[str]] = {}
         self._sampled = 0
         self._sampled_s = float("-inf")
@@ -92,6 +93,12 @@ class Observer:
         leader = self.queues_now.get(queue, {}).get("leader")
         return leader if leader is not None and self._states.get(leader) == "up" else None
 
+    def followers_of(self, queue: str) -> tuple[str, ...]:
+        """The nodes that serve and follow the queue's leader; empty if nobody has said so lately."""
+        leader = self.leader_of(queue)
+        members = self._members.get(queue, ()) if leader is not None else ()
+        return tuple(node for node in members if node != leader and self._states.get(node) == "up")
+
     def depth(self) -> int:
         """Messages ready or unacknowledged in all queues, at the latest sample."""
         return sum((queue["ready"] or 0) + (queue["unacked"] or 0) for queue in self._queues.values())
@@ -128,7 +135,9 @@ class Observer:
         api = self._cluster.api(node)
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
         ask = api.queues if self._mirrored else api.queue_states
-        self._queues = {row["name"]: _queue(row, short) for row in ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)}
+        listed = ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)
+        self._queues = {row["name"]: _queue(row, short) for row in listed}
+        self._members = {row["name"]: [short[name] for name in _online(row) if name in short] for row in listed}
         rows = {short[row["name"]]: row for row in api.nodes() if row["name"] in short}
         self._partitions = {
             name: [short.get(peer, peer) for peer in row["partitions"]]
@@ -149,19 +158,22 @@ class Observer:
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
     """One row of ``/api/queues`` in the words of ``reports.events``, for each of the queue types."""
     leader = short.get(row.get("leader") or row.get("node") or "")
-    members, online, behind = [row.get("node")], [row.get("node")], 0
-    if "members" in row:  # quorum
-        members, online = row["members"], row.get("online", [])
-    elif "slave_nodes" in row:  # mirrored: only mirrors that are there are listed at all
-        members = online = [row.get("node"), *row["slave_nodes"]]
-        behind = len(set(row["slave_nodes"]) - set(row.get("synchronised_slave_nodes") or []))
+    online = _online(row)
+    behind = len(set(row.get("slave_nodes") or ()) - set(row.get("synchronised_slave_nodes") or ()))
     if row.get("state") in ("down", "crashed", "stopped", "timeout", "minority"):
         leader = None
     return {
         "ready": row.get("messages_ready"),
         "unacked": row.get("messages_unacknowledged"),
         "leader": leader,
-        "members": len(members),
+        "members": len(row.get("members", online)),  # of mirrors only those that are there are listed at all
         "online": len(online),
         "behind": behind,
     }
+
+
+def _online(row: Mapping[str, Any]) -> list[str]:
+    """The nodes, by their names in the API, that have a member of the queue which is there."""
+    if "members" in row:  # quorum
+        return list(row.get("online") or ())
+    return [row.get("node") or "", *(row.get("slave_nodes") or ())]

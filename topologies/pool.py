@@ -67,6 +67,8 @@ def unfit_reason(cluster: LocalCluster) -> str:
     It may if nothing is cut or delayed, every node sees all nodes running and no partition, and no
     virtual host is left that a fresh cluster would not have.
     """
+    if cluster.reconfigured:
+        return "nodes were given other settings"
     if not cluster.links.clean:
         return "links are still cut or delayed"
     try:
