@@ -51,9 +51,9 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Phases(Spec):
-    """How long each phase lasts. ``chaos_s`` is by default as long as the schedule; recovery and drain
-    end as soon as they are complete, their numbers are the longest they may take. ``settled_s`` is how long
-    the load goes on after recovery, so that what follows the faults can be judged too."""
+    """How long each phase lasts. ``chaos_s`` is by default as long as the schedule and the variable parts of the load;
+    recovery and drain end as soon as they are complete, their numbers are the longest they may take. ``settled_s`` is
+    how long the load goes on after recovery, so that what follows the faults can be judged too."""
 
     steady_s: Seconds = 10
     chaos_s: Seconds | None = None
@@ -138,7 +138,7 @@ class Scenario(Spec):
             return self.phases.chaos_s
         timed = [step.ends_s for step in self.schedule if step.ends_s is not None]
         waiting = [CONDITION_PATIENCE_S + step.for_s for step in self.schedule if step.when is not None]
-        return max(timed + waiting, default=0.0)
+        return max([*timed, *waiting, self.workload.variation_s])
 
     @property
     def touched_links(self) -> frozenset[Link]:
@@ -257,6 +257,19 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
             f"{workload.group_size} members need as many nodes; {topology.name} has {size}",
         )
     copies = workload.mirroring.ha_params if workload.mirroring else None
+    for field in ("variable_rate", "variable_processing"):
+        length_s = sum(step.for_s for step in getattr(workload, field))
+        if length_s > scenario.chaos_s:
+            text = (
+                f"the steps last {length_s:g} s, past the end of the schedule (phases.chaos_s is {scenario.chaos_s:g})"
+            )
+            yield ("workload", field), f"{text}; shorten them, or make chaos_s longer"
+    acknowledged_s = workload.processing_ms / 1000 * workload.ack_every
+    if acknowledged_s > scenario.phases.recovery_s:
+        text = (
+            f"a consumer would acknowledge {workload.ack_every} messages every {acknowledged_s:g} s, and nobody could "
+        )
+        yield ("workload", "processing_ms"), f"{text}tell within phases.recovery_s that it works; lower ack_every"
     if copies is not None and copies > size:
         yield ("workload", "mirroring", "ha_params"), f"{copies} copies need as many nodes; {topology.name} has {size}"
 

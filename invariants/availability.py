@@ -25,9 +25,10 @@ class Availability(InvariantSpec):
     publishing, is at most ``stall_s_max``: by default 1.25 times ``net_ticktime`` to notice a fault, and 15 s for
     clients to lose patience and for leaders to be elected. Messages that were under way at the end are waited for.
 
-    Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, and
-    ``grace_s`` from then on, may it stand still (``invariants.liveness``). Every queue is taken to have
-    publishers all that time. Stalls are known to some hundredths of a second.
+    Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, or a step's alarm
+    blocks publishers, and ``grace_s`` from then on, may it stand still, and while the load pauses
+    (``invariants.liveness``). But for that, every queue is taken to have publishers all that time. Stalls are known
+    to some hundredths of a second.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})

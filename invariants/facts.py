@@ -11,12 +11,16 @@ from typing import Any
 
 from invariants.verdict import seconds
 from reports.events import Event
+from reports.variation import Variation
 from topologies.spec import is_client
 
 Pair = frozenset[str]
 
 #: The time of what has not happened within the record.
 NEVER_US = math.inf
+
+#: What a publisher does that the broker blocks no longer, or whose connection is gone.
+UNBLOCKING = ("unblocked", "connection_lost", "started", "stopped", "killed")
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Step:
     cut: frozenset[Pair] = frozenset()
     sudden: bool = False
     intermittent: bool = False
+    blocks_publishers: bool = False
 
     @property
     def injected(self) -> bool:
@@ -159,6 +164,26 @@ class Facts:
     def node_states(self) -> tuple[tuple[int, Mapping[str, str]], ...]:
         return tuple((event["t_us"], event["states"]) for event in self.of_kind("nodes"))
 
+    @cached_property
+    def rate(self) -> Variation:
+        """The target of all publishers together, messages/s; no limit where a record does not tell it."""
+        for event in self.of_kind("load"):
+            return Variation.of(event, "rate_per_s", "variable_rate", begins_us=event["begins_us"])
+        return Variation(None)
+
+    @cached_property
+    def blocked_us(self) -> tuple[tuple[float, float], ...]:
+        """When each publisher was blocked by an alarm, one period for each time; NEVER_US ends one that did not end."""
+        begun: dict[str, float] = {}
+        periods: list[tuple[float, float]] = []
+        for event in self.of_kind("worker"):
+            worker = event["worker"]
+            if event["event"] == "blocked":
+                begun.setdefault(worker, event["t_us"])
+            elif worker in begun and event["event"] in UNBLOCKING:
+                periods.append((begun.pop(worker), event["t_us"]))
+        return tuple(sorted([*periods, *((start, NEVER_US) for start in begun.values())]))
+
     def first_up_us(self, node: str, *, after_us: float) -> float:
         """When ``node`` was first seen up at or after that moment; NEVER_US if it was not."""
         sightings = (t_us for t_us, states in self.node_states if t_us >= after_us and states.get(node) == "up")
@@ -191,6 +216,7 @@ def _step(number: int, changes: Sequence[Event]) -> Step:
         cut=pairs(effect.get("links_cut", ())),
         sudden=bool(effect.get("sudden")),
         intermittent=bool(effect.get("intermittent")),
+        blocks_publishers=bool(effect.get("blocks_publishers")),
     )
 
 

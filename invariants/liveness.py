@@ -1,7 +1,8 @@
-"""When a queue is promised to take messages: the one model of it, which all checkers share.
+"""When a queue is promised to take messages, and is sent some: the one model of it, which all checkers share.
 
-A queue is promised to take them while it is writable from some side (``invariants.oracle``), and its cluster is not
-being put together again after a split that its mode let happen.
+A queue is promised to take them while it is writable from some side (``invariants.oracle``), its cluster is not
+being put together again after a split that its mode let happen, and no step keeps an alarm raised for which brokers
+block publishers. It is sent none while the load pauses.
 """
 
 from __future__ import annotations
@@ -37,10 +38,32 @@ def _unmended(cluster: ClusterFacts, periods: Sequence[Situation]) -> Iterable[P
 def unpromised(
     facts: Facts, cluster: ClusterFacts, queue: QueueFacts, span_us: Period, *, grace_s: float
 ) -> list[Period]:
-    """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that."""
+    """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that; and whenever
+    the load pauses, from which it comes back at once."""
     periods = _periods(facts, cluster, span_us)
     bad = [(s.start_us, s.end_us) for s in periods if not writable_from(queue, cluster, s)]
-    return merged((start, end + grace_s * 1e6) for start, end in [*bad, *_unmended(cluster, periods)])
+    bad += [*_unmended(cluster, periods), *_blocked(facts)]
+    return merged([*((start, end + grace_s * 1e6) for start, end in bad), *_pauses(facts, span_us)])
+
+
+def _blocked(facts: Facts) -> Iterable[Period]:
+    """When publishers were seen to be blocked while a step blocked them, which it may until it is healed."""
+    for step in facts.steps:
+        for start, end in facts.blocked_us if step.blocks_publishers else ():
+            common = max(start, step.possible_us[0]), min(end, step.possible_us[1])
+            if common[0] < common[1]:
+                yield common
+
+
+def _pauses(facts: Facts, span_us: Period) -> Iterable[Period]:
+    return ((start, end) for start, end, rate_per_s in facts.rate.pieces(*span_us) if rate_per_s == 0)
+
+
+def least_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
+    """The part of the steady rate that can be asked for in all of that time: 1, but less while the target is below that
+    of the steady phase, or, where that had none, below the rate that it reached."""
+    target_per_s, usual_per_s = facts.rate.least(*period_us), facts.rate.plain or steady_per_s
+    return 1.0 if target_per_s is None else min(1.0, target_per_s / usual_per_s)
 
 
 def unsettled(

@@ -10,18 +10,19 @@ from pydantic import Field
 from invariants.availability import Availability
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import demanded, merged, unpromised, unsettled
+from invariants.liveness import demanded, least_share, merged, unpromised, unsettled
 from invariants.situations import Period
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
 
 class Throughput(InvariantSpec):
     """In each window of ``window_s`` the cluster confirms at least ``ratio_min`` of its mean rate in this run's own
-    steady phase.
+    steady phase; of less, in proportion, where the load's target sinks below that of the steady phase.
 
     Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
-    queue has a majority and nothing changed for ``grace_s``, and nothing was lost for ``lost_grace_s``: by default as
-    long as a queue may stand still then (``Availability``). If no window is left, the finding is UNKNOWN.
+    queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
+    as a queue may stand still then, see ``Availability``), no step's alarm blocks publishers, and the load does not
+    pause (``invariants.liveness``). If no window is left, the finding is UNKNOWN.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -49,10 +50,14 @@ class Throughput(InvariantSpec):
         if not steady_per_s or not windows:
             missing = "nothing was confirmed in the steady phase" if windows else "no window was settled long enough"
             return Finding(Verdict.UNKNOWN, missing, {"steady_per_s": round(steady_per_s, 1), "windows": len(windows)})
-        ratios = sorted((rate_per_s(*window) / steady_per_s, window) for window in windows)
+
+        def asked_per_s(window: Period) -> float:
+            return steady_per_s * least_share(facts, window, steady_per_s=steady_per_s)
+
+        ratios = sorted((rate_per_s(*window) / asked_per_s(window), window) for window in windows)
         told = [
-            f"{ratio:.0%} of the steady rate from {facts.at(start)} to {facts.at(end)}, "
-            f"phase {facts.phase_at(start)}, {facts.beside(start, end)}"
+            f"{ratio:.0%} of {_told_rate(asked_per_s((start, end)), steady_per_s)} from {facts.at(start)} to "
+            f"{facts.at(end)}, phase {facts.phase_at(start)}, {facts.beside(start, end)}"
             for ratio, (start, end) in ratios[:EXAMPLES_MAX]
         ]
         short = sum(ratio < self.ratio_min for ratio, _ in ratios)
@@ -83,3 +88,9 @@ class Throughput(InvariantSpec):
             for start, end in demanded((facts.phases["chaos"], span_us[1]), merged(exempt))
             for i in range(int((end - start) // window_us))
         ]
+
+
+def _told_rate(asked_per_s: float, steady_per_s: float) -> str:
+    if asked_per_s == steady_per_s:
+        return "the steady rate"
+    return f"the {asked_per_s:.0f} messages/s that a lower target leaves of the steady rate"

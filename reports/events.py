@@ -8,14 +8,19 @@ cluster      ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``p
              ``broker_version``, ``khepri`` (whether metadata is in Raft), ``driver``, ``started_at``
              (UTC, ISO 8601)
 queues       ``queues``: {queue: {"type", "members": [node], "leader": node}} as declared, in index order
+load         ``begins_us``, the moment from which the load varies (the end of the steady phase); ``rate_per_s``
+             and ``processing_ms`` (what holds before and after), ``variable_rate`` and
+             ``variable_processing``: what is played from that moment on, [{"rate_per_s", "for_s"}] and
+             [{"processing_ms", "for_s"}]; see ``reports.variation``. A rate of null has no limit
 phase        ``phase``: steady, chaos, recovery, drain or end; the moment at which it begins
 fault        ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``detail`` (text).
              States: injecting, injected, proven, unproven, healing, healed, heal_proven,
              heal_unproven, skipped (it never began; ``detail`` says why).
              ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]],
-             "sudden": bool, "intermittent": bool}. Links are directed, and an end may be a client
-             (``publisher:0``). Sudden: connections died at once instead of being silent; intermittent:
-             the links were cut and whole in turns
+             "sudden": bool, "intermittent": bool, "blocks_publishers": bool}. Links are directed, and an end
+             may be a client (``publisher:0``). Sudden: connections died at once instead of being silent;
+             intermittent: the links were cut and whole in turns; blocks_publishers (false where it is
+             missing): it raises an alarm, on which brokers block who publishes
 nodes        ``states``: {node: up|paused|suspended|down}; sampled every half second
 sample       ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind
              are the mirrors that are there and not synchronised; ready and unacked are null where the
@@ -29,7 +34,8 @@ declaration  ``item`` (kind and name, such as "queue declared-007"), ``node`` th
 metadata     ``nodes``: {node: [item]}, what each node has of the declared items by its own account after
              recovery; None for one that gave no answer
 worker       ``worker``, ``event`` (started, connected, connection_lost, blocked, unblocked, stopped,
-             killed), ``node``, ``detail``
+             killed), ``node``, ``detail``. Blocked: the broker takes nothing from a publisher, for an alarm
+             of memory or disk, until unblocked
 note         ``detail``: anything else worth telling
 ===========  =======================================================================================
 """

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from faults import fault_file
 from faults.fault import Arena
@@ -33,6 +33,7 @@ from workloads.declarations import declaring, read_metadata
 from workloads.drain import Depth
 from workloads.queues import QueuePlace, declare
 from workloads.run import RunningWorkload
+from workloads.spec import Workload
 
 LOAD_FLOWS_WITHIN_S = 30.0
 LAST_CONFIRMS_WITHIN_S = 5.0
@@ -129,13 +130,16 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
         events.record("phase", phase=name)
         live.phase(name)
 
-    _await_flow(load)
+    _await_flow(load, connected_within_s=scenario.workload.start_spread_s + LOAD_FLOWS_WITHIN_S)
     with declaring(arena.cluster, scenario.workload, vhost=stage.run.name, record=events.record):
         phase("steady")
         _spend(load, seconds_s=scenario.phases.steady_s)
         phase("chaos")
+        varied_s = time.monotonic() + scenario.workload.variation_s
+        events.record("load", **_load_event(scenario.workload, load.begin_variation()))
         nemesis = Nemesis(scenario.schedule, arena, live.telling(events.record), scenario.seed, scenario.chaos_s)
         nemesis.play(load.check)
+        _spend(load, seconds_s=max(0.0, varied_s - time.monotonic()))  # steps that wait may all end before
         phase("recovery")
         lacking = _await_recovery(scenario.phases.recovery_s, arena, queues)
         events.record("recovery", complete=not lacking, detail=lacking)
@@ -151,9 +155,14 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
     phase("end")
 
 
-def _await_flow(load: RunningWorkload) -> None:
+def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:
+    fields = {"rate_per_s", "variable_rate", "processing_ms", "variable_processing"}
+    return {"begins_us": begins_us, **workload.model_dump(mode="json", include=fields)}
+
+
+def _await_flow(load: RunningWorkload, *, connected_within_s: float) -> None:
     """Every worker is connected and messages arrive: only then is the steady phase steady."""
-    load.await_connected(timeout_s=LOAD_FLOWS_WITHIN_S)
+    load.await_connected(timeout_s=connected_within_s)
     consumed = len(load.consumers) > 0
     wait_until(
         lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),

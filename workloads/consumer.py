@@ -1,4 +1,4 @@
-"""One consumer process: records each delivery, and only then acknowledges it."""
+"""One consumer process: records each delivery as it arrives, and only then, when it is processed, acknowledges it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from reports.history import DELIVERIES, StreamWriter, now_us
 from workloads.counters import Count
 from workloads.load import Load, deliveries_path
 from workloads.message import decode
+from workloads.processing import Processing
 from workloads.session import Session, run_worker
 from workloads.wire import Connection
 
@@ -47,19 +48,34 @@ class Deliveries:
 
 
 class Consumer:
-    """A ``Client`` of a session, with one channel and one AMQP consumer a queue."""
+    """A ``Client`` of a session, with one channel and one AMQP consumer a queue.
+
+    Without a time to process messages, all that is recorded is acknowledged at once. With one, they are acknowledged
+    ``ack_every`` together as they are done, the last few when nothing is left to do; the connection is served
+    meanwhile. What is in hand when the connection is lost comes again. When told to stop, it acknowledges whatever it
+    has recorded: to work that off first would keep everybody waiting, and tell nothing.
+    """
 
     def __init__(self, load: Load, folder: Path, *, index: int, life: int) -> None:
-        row = load.publishers + index
-        self._session = Session(load, folder, worker=f"consumer-{index}", row=row, home=index, life=life)
+        self._session = Session(
+            load,
+            folder,
+            worker=f"consumer-{index}",
+            row=load.publishers + index,
+            home=index,
+            life=life,
+            begins_after_s=load.start_spread_s * index / load.consumers,
+        )
         self._load = load
         self._history = Deliveries(deliveries_path(folder, index, life), consumer=index)
         self._queues = {load.queues[queue].encode(): queue for queue in load.consumer_queues(index)}  # by consumer tag
         self._automatic = load.acks == "automatic"
+        takes_time = load.processing_ms > 0 or load.processing.varies
+        self._processing = Processing(load.processing, now_us=now_us()) if takes_time else None
         self._channel: Channel | None = None
         self._last_tag = 0
+        self._acknowledged_tag = 0
         self._flushed_s = 0.0
-        self._stopping = False
 
     def run(self) -> None:
         self._session.run(self)
@@ -71,16 +87,27 @@ class Consumer:
 
     def lost(self) -> None:
         self._channel = None
-        self._flush()
+        self._record()
+        self._last_tag = self._acknowledged_tag = 0
+        if self._processing is not None:
+            self._processing.begin_anew()
 
     def tick(self) -> None:
         now_s = time.monotonic()
         if now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s
-            self._flush()
+            self._record()
+            self._acknowledge(last_few=True)
+        elif self._processing is not None:
+            self._acknowledge()
+
+    def vary(self, begins_us: int) -> None:
+        if self._processing is not None:
+            self._processing.vary(begins_us)
 
     def stop(self) -> None:
-        self._flush()
+        self._processing = None
+        self._acknowledge(last_few=True)
         self._session.finish()
 
     def close(self) -> None:
@@ -120,18 +147,31 @@ class Consumer:
 
     def _settle(self) -> None:
         """After each chunk of data. Automatic acknowledgement has no reason to hurry with the record."""
-        if len(self._history.rows) >= (FLUSH_ROWS if self._automatic else self._load.ack_every):
-            self._flush()
+        if self._automatic:
+            if len(self._history.rows) >= FLUSH_ROWS:
+                self._record()
+        elif self._processing is not None or len(self._history.rows) >= self._load.ack_every:
+            self._acknowledge()
 
-    def _flush(self) -> None:
-        """Record all, and then acknowledge it where there is still a channel to do so."""
+    def _record(self) -> None:
         count = len(self._history.rows)
-        if count == 0:
+        if count:
+            self._history.flush()
+            self._session.add(Count.RECEIVED, count)
+
+    def _acknowledge(self, *, last_few: bool = False) -> None:
+        """Acknowledge what is done, if that is ``ack_every`` or, where ``last_few`` will do, all there is; but first
+        record it."""
+        done = self._last_tag
+        if self._processing is not None:
+            done = self._processing.done(self._last_tag, now_us=now_us())
+        count = done - self._acknowledged_tag
+        if count < self._load.ack_every and not (last_few and count and done == self._last_tag):
             return
-        self._history.flush()
-        self._session.add(Count.RECEIVED, count)
+        self._record()
         if self._channel is not None and self._channel.is_open and not self._automatic:
-            self._channel.basic_ack(self._last_tag, multiple=True)
+            self._channel.basic_ack(done, multiple=True)
+        self._acknowledged_tag = done
 
 
 def _never_called(*_: object) -> None:

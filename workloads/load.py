@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from reports.history import DELIVERIES_SUFFIX, PUBLISHES_SUFFIX
+from reports.variation import Variation
 from workloads.message import HEADER_BYTES
 
 LOAD_FILE = "load.json"
@@ -48,7 +49,21 @@ class Load:
     heartbeat_s: int
     confirm_timeout_s: float
     reconnect: str = "anywhere"
+    variable_rate: tuple[Mapping[str, Any], ...] = ()
+    processing_ms: float = 0
+    variable_processing: tuple[Mapping[str, Any], ...] = ()
+    start_spread_s: float = 0
     detours: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> Variation:
+        """The target of all publishers together, messages/s."""
+        return Variation.of(vars(self), "rate_per_s", "variable_rate")
+
+    @property
+    def processing(self) -> Variation:
+        """What a consumer takes for a message, ms."""
+        return Variation.of(vars(self), "processing_ms", "variable_processing")
 
     @property
     def payload(self) -> bytes:
@@ -80,7 +95,8 @@ class Load:
         fields: dict[str, Any] = json.loads((folder / LOAD_FILE).read_text(encoding="utf-8"))
         addresses = _addresses(fields.pop("addresses"))
         detours = {worker: _addresses(rows) for worker, rows in fields.pop("detours", {}).items()}
-        return cls(addresses=addresses, detours=detours, queues=tuple(fields.pop("queues")), **fields)
+        fields |= {name: tuple(fields.get(name, ())) for name in ("queues", "variable_rate", "variable_processing")}
+        return cls(addresses=addresses, detours=detours, **fields)
 
 
 def worker_name(client: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -29,6 +30,10 @@ class Pace:
     """A token bucket: how many messages the target rate allows now. A rate of None allows any number."""
 
     def __init__(self, rate_per_s: float | None, *, now_s: float) -> None:
+        self.change(rate_per_s, now_s=now_s)
+
+    def change(self, rate_per_s: float | None, *, now_s: float) -> None:
+        """Keep another rate from now on; what was saved up at the old one is forgotten."""
         self._rate_per_s = rate_per_s
         self._burst = max(1.0, (rate_per_s or 0) * BURST_S)
         self._tokens = 0.0
@@ -94,13 +99,23 @@ class Publisher:
     """A ``Client`` of a session. Messages are numbered by sequence, and on each channel by delivery tags from 1."""
 
     def __init__(self, load: Load, folder: Path, *, index: int, life: int) -> None:
-        self._session = Session(load, folder, worker=f"publisher-{index}", row=index, home=index, life=life)
+        self._session = Session(
+            load,
+            folder,
+            worker=f"publisher-{index}",
+            row=index,
+            home=index,
+            life=life,
+            begins_after_s=load.start_spread_s * index / load.publishers,
+        )
+        self._session.count(Count.BLOCKED, 0)  # a life before this one may have been killed while it was blocked
         self._load = load
         self._queues = load.publisher_queues(index)
         self._history = Publishes(publishes_path(folder, index, life), publisher=index, queues=self._queues)
         self._encoder = Encoder(load.run, index, load.payload)
-        rate_per_s = None if load.rate_per_s is None else load.rate_per_s / load.publishers
-        self._pace = Pace(rate_per_s, now_s=time.monotonic())
+        self._rate = load.rate  # of all publishers together
+        self._rate_now = load.rate.plain
+        self._pace = Pace(self._own_rate_per_s(), now_s=time.monotonic())
         self._next = self._session.counted(Count.SENT)
         self._before_first = self._next - 1  # the sequence that would have the tag 0
         self._pending: dict[int, int] = {}  # delivery tag to time of sending, in the order of tags
@@ -110,6 +125,7 @@ class Publisher:
         self._node = 0
         self._flushed_s = 0.0
         self._blocked = False
+        self._unblocked_us = 0
         self._stopping = False
 
     def run(self) -> None:
@@ -124,7 +140,8 @@ class Publisher:
 
     def lost(self) -> None:
         self._connection = None
-        self._blocked = False
+        if self._blocked:
+            self._block(False)
         self._resolve(list(self._pending), Outcome.UNKNOWN)
         self._flush()
 
@@ -134,7 +151,12 @@ class Publisher:
             self._flushed_s = now_s
             self._flush()
             self._check_patience()
+        if self._rate.begins_us is not None:
+            self._keep_up(now_s)
         self._publish()
+
+    def vary(self, begins_us: int) -> None:
+        self._rate = replace(self._rate, begins_us=begins_us)
 
     def stop(self) -> None:
         self._stopping = True
@@ -189,10 +211,21 @@ class Publisher:
 
     def _block(self, blocked: bool) -> None:
         self._blocked = blocked
+        self._unblocked_us = now_us()
         self._session.count(Count.BLOCKED, int(blocked))
         self._session.record("blocked" if blocked else "unblocked")
 
     # What follows from that.
+
+    def _own_rate_per_s(self) -> float | None:
+        return None if self._rate_now is None else self._rate_now / self._load.publishers
+
+    def _keep_up(self, now_s: float) -> None:
+        """Take the target that holds now, if it is another one."""
+        rate_now = self._rate.at(now_us())
+        if rate_now != self._rate_now:
+            self._rate_now = rate_now
+            self._pace.change(self._own_rate_per_s(), now_s=now_s)
 
     def _tags(self, tag: int, multiple: bool) -> list[int]:
         if not multiple:
@@ -255,7 +288,8 @@ class Publisher:
     def _check_patience(self) -> None:
         if self._connection is None or self._blocked or self._stopping or not self._pending:
             return  # one that stops sends nothing more, so another node would be of no use to it
-        waited_s = (now_us() - next(iter(self._pending.values()))) / 1e6
+        since_us = max(next(iter(self._pending.values())), self._unblocked_us)  # a blocked one is not even read
+        waited_s = (now_us() - since_us) / 1e6
         if waited_s > self._load.confirm_timeout_s:
             self._session.fail(f"no confirm for {waited_s:.1f} s")
 

@@ -15,6 +15,7 @@ from workloads.spec import Mirroring, Workload
 
 #: The size at which RabbitMQ by default stops growing a quorum queue's group with the cluster.
 GROUP_SIZE_MAX = 5
+POLICY = "workload"
 
 
 class QueuePlace(TypedDict):
@@ -26,7 +27,7 @@ class QueuePlace(TypedDict):
 
 
 def queue_names(workload: Workload) -> list[str]:
-    return [f"q{number}" for number in range(1, workload.queues + 1)]
+    return [workload.queue_pattern.replace("%d", str(number)) for number in range(1, workload.queues + 1)]
 
 
 def leader_nodes(workload: Workload, topology: Topology) -> list[str]:
@@ -62,9 +63,9 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
     insist(lambda: api.create_vhost(vhost), what=f"virtual host {vhost}", timeout_s=timeout_s)
-    if workload.queue_type == "mirrored":
-        policy = _policy(workload.mirroring or Mirroring())
-        insist(lambda: api.set_policy(vhost, "mirrored", policy), what="the mirroring policy", timeout_s=timeout_s)
+    policy = queue_policy(workload)
+    if policy:
+        insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     for name, node in leaders.items():
         place = partial(api.declare_queue, vhost, name, node=cluster.broker_name(node))
@@ -108,15 +109,21 @@ def insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> N
     wait_until(unanswered, timeout_s=timeout_s, what=f"{what} to be declared", until=lambda reason: not reason)
 
 
-def _policy(mirroring: Mirroring) -> dict[str, object]:
-    stated = mirroring.model_dump(exclude_none=True)
-    return {name.replace("_", "-"): value for name, value in stated.items()}
+def queue_policy(workload: Workload) -> dict[str, object]:
+    """The definition of the one policy that all queues have (of several, RabbitMQ heeds one only); empty for none."""
+    definition: dict[str, object] = {"queue-mode": "lazy"} if workload.lazy else {}
+    if workload.queue_type == "mirrored":
+        stated = (workload.mirroring or Mirroring()).model_dump(exclude_none=True)
+        definition |= {name.replace("_", "-"): value for name, value in stated.items()}
+    return definition
 
 
 def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
-    """What a queue of the workload's type is declared with; mirroring is not among it, that is the policy's."""
+    """What a queue of the workload's type is declared with; what a policy can say is left to the policy."""
     if workload.queue_type == "quorum":
-        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology)}
+        kept = workload.max_in_memory_length
+        limit = {} if kept is None else {"x-max-in-memory-length": kept}
+        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology), **limit}
     return {"x-queue-type": "classic"}
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from reports.events import EventLog
+from reports.history import now_us
 from topologies.cluster import Cluster
 from topologies.waiting import WaitTimeout, wait_until
 from workloads.counters import Count, Counters
@@ -55,6 +56,7 @@ class Worker:
         self._lives = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
+        self._varies_from_us: int | None = None
         self.expected_to_run = False
 
     @property
@@ -97,13 +99,23 @@ class Worker:
         self._lives += 1
         self._killed = False
         self.expected_to_run = True
+        if self._varies_from_us is not None:
+            self.vary(self._varies_from_us)
+
+    def vary(self, begins_us: int) -> None:
+        """Let its load vary from that moment on, in this life and the next ones."""
+        self._varies_from_us = begins_us
+        self._order(f"vary {begins_us}")
 
     def finish(self) -> None:
         """Ask it to end in good order."""
         self.expected_to_run = False
+        self._order("stop")
+
+    def _order(self, text: str) -> None:
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.closed:
             with suppress(BrokenPipeError):  # it ended first
-                self._process.stdin.write(b"stop\n")
+                self._process.stdin.write(f"{text}\n".encode())
 
     def end(self) -> None:
         """Ask it to end now, and see to it."""
@@ -198,6 +210,13 @@ class RunningWorkload:
             return (seen.publishers_connected, seen.consumers_connected) == (len(self.publishers), len(self.consumers))
 
         wait_until(all_connected, timeout_s=timeout_s, what="all publishers and consumers to connect", poll_s=0.05)
+
+    def begin_variation(self) -> int:
+        """Let the variable parts of the load begin now; the moment, monotonic us."""
+        begins_us = now_us()
+        for worker in self.workers:
+            worker.vary(begins_us)
+        return begins_us
 
     def stop_publishers(self, *, timeout_s: float) -> bool:
         """Stop sending, and wait for outstanding confirms. False if some did not come: these are UNKNOWN."""

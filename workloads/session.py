@@ -1,7 +1,8 @@
 """The life of one worker process: its connection, which is replaced as often as it is lost, and its orders.
 
-A worker is told what to do on its standard input: the line ``stop`` lets it finish in good order. The end of that
-input lets it end at once; it comes also when the process that started the worker dies, in whatever way.
+A worker is told what to do on its standard input, in lines: ``vary 1234`` says when the load begins to vary (monotonic
+us), ``stop`` lets it finish in good order. The end of that input lets it end at once; it comes also when the process
+that started the worker dies, in whatever way.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class Client(Protocol):
     def tick(self) -> None:
         """Comes every ``TICK_S``."""
 
+    def vary(self, begins_us: int) -> None:
+        """Play the variable part of the load from that moment on, which may be long past."""
+
     def stop(self) -> None:
         """Finish in good order, then call ``Session.finish``."""
 
@@ -52,8 +56,11 @@ class Client(Protocol):
 class Session:
     """Keeps one client connected: to its home node first, and after a loss to its next place in turn."""
 
-    def __init__(self, load: Load, folder: Path, *, worker: str, row: int, home: int, life: int) -> None:
+    def __init__(
+        self, load: Load, folder: Path, *, worker: str, row: int, home: int, life: int, begins_after_s: float
+    ) -> None:
         self._load = load
+        self._begins_after_s = begins_after_s if life == 0 else 0.0
         self._worker = worker
         self._row = row
         self._addresses = load.addresses_of(worker)
@@ -64,6 +71,7 @@ class Session:
         self._stopping = False
         self._connection: Connection | None = None
         self._setup_timer: object | None = None
+        self._unfinished_order = b""
         self._client: Client
         self.loop = IOLoop()
         self.events = EventLog(folder / f"{worker}.jsonl")
@@ -76,7 +84,7 @@ class Session:
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # losses are events here
         self.record("started", detail=f"pid {os.getpid()}")
         self.loop.add_handler(sys.stdin.fileno(), self._on_order, IOLoop.READ)
-        self._connect()
+        self.loop.call_later(self._begins_after_s, self._connect)
         self._tick()
         self.loop.start()
         client.close()
@@ -172,12 +180,23 @@ class Session:
         self.loop.call_later(TICK_S, self._tick)
 
     def _on_order(self, fd: int, _events: int) -> None:
-        orders = os.read(fd, 4096)
-        if orders:
-            self._client.stop()
-        else:
+        data = os.read(fd, 4096)
+        if not data:
             self.loop.remove_handler(fd)
             self.loop.stop()
+            return
+        *orders, self._unfinished_order = (self._unfinished_order + data).split(b"\n")
+        for order in orders:
+            self._obey(order.decode())
+
+    def _obey(self, order: str) -> None:
+        match order.split():
+            case ["vary", begins_us]:
+                self._client.vary(int(begins_us))
+            case ["stop"]:
+                self._client.stop()
+            case _:
+                raise ValueError(f"{order!r} is no order for a worker")
 
 
 def run_worker(serve: Callable[[Path, int, int], None]) -> None:
