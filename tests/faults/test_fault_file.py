@@ -65,6 +65,16 @@ def test_sane_file() -> None:
     assert scenario.expected("3.10.10") == (VALID_EXPECTED,)
 
 
+def test_the_chaos_phase_lasts_as_long_as_the_load_varies() -> None:
+    plain = changed(("workload", "variable_rate"), [{"rate_per_s": 900, "for_s": 100}, {"rate_per_s": 0, "for_s": 80}])
+    plain["schedule"] = []
+    assert fault_file.parse(yaml.safe_dump(plain)).chaos_s == 180
+    plain["phases"]["chaos_s"] = 150
+    told = refused(plain)
+    assert "workload.variable_rate: the steps last 180 s, past the end of the schedule (phases.chaos_s is 150)" in told
+    assert "make chaos_s longer" in told
+
+
 def test_what_a_run_leaves_is_the_same_scenario() -> None:
     scenario = fault_file.parse(yaml.safe_dump(SANE))
     assert fault_file.parse(fault_file.dump(scenario)) == scenario
@@ -103,6 +113,12 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(("invariants",), {}, ("invariants: nothing is demanded", "no_loss"), id="nothing_demanded"),
         pytest.param(("workload", "consumers"), 5, ("workload.consumers", "4 queues"), id="order_of_shared_queues"),
         pytest.param(("workload", "consumers"), 0, ("workload.consumers", "got 0"), id="nobody_receives"),
+        pytest.param(
+            ("workload", "processing_ms"),
+            2000,
+            ("workload.processing_ms", "every 100 s", "lower ack_every"),
+            id="acknowledges_too_seldom",
+        ),
         pytest.param(
             ("invariants", "metadata"), {}, ("workload.declare_every_s", "such as 0.5"), id="nothing_declared"
         ),

@@ -90,6 +90,7 @@ def fault(
     slow: Iterable[tuple[str, str]] = (),
     sudden: bool = False,
     intermittent: bool = False,
+    blocks_publishers: bool | None = None,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
@@ -100,11 +101,26 @@ def fault(
         "sudden": sudden,
         "intermittent": intermittent,
     }
+    if blocks_publishers is not None:  # records of earlier runs do not have it
+        effect["blocks_publishers"] = blocks_publishers
     ends = ("healing", "healed", "heal_proven", "heal_unproven")
     return [
         event(end_s if s in ends else start_s, "fault", step=step, fault=name, state=s, effect=effect, detail="")
         for s in states
     ]
+
+
+def load(begins_s: float, rate_per_s: int | None, *steps: tuple[int | None, float]) -> Event:
+    """The target rate, and the steps (messages/s, seconds) that are played from ``begins_s`` on."""
+    rows = [{"rate_per_s": rate, "for_s": for_s} for rate, for_s in steps]
+    fields = {"rate_per_s": rate_per_s, "variable_rate": rows, "processing_ms": 0, "variable_processing": []}
+    return event(begins_s, "load", begins_us=us(begins_s), **fields)
+
+
+def blocked(start_s: float, end_s: float | None, *, worker: str = "publisher-0", end: str = "unblocked") -> list[Event]:
+    """A publisher that the broker blocks, until what is called ``end`` happens to it; None: for good."""
+    told = [(start_s, "blocked")] + ([] if end_s is None else [(end_s, end)])
+    return [event(at_s, "worker", worker=worker, event=what, node="a1", detail="") for at_s, what in told]
 
 
 def apart(one: Sequence[str], other: Sequence[str], *, one_way: bool = False) -> list[tuple[str, str]]:

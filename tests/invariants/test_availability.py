@@ -4,7 +4,21 @@ from invariants.availability import Availability
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
 from reports.history import Outcome
-from tests.invariants.literal import FOUR, Row, apart, cluster, fault, history, node_states, phases, publish, queues, us
+from tests.invariants.literal import (
+    FOUR,
+    Row,
+    apart,
+    blocked,
+    cluster,
+    fault,
+    history,
+    load,
+    node_states,
+    phases,
+    publish,
+    queues,
+    us,
+)
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
 MINORITY = apart(["a1"], ["b1", "c1"])
@@ -137,3 +151,25 @@ def test_pathological_nodes_that_pause_without_need_are_no_excuse() -> None:
     stall = confirms((0, 20), (38, 90))
     assert check(stall, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
     assert check(stall, BLIP, node_states(), stall_s_max=10).verdict is Verdict.INVALID
+
+
+def test_a_pause_of_the_load_excuses_itself_and_no_more() -> None:
+    pause = load(10, 100, (100, 10), (0, 30))
+    assert check(confirms((0, 20), (50.1, 90)), pause).verdict is Verdict.VALID
+    assert check(confirms((0, 20), (66, 90)), pause).verdict is Verdict.INVALID
+    assert check(confirms((0, 4), (50.1, 90)), pause).verdict is Verdict.INVALID
+
+
+ALARM = fault(20, 50, name="disk_alarm", blocks_publishers=True)
+
+
+def test_an_alarm_of_a_step_excuses_only_while_it_blocks_and_its_grace() -> None:
+    assert check(confirms((0, 21), (54, 90)), ALARM, blocked(21, 54)).verdict is Verdict.VALID
+    assert check(confirms((0, 21), (54, 90)), ALARM).verdict is Verdict.INVALID
+    assert check(confirms((0, 21), (71, 90)), ALARM, blocked(21, None)).verdict is Verdict.INVALID
+    assert check(confirms((0, 21), (54, 90)), ALARM, blocked(21, 25)).verdict is Verdict.INVALID
+
+
+def test_a_publisher_that_is_gone_is_blocked_no_more() -> None:
+    for end in ("killed", "connection_lost", "stopped", "started"):
+        assert check(confirms((0, 21), (54, 90)), ALARM, blocked(21, 25, end=end)).verdict is Verdict.INVALID

@@ -3,7 +3,19 @@ from __future__ import annotations
 from invariants.throughput import Throughput
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
-from tests.invariants.literal import Row, apart, cluster, fault, history, node_states, phases, publish, queues
+from tests.invariants import literal
+from tests.invariants.literal import (
+    Row,
+    apart,
+    blocked,
+    cluster,
+    fault,
+    history,
+    node_states,
+    phases,
+    publish,
+    queues,
+)
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases(), node_states()]
 CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
@@ -96,3 +108,69 @@ def test_an_intermittent_cut_is_a_change_all_the_time() -> None:
     flapping = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]), intermittent=True)
     assert check(load((0, 20, 50), (20, 50, 20), (50, 90, 50)), flapping).verdict is Verdict.VALID
     assert check(load((0, 60, 50), (60, 90, 20)), flapping).verdict is Verdict.INVALID
+
+
+PEAK = literal.load(10, 50, (100, 20), (10, 20))
+
+
+def test_sane_a_lower_target_lowers_what_is_demanded() -> None:
+    finding = check(load((0, 10, 50), (10, 30, 100), (30, 50, 10), (50, 90, 50)), PEAK)
+    assert finding.verdict is Verdict.VALID
+    assert abs(float(finding.numbers["ratio"] or 0) - 1) < 0.02
+
+
+def test_pathological_short_of_the_lower_target() -> None:
+    finding = check(load((0, 10, 50), (10, 30, 100), (30, 50, 4), (50, 90, 50)), PEAK)
+    assert (finding.verdict, finding.numbers["ratio"], finding.numbers["windows_short"]) == (Verdict.INVALID, 0.4, 4)
+    assert "40% of the 10 messages/s that a lower target leaves of the steady rate" in finding.examples[0]
+
+
+def test_a_peak_is_not_demanded() -> None:
+    assert check(load((0, 90, 50)), literal.load(10, 50, (100, 80))).verdict is Verdict.VALID
+    assert check(load((0, 10, 50), (10, 90, 20)), literal.load(10, 50, (100, 80))).verdict is Verdict.INVALID
+
+
+def test_pathological_slow_after_the_lower_target() -> None:
+    finding = check(load((0, 10, 50), (10, 30, 100), (30, 90, 10)), PEAK)
+    assert finding.verdict is Verdict.INVALID
+    assert all("the steady rate from +" in example for example in finding.examples)
+
+
+def test_nothing_is_demanded_in_a_pause_and_all_right_after_it() -> None:
+    pause = literal.load(10, 50, (50, 10), (0, 20))
+    assert check(load((0, 20, 50), (40, 90, 50)), pause).verdict is Verdict.VALID
+    finding = check(load((0, 20, 50), (46, 90, 50)), pause)
+    assert (finding.verdict, finding.numbers["windows_short"], finding.numbers["slowest_start_s"]) == (
+        Verdict.INVALID,
+        1,
+        40,
+    )
+
+
+def test_without_a_steady_target_what_was_reached_stands_for_it() -> None:
+    steps = literal.load(10, None, (10, 20), (200, 20))
+    assert check(load((0, 10, 50), (10, 30, 9), (30, 90, 50)), steps).verdict is Verdict.VALID
+    assert check(load((0, 10, 50), (10, 30, 4), (30, 90, 50)), steps).verdict is Verdict.INVALID
+    assert check(load((0, 10, 50), (10, 30, 9), (30, 90, 20)), steps).verdict is Verdict.INVALID
+
+
+ALARM = fault(20, 40, name="memory_alarm", blocks_publishers=True)
+
+
+def test_nothing_is_demanded_while_an_alarm_of_a_step_blocks_publishers() -> None:
+    assert check(load((0, 21, 50), (42, 90, 50)), ALARM, blocked(21, 42)).verdict is Verdict.VALID
+
+
+def test_pathological_blocked_without_a_step_that_blocks() -> None:
+    for other in (fault(20, 40, name="memory_alarm"), fault(20, 40, name="kill", blocks_publishers=False)):
+        assert check(load((0, 21, 50), (42, 90, 50)), other, blocked(21, 42)).verdict is Verdict.INVALID
+
+
+def test_pathological_slow_beside_an_alarm_that_blocks_nobody() -> None:
+    finding = check(load((0, 21, 50), (42, 90, 50)), ALARM)
+    assert finding.verdict is Verdict.INVALID
+    assert "step 0 (memory_alarm)" in finding.examples[0]
+
+
+def test_pathological_blocked_for_good_after_the_alarm_was_cleared() -> None:
+    assert check(load((0, 21, 50)), ALARM, blocked(21, None)).verdict is Verdict.INVALID

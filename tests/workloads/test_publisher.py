@@ -29,6 +29,7 @@ class Notes:
 
     counts: Counter[Count] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
     finished: bool = False
 
     def counted(self, count: Count) -> int:
@@ -48,7 +49,8 @@ class Notes:
 
     def ready(self) -> None: ...
 
-    def record(self, event: str, *, detail: str = "") -> None: ...
+    def record(self, event: str, *, detail: str = "") -> None:  # noqa: ARG002 - one form for all
+        self.events.append(event)
 
 
 class Wire:
@@ -167,6 +169,62 @@ def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "now_us", lambda: sent_us + 31_000_000)
     rig.publisher._check_patience()
     assert rig.notes.failures == ["no confirm for 31.0 s"]
+
+
+def test_patience_begins_anew_when_the_broker_lets_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before the broker blocked may be unread until then."""
+    sent_us = next(iter(rig.publisher._pending.values()))
+
+    def look(after_s: float) -> list[str]:
+        monkeypatch.setattr(module, "now_us", lambda: sent_us + round(after_s * 1e6))
+        rig.publisher._check_patience()
+        return rig.notes.failures
+
+    rig.publisher._block(True)
+    assert look(100) == []
+    rig.publisher._block(False)
+    assert look(129) == []
+    assert look(131) == ["no confirm for 31.0 s"]
+
+
+def test_a_blocked_publisher_that_loses_its_connection_is_blocked_no_more(rig: Rig) -> None:
+    rig.publisher._block(True)
+    assert (rig.notes.counts[Count.BLOCKED], rig.notes.events) == (1, ["blocked"])
+    rig.publisher.lost()
+    assert (rig.notes.counts[Count.BLOCKED], rig.notes.events) == (0, ["blocked", "unblocked"])
+    rig.publisher.lost()
+    assert rig.notes.events == ["blocked", "unblocked"]
+
+
+def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates are of all publishers together; this is one of two."""
+    clock_s, notes = [1000.0], Notes()
+    monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
+    monkeypatch.setattr(module, "now_us", lambda: round(clock_s[0] * 1e6))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
+    steps = ({"rate_per_s": 600, "for_s": 2}, {"rate_per_s": 0, "for_s": 3}, {"rate_per_s": None, "for_s": 1})
+    fields: dict[str, Any] = {"rate_per_s": 200, "variable_rate": steps, "in_flight": 10_000}
+    rig = Rig(tmp_path, Publisher(replace(load(publishers=2), **fields), tmp_path, index=1, life=0), notes, Wire(notes))
+    rig.connect()
+
+    def sent_in(ms: int) -> int:
+        before = rig.wire.written
+        for _ in range(ms // 10):
+            clock_s[0] += 0.01
+            rig.publisher.tick()
+        return rig.wire.written - before
+
+    assert abs(sent_in(2000) - 200) <= 2
+    rig.publisher.vary(round(clock_s[0] * 1e6) - 1_000_000)
+    assert abs(sent_in(990) - 297) <= 5
+    sent_in(20)
+    assert sent_in(2980) == 0
+    sent_in(20)
+    assert len(rig.publisher._pending) == 10_000
+    sent_in(1000)
+    rig.publisher._on_confirm(20_000, True)
+    assert abs(sent_in(2000) - 200) <= 2
+    rig.publisher.close()
 
 
 def test_it_stops_once_all_is_confirmed(rig: Rig) -> None:

@@ -35,3 +35,19 @@ def test_what_is_not_wanted_is_not_taken() -> None:
     pace = Pace(100, now_s=0)
     assert pace.take(3, now_s=0.1) == 3
     assert pace.take(100, now_s=0.1) == 7
+
+
+def test_a_pause_sends_nothing_and_nothing_is_made_up_for_after_it() -> None:
+    pace = Pace(100, now_s=0)
+    pace.change(0, now_s=1)
+    assert [pace.take(1000, now_s=1 + i / 10) for i in range(100)] == [0] * 100
+    pace.change(100, now_s=11)
+    assert (pace.take(1000, now_s=11), pace.take(1000, now_s=11.25)) == (0, 25)
+
+
+def test_a_limit_begins_and_ends_at_once() -> None:
+    pace = Pace(None, now_s=0)
+    pace.change(100, now_s=5)
+    assert (pace.take(1000, now_s=5), pace.take(1000, now_s=5.25)) == (0, 25)
+    pace.change(None, now_s=6)
+    assert pace.take(1000, now_s=6) == 1000

@@ -1,0 +1,84 @@
+"""A memory alarm of a real broker stops publishers, and they take it as good applications do."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reports.events import read_events
+from reports.history import Outcome
+from tests.workloads.test_running_workload import await_confirmed, drained, publishes, running
+from topologies.local import LocalCluster
+from topologies.waiting import wait_until
+from workloads.run import RunningWorkload
+
+pytestmark = pytest.mark.broker
+
+#: RabbitMQ's own default.
+USUAL_WATERMARK = "0.4"
+
+
+def set_watermark(cluster: LocalCluster, node: str, fraction: str) -> None:
+    """By the broker's own command, which finds the node as its peers do; port 0 is any, as the node's own is taken."""
+    erlang_arguments = (
+        f"-pa {cluster._place.folder / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
+        " -kernel inet_dist_use_interface {127,0,0,1}"
+    )
+    environ = cluster._environ(node) | {"RABBITMQ_CTL_ERL_ARGS": erlang_arguments, "ERL_EPMD_PORT": "0"}
+    del environ["RESILIENCE_TRAFFIC"]  # the node's own account
+    ctl = str(cluster._broker.server.with_name("rabbitmqctl"))
+    command = [ctl, "-n", cluster.broker_name(node), "set_vm_memory_high_watermark", fraction]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+@contextmanager
+def memory_alarm(cluster: LocalCluster, node: str) -> Iterator[None]:
+    """Any node's alarm blocks the publishers of all."""
+    set_watermark(cluster, node, "0.00001")
+    try:
+        yield
+    finally:
+        set_watermark(cluster, node, USUAL_WATERMARK)
+
+
+def await_blocked(load: RunningWorkload, count: int) -> None:
+    blocked = lambda: load.progress().publishers_blocked  # noqa: E731
+    wait_until(blocked, timeout_s=60, what=f"{count} blocked publishers", until=lambda seen: seen == count)
+
+
+def test_a_blocked_publisher_waits_and_loses_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    fields = {"queue_type": "quorum", "publishers": 2, "queues": 2, "rate_per_s": 500, "confirm_timeout_s": 2.0}
+    with running(cluster, tmp_path, **fields) as load:
+        await_confirmed(load, 200)
+        with memory_alarm(cluster, "b1"):
+            await_blocked(load, 2)
+            still = load.progress().published
+            started = [worker.pid for worker in load.publishers]
+            _outlast(load, seconds_s=3 * 2.0)
+            assert load.progress().published == still
+        await_blocked(load, 0)
+        await_confirmed(load, load.progress().confirmed + 200)
+        assert [worker.pid for worker in load.publishers] == started
+        result = drained(cluster, load)
+    assert (result.complete, result.unconsumed) == (True, 0)
+    assert {row["outcome"] for row in publishes(tmp_path)} == {Outcome.CONFIRMED}
+    for worker in ("publisher-0", "publisher-1"):
+        told = [e["event"] for e in read_events(tmp_path / f"{worker}.jsonl")]
+        assert told == ["started", "connected", "blocked", "unblocked", "stopped"]
+
+
+def _outlast(load: RunningWorkload, *, seconds_s: float) -> None:
+    """Wait for longer than the publishers' patience with confirms."""
+    ends_s = time.monotonic() + seconds_s
+
+    def over() -> bool:
+        load.check()
+        return time.monotonic() >= ends_s
+
+    wait_until(over, timeout_s=seconds_s + 10, what="the patience of publishers to be tried")

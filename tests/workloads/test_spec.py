@@ -1,0 +1,89 @@
+"""What a workload may state, and what it is multiplied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from topologies.spec import Topology
+from workloads.queues import queue_arguments, queue_names, queue_policy
+from workloads.spec import Mirroring, ProcessingStep, RateStep, Workload
+
+THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"queue_pattern": "orders"}, "must hold %d once"),
+        ({"queue_pattern": "q%d-%d"}, "must hold %d once"),
+        ({"queue_pattern": "q%d%s"}, "must hold %d once"),
+        ({"queue_pattern": "an order %d"}, "write it as 'orders-%d'"),
+        ({"queue_pattern": "amq.%d"}, "begins with a name that is in use"),
+        ({"queue_pattern": "declared-%d"}, "begins with a name that is in use"),
+        ({"queue_type": "quorum", "lazy": True}, "quorum has max_in_memory_length"),
+        ({"queue_type": "mirrored", "max_in_memory_length": 0}, "mirrored have lazy"),
+        ({"acks": "automatic", "processing_ms": 1}, "with acks: automatic there is none"),
+        ({"acks": "automatic", "variable_processing": [{"processing_ms": 1, "for_s": 1}]}, "with acks: automatic"),
+        ({"variable_rate": [{"rate_per_s": -1, "for_s": 1}]}, "greater than or equal to 0"),
+        ({"variable_rate": [{"rate_per_s": 1, "for_s": 0}]}, "greater than 0"),
+        ({"variable_rate": [{"for_s": 1}]}, "Field required"),
+    ],
+)
+def test_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Workload(**fields)
+
+
+def test_queues_are_named_by_a_pattern() -> None:
+    assert queue_names(Workload(queues=3)) == ["q1", "q2", "q3"]
+    assert queue_names(Workload(queues=2, queue_pattern="eu.orders-%d_in")) == ["eu.orders-1_in", "eu.orders-2_in"]
+
+
+def test_one_policy_says_all() -> None:
+    assert queue_policy(Workload(queue_type="quorum")) == queue_policy(Workload(queue_type="classic")) == {}
+    assert queue_policy(Workload(queue_type="classic", lazy=True)) == {"queue-mode": "lazy"}
+    two = Workload(queue_type="mirrored", lazy=True, mirroring=Mirroring(ha_mode="exactly", ha_params=2))
+    policy = queue_policy(two)
+    assert (policy["queue-mode"], policy["ha-mode"], policy["ha-params"]) == ("lazy", "exactly", 2)
+
+
+def test_a_limit_of_memory_is_an_argument() -> None:
+    assert queue_arguments(Workload(max_in_memory_length=0), THREE)["x-max-in-memory-length"] == 0
+    assert "x-max-in-memory-length" not in queue_arguments(Workload(), THREE)
+
+
+LOAD = Workload(
+    queues=4,
+    publishers=3,
+    consumers=1,
+    rate_per_s=1000,
+    in_flight=70,
+    variable_rate=(RateStep(rate_per_s=2001, for_s=10), RateStep(rate_per_s=0, for_s=5)),
+    variable_processing=(ProcessingStep(processing_ms=30, for_s=20),),
+)
+
+
+def test_scaled_up_and_down() -> None:
+    twice, hardly = LOAD.scaled(2.5), LOAD.scaled(0.0001)
+    assert (twice.queues, twice.publishers, twice.consumers, twice.rate_per_s) == (10, 8, 2, 2500)
+    assert [step.rate_per_s for step in twice.variable_rate] == [5002, 0]
+    assert (hardly.queues, hardly.publishers, hardly.consumers, hardly.rate_per_s) == (1, 1, 1, 1)
+    assert [step.rate_per_s for step in hardly.variable_rate] == [1, 0]
+    assert (twice.in_flight, twice.variable_processing) == (70, LOAD.variable_processing)
+    assert LOAD.scaled(1) == LOAD
+
+
+def test_no_rate_stays_without_limit() -> None:
+    assert Workload(rate_per_s=None, variable_rate=LOAD.variable_rate).scaled(3).rate_per_s is None
+
+
+@pytest.mark.parametrize(("factor", "told"), [(0, "scaled by 0"), (-1, "scaled by -1"), (1e6, "less than or equal")])
+def test_it_is_not_scaled_past_what_it_may_be(factor: float, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        LOAD.scaled(factor)
+
+
+def test_how_long_it_varies() -> None:
+    assert (Workload().variation_s, LOAD.variation_s) == (0, 20)
