@@ -19,9 +19,6 @@ Pair = frozenset[str]
 #: The time of what has not happened within the record.
 NEVER_US = math.inf
 
-#: What a publisher does that the broker blocks no longer, or whose connection is gone.
-UNBLOCKING = ("unblocked", "connection_lost", "started", "stopped", "killed")
-
 
 @dataclass(frozen=True)
 class ClusterFacts:
@@ -180,7 +177,7 @@ class Facts:
             worker = event["worker"]
             if event["event"] == "blocked":
                 begun.setdefault(worker, event["t_us"])
-            elif worker in begun and event["event"] in UNBLOCKING:
+            elif worker in begun:  # let go, or without this connection or process
                 periods.append((begun.pop(worker), event["t_us"]))
         return tuple(sorted([*periods, *((start, NEVER_US) for start in begun.values())]))
 

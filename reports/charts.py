@@ -16,6 +16,7 @@ from reports.timeline import FaultWindow, Lane
 Panel = dict[str, Any]
 
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
+THIN = ("max", "target")
 LATENCY_COLOURS = {"p50": "c2", "p95": "c1", "p99": "c3", "max": "c4"}
 
 
@@ -26,6 +27,7 @@ def charts(series: Series) -> dict[str, Any]:
         _schedule(series),
         _lanes("Nodes", line.nodes, ("up", "paused", "suspended", "down")),
         _lanes("Links", line.links, ("cut", "slow")),
+        _lanes("Publishers", line.blocked, ("blocked",)),
         _rates(series),
         _curves("Confirm latency", series.at_s, series.confirm_ms, "ms", colours=LATENCY_COLOURS, log=True),
         _curves("Delivery latency", series.at_s, series.delivery_ms, "ms", colours=LATENCY_COLOURS, log=True),
@@ -77,9 +79,15 @@ def _fault_bar(fault: FaultWindow) -> dict[str, Any]:
 
 def _rates(series: Series) -> Panel | None:
     always = ("sent", "confirmed", "received")
-    curves = {name: values for name, values in series.rates.items() if name in always or any(values)}
+    curves: dict[str, Sequence[float | None]] = {
+        name: values for name, values in series.rates.items() if name in always or any(values)
+    }
+    if not any(map(any, curves.values())):
+        return None
+    if any(value is not None for value in series.target_per_s):
+        curves["target"] = series.target_per_s
     note = f"messages/s, each point {series.bucket_s} s"
-    return _curves("Rates", series.at_s, curves, "messages/s", note=note) if any(map(any, curves.values())) else None
+    return _curves("Rates", series.at_s, curves, "messages/s", colours={"target": "soft"}, note=note)
 
 
 def _curves(
@@ -102,7 +110,7 @@ def _curves(
         "log": log,
         "at_s": at_s,
         "curves": [
-            {"name": name, "values": values, "thin": name == "max", "colour": (colours or {}).get(name, colour)}
+            {"name": name, "values": values, "thin": name in THIN, "colour": (colours or {}).get(name, colour)}
             for (name, values), colour in zip(curves.items(), COLOURS * len(curves), strict=False)
         ],
     }

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from reports.events import Event
 from reports.history import Outcome
 from reports.timeline import POINTS_MAX, Timeline, timeline
+from reports.variation import Variation
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
 Ints = npt.NDArray[np.int64]
@@ -40,7 +41,9 @@ class Series:
 
     ``at_s`` are the middles of buckets of ``bucket_s``, counted from the run's first record; every curve of ``rates``
     (messages/s), ``confirm_ms`` and ``delivery_ms`` has one value a bucket. Latencies stand in the bucket of
-    their end, None where nothing ended. ``totals`` are counts of messages over the whole run.
+    their end, None where nothing ended. ``target_per_s`` is what all publishers together were to send, None where
+    there was no limit or no publishing; empty where no event tells it. ``totals`` are counts of messages over the whole
+    run.
     """
 
     bucket_s: int
@@ -49,6 +52,7 @@ class Series:
     rates: dict[str, list[float]]
     confirm_ms: dict[str, list[float | None]]
     delivery_ms: dict[str, list[float | None]]
+    target_per_s: list[float | None]
     totals: dict[str, int]
     timeline: Timeline
 
@@ -83,13 +87,25 @@ def series(publishes: Batches, deliveries: Batches, events: Sequence[Event]) -> 
     return Series(
         bucket_s=buckets.width_s,
         duration_s=round((end_us - origin_us) / 1e6, 2),
-        at_s=[(i + 0.5) * buckets.width_s for i in range(buckets.n)],
+        at_s=[(t_us - origin_us) / 1e6 for t_us in buckets.middles_us()],
         rates={name: [round(float(n) / buckets.width_s, 2) for n in counts] for name, counts in counted.items()},
         confirm_ms=confirm.curves_ms(),
         delivery_ms=delivery.curves_ms(),
+        target_per_s=_target_per_s(events, buckets.middles_us()),
         totals={name: int(counts.sum()) for name, counts in counted.items()},
         timeline=timeline(events, origin_us=origin_us, end_us=end_us),
     )
+
+
+def _target_per_s(events: Sequence[Event], moments_us: Iterable[float]) -> list[float | None]:
+    """The target at each moment between the start of the steady phase and that of the drain."""
+    loads = [event for event in events if event["kind"] == "load"]
+    if not loads:
+        return []
+    rate = Variation.of(loads[0], "rate_per_s", "variable_rate", begins_us=loads[0]["begins_us"])
+    phases = {event["phase"]: event["t_us"] for event in events if event["kind"] == "phase"}
+    start_us, end_us = phases.get("steady", math.inf), phases.get("drain", math.inf)
+    return [rate.at(t_us) if start_us <= t_us < end_us else None for t_us in moments_us]
 
 
 def _bounds(publishes: Batches, deliveries: Batches, events: Sequence[Event]) -> tuple[int, int]:
@@ -138,6 +154,9 @@ class _Buckets:
         width_s = next((width for width in BUCKETS_S if span_s <= width * POINTS_MAX), int(span_s / POINTS_MAX) + 1)
         # A last sliver would show as a fall to nothing: it joins the bucket before it.
         return cls(origin_us, width_s, max(1, math.ceil(span_s / width_s - 0.1)))
+
+    def middles_us(self) -> list[float]:
+        return [self.origin_us + (i + 0.5) * self.width_s * 1e6 for i in range(self.n)]
 
     def counts(self) -> Ints:
         return np.zeros(self.n, dtype=np.int64)

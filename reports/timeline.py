@@ -67,6 +67,7 @@ class Timeline:
     faults: tuple[FaultWindow, ...]
     nodes: tuple[Lane, ...]
     links: tuple[Lane, ...]
+    blocked: tuple[Lane, ...]
     depth: Samples
     memory: Samples
 
@@ -84,6 +85,7 @@ def timeline(events: Sequence[Event], *, origin_us: int, end_us: int) -> Timelin
         faults=tuple(_fault_window(step, changes, end_s) for step, changes in sorted(steps.items())),
         nodes=_node_lanes([(at_s, e["states"]) for at_s, e in timed if e["kind"] == "nodes"], end_s),
         links=_link_lanes(steps.values(), end_s),
+        blocked=_blocked_lane([(at_s, e) for at_s, e in timed if e["kind"] == "worker"], end_s),
         depth=_samples((at_s, _depth(e["queues"])) for at_s, e in timed if e["kind"] == "sample"),
         memory=_samples((at_s, _memory(e)) for at_s, e in timed if e["kind"] == "sample"),
     )
@@ -106,6 +108,20 @@ def _node_lanes(sightings: Sequence[tuple[float, dict[str, str]]], end_s: float)
         Lane(node, _intervals([(at_s, states[node]) for at_s, states in sightings if node in states], end_s))
         for node in nodes
     )
+
+
+def _blocked_lane(changes: Sequence[tuple[float, Event]], end_s: float) -> tuple[Lane, ...]:
+    """One lane for all publishers: when brokers blocked any of them. None if they never did."""
+    blocked: set[str] = set()
+    states = []
+    for at_s, event in changes:
+        if event["event"] == "blocked":
+            blocked.add(event["worker"])
+        else:
+            blocked.discard(event["worker"])
+        states.append((at_s, "blocked" if blocked else "open"))
+    seen = tuple(interval for interval in _intervals(states, end_s) if interval.state == "blocked")
+    return (Lane("publishers", seen),) if seen else ()
 
 
 def _fault_window(step: int, changes: Sequence[tuple[float, Event]], end_s: float) -> FaultWindow:

@@ -66,6 +66,10 @@ def _events() -> list[dict[str, Any]]:
     ]
     for at_s, phase in ((0.2, "steady"), (STEADY_S, "chaos"), (START_S, "recovery"), (62, "drain"), (END_S, "end")):
         events.append(event(at_s, "phase", phase=phase))
+    steps = [{"rate_per_s": 800, "for_s": 8}, {"rate_per_s": 1200, "for_s": 12}, {"rate_per_s": 400, "for_s": 6}]
+    events.append(event(STEADY_S, "load", begins_us=_at(STEADY_S), rate_per_s=800, variable_rate=steps))
+    for at_s, change in ((40, "blocked"), (46, "unblocked")):
+        events.append(event(at_s, "worker", worker="publisher-0", event=change, node="a1", detail=""))
     for step, (fault, start_s, end_s, effect, detail) in enumerate(
         (
             ("partition", CUT_S, HEAL_S, cut, "zone:b cut off from the rest"),

@@ -113,7 +113,7 @@ def test_the_script_draws_every_panel(tmp_path: Path) -> None:
     ).stdout
 
     titles = re.findall(r"<figcaption><strong>(.*?)</strong>", drawn)
-    lanes, latencies = ("Phases and faults", "Nodes", "Links"), ("Confirm latency", "Delivery latency")
+    lanes, latencies = ("Phases and faults", "Nodes", "Links", "Publishers"), ("Confirm latency", "Delivery latency")
     assert titles == [*lanes, "Rates", *latencies, "Queue depth", "Memory of each node"]
     assert len(re.findall(r'<canvas [^>]*width="[1-9]\d+"', drawn)) == len(titles)
 

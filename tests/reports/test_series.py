@@ -7,7 +7,7 @@ import pytest
 
 from reports.history import DELIVERIES, PUBLISHES, Outcome
 from reports.series import Batches, Series, series
-from reports.timeline import POINTS_MAX
+from reports.timeline import POINTS_MAX, Interval, Lane
 
 S = 1_000_000
 
@@ -230,3 +230,28 @@ def test_missing_samples_leave_a_gap() -> None:
     assert line.depth.at_s == [0, 1, 2, 3, 11.5, 20, 21]
     assert line.depth.curves["ready"] == [0, 1, 2, 3, None, 20, 21]
     assert line.memory.curves == {}
+
+
+def test_the_target_is_shown_from_the_steady_phase_to_the_end_of_publishing() -> None:
+    steps = [{"rate_per_s": 900, "for_s": 2}, {"rate_per_s": 0, "for_s": 1}, {"rate_per_s": None, "for_s": 1}]
+    seen = from_events(
+        {"at_s": 1, "kind": "phase", "phase": "steady"},
+        {"at_s": 2, "kind": "load", "begins_us": 2 * S, "rate_per_s": 500, "variable_rate": steps},
+        {"at_s": 8, "kind": "phase", "phase": "drain"},
+        {"at_s": 9, "kind": "phase", "phase": "end"},
+    )
+    assert seen.target_per_s == [500, 900, 900, 0, None, 500, 500, None]
+    assert len(seen.target_per_s) == len(seen.at_s)
+    assert from_events({"at_s": 0, "kind": "phase", "phase": "steady"}).target_per_s == []
+
+
+def test_publishers_are_blocked_until_the_last_of_them_is_let_go() -> None:
+    changes = [(1, 0, "connected"), (2, 0, "blocked"), (3, 1, "blocked"), (4, 0, "unblocked"), (6, 1, "killed")]
+    changes += [(7, 0, "blocked")]
+    events = [
+        {"at_s": at_s, "kind": "worker", "worker": f"publisher-{i}", "event": what, "node": "a1"}
+        for at_s, i, what in changes
+    ]
+    (lane,) = from_events(*events, {"at_s": 9, "kind": "note"}).timeline.blocked
+    assert lane == Lane("publishers", (Interval(1, 5, "blocked"), Interval(6, 8, "blocked")))
+    assert from_events({"at_s": 0, "kind": "note"}).timeline.blocked == ()

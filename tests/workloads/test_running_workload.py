@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from reports.events import read_events
-from reports.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
+from reports.history import DELIVERIES, PUBLISHES, Outcome, StreamReader, now_us
 from topologies.local import LocalCluster
 from topologies.waiting import wait_until
 from workloads.drain import DrainResult
@@ -220,3 +220,54 @@ def test_workers_end_when_their_parent_is_killed(cluster: LocalCluster, tmp_path
     ends = [event["event"] for event in read_events(*tmp_path.glob("*.jsonl"))][-2:]
     assert ends == ["stopped", "stopped"]
     cluster.api("a1").delete_vhost(vhost)
+
+
+def sent_by_second(folder: Path, begins_us: int, publisher: int) -> Counter[int]:
+    return Counter(
+        (row["sent_us"] - begins_us) // 1_000_000 for row in publishes(folder) if row["publisher"] == publisher
+    )
+
+
+def test_the_load_varies_and_a_killed_worker_goes_on_in_the_right_place(cluster: LocalCluster, tmp_path: Path) -> None:
+    """A pause of 6 s after 2 s; the publisher that is killed and started again in it must keep it."""
+    steps = [{"rate_per_s": 800, "for_s": 2}, {"rate_per_s": 0, "for_s": 6}, {"rate_per_s": 200, "for_s": 60}]
+    fields = {"queue_type": "classic", "queue_pattern": "varied-%d", "lazy": True, "start_spread_s": 1}
+    with running(cluster, tmp_path, publishers=2, rate_per_s=400, variable_rate=steps, **fields) as load:
+        await_confirmed(load, 200)
+        begins_us = load.begin_variation()
+        moment_us = begins_us + 2_200_000
+        wait_until(lambda: now_us() > moment_us, timeout_s=10, what="the pause")
+        load.kill_publisher(0)
+        load.restart_publisher(0)
+        load.await_connected(timeout_s=20)
+        moment_us = begins_us + 10_000_000
+        wait_until(lambda: now_us() > moment_us, timeout_s=20, what="the pause to be over")
+        policies = {q["effective_policy_definition"]["queue-mode"] for q in cluster.api("a1").get("queues")}
+        result = drained(cluster, load)
+    assert (result.complete, result.unconsumed, policies) == (True, 0, {"lazy"})
+    for publisher in (0, 1):
+        sent = sent_by_second(tmp_path, begins_us, publisher)
+        assert sum(sent[second] for second in range(3, 8)) == 0
+        assert sent[9] in range(50, 151)
+        assert sent[0] + sent[1] in range(600, 901)
+    begun = {e["worker"]: e["t_us"] for e in read_events(*tmp_path.glob("*.jsonl")) if e["event"] == "connected"}
+    assert set(begun) == {"publisher-0", "publisher-1", "consumer-0"}
+
+
+def test_a_slow_consumer_builds_a_backlog_and_loses_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    """20 ms a message are 50 messages/s at most; what waits unacknowledged is bounded by the prefetch."""
+    fields = {"queue_type": "quorum", "rate_per_s": 400, "prefetch": 30, "ack_every": 10, "processing_ms": 20}
+    with running(cluster, tmp_path, heartbeat_s=1, **fields) as load:
+        await_confirmed(load, 1200)
+        load.kill_consumer(0)
+        load.restart_consumer(0)
+        load.await_connected(timeout_s=20)
+        result = drained(cluster, load)
+    received = deliveries(tmp_path)
+    assert (result.complete, result.unconsumed) == (True, 0)
+    assert messages(publishes(tmp_path), Outcome.CONFIRMED) == messages(received)
+    times = sorted(row["received_us"] for row in received)
+    assert (len(times) - 2 * 30) / ((times[-1] - times[0]) / 1e6) <= 50
+    redelivered = sum(row["redelivered"] for row in received)
+    assert 0 < redelivered <= 30
+    assert not any(e["event"] == "connection_lost" for e in read_events(*tmp_path.glob("*.jsonl")))
