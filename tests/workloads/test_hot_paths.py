@@ -1,0 +1,97 @@
+"""What a message costs does not depend on whether the load varies or takes time: counted in calls, not in seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.workloads.test_consumer import Acks
+from tests.workloads.test_publisher import Notes, Rig, Wire
+from tests.workloads.test_settlement import load
+from workloads import consumer, publisher
+from workloads.counters import Count
+from workloads.message import Encoder
+
+MESSAGES = 1000
+#: For each batch or tick, however many messages it holds.
+CALLS_MAX = 30
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """How many Python functions are called while it acts."""
+    count = 0
+
+    def profile(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    noted = Notes()
+    for module in (publisher, consumer):
+        monkeypatch.setattr(module, "Session", lambda *_, **__: noted)
+    return noted
+
+
+def calls_to_consume(folder: Path, notes: Notes, **fields: Any) -> int:
+    folder.mkdir()
+    client = consumer.Consumer(replace(load(), prefetch=MESSAGES, ack_every=50, **fields), folder, index=0, life=0)
+    client._channel = Acks(lambda: notes.counts[Count.RECEIVED])
+    client.vary(0)
+    bodies = [Encoder(1, 0, b"payload").encode(sequence) for sequence in range(MESSAGES)]
+
+    def consume() -> None:
+        for tag, body in enumerate(bodies, 1):
+            client._on_delivery(b"q1", tag, False, body)
+        client._settle()
+        client.tick()
+
+    try:
+        return calls_of(consume)
+    finally:
+        client.close()
+
+
+def calls_to_publish(folder: Path, notes: Notes, **fields: Any) -> int:
+    folder.mkdir()
+    notes.counts.clear()
+    client = publisher.Publisher(replace(load(), in_flight=MESSAGES, **fields), folder, index=0, life=0)
+    rig = Rig(folder, client, notes, Wire(notes))
+    client.vary(0)
+    try:
+        return calls_of(rig.connect) + calls_of(client.tick)
+    finally:
+        client.close()
+        assert rig.wire.written == MESSAGES
+
+
+def test_processing_time_adds_no_call_to_a_delivery(tmp_path: Path, notes: Notes) -> None:
+    calls_to_consume(tmp_path / "first", notes)  # makes some that no later one makes
+    plain = calls_to_consume(tmp_path / "plain", notes)
+    assert plain >= MESSAGES, "each delivery is decoded"
+    assert abs(calls_to_consume(tmp_path / "slow", notes, processing_ms=20) - plain) < CALLS_MAX
+    steps = ({"processing_ms": 20.0, "for_s": 3600},)
+    assert abs(calls_to_consume(tmp_path / "varying", notes, variable_processing=steps) - plain) < CALLS_MAX
+
+
+def test_a_variable_rate_adds_no_call_to_a_publish(tmp_path: Path, notes: Notes) -> None:
+    calls_to_publish(tmp_path / "first", notes)
+    plain = calls_to_publish(tmp_path / "plain", notes)
+    assert plain >= MESSAGES, "each message has a header of its own"
+    steps = ({"rate_per_s": None, "for_s": 3600},)
+    assert abs(calls_to_publish(tmp_path / "varying", notes, variable_rate=steps) - plain) < CALLS_MAX
