@@ -168,6 +168,7 @@ def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
     """What no type can say: targets against the topology, steps against each other, the phases and the driver."""
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
+    yield from _load_problems(scenario)
     offered = DRIVERS[driver]
     for i, step in enumerate(scenario.schedule):
         if step.acts_on not in offered:
@@ -257,21 +258,24 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
             f"{workload.group_size} members need as many nodes; {topology.name} has {size}",
         )
     copies = workload.mirroring.ha_params if workload.mirroring else None
+    if copies is not None and copies > size:
+        yield ("workload", "mirroring", "ha_params"), f"{copies} copies need as many nodes; {topology.name} has {size}"
+
+
+def _load_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
+    """What varies for longer than there is time for it, or is too slow to be told from what stands still."""
+    workload, phases = scenario.workload, scenario.phases
     for field in ("variable_rate", "variable_processing"):
         length_s = sum(step.for_s for step in getattr(workload, field))
         if length_s > scenario.chaos_s:
-            text = (
-                f"the steps last {length_s:g} s, past the end of the schedule (phases.chaos_s is {scenario.chaos_s:g})"
-            )
+            text = f"the steps last {length_s:g} s, past the end of the schedule (phases.chaos_s is {phases.chaos_s:g})"
             yield ("workload", field), f"{text}; shorten them, or make chaos_s longer"
     acknowledged_s = workload.processing_ms / 1000 * workload.ack_every
-    if acknowledged_s > scenario.phases.recovery_s:
+    if acknowledged_s > phases.recovery_s:
         text = (
-            f"a consumer would acknowledge {workload.ack_every} messages every {acknowledged_s:g} s, and nobody could "
+            f"a consumer acknowledges {workload.ack_every} messages every {acknowledged_s:g} s, too seldom to be seen"
         )
-        yield ("workload", "processing_ms"), f"{text}tell within phases.recovery_s that it works; lower ack_every"
-    if copies is not None and copies > size:
-        yield ("workload", "mirroring", "ha_params"), f"{copies} copies need as many nodes; {topology.name} has {size}"
+        yield ("workload", "processing_ms"), f"{text} within phases.recovery_s ({phases.recovery_s:g}); lower ack_every"
 
 
 def _collisions(scenario: Scenario) -> Iterator[tuple[Place, str]]:

@@ -116,7 +116,7 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(
             ("workload", "processing_ms"),
             2000,
-            ("workload.processing_ms", "every 100 s", "lower ack_every"),
+            ("workload.processing_ms", "50 messages every 100 s", "phases.recovery_s (60)", "lower ack_every"),
             id="acknowledges_too_seldom",
         ),
         pytest.param(

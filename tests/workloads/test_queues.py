@@ -6,7 +6,8 @@ import pytest
 
 from topologies.local import LocalCluster
 from topologies.spec import Topology
-from workloads.queues import declare, depths, leader_nodes, member_count
+from topologies.waiting import wait_until
+from workloads.queues import declare, depths, leader_nodes, member_count, queue_arguments, queue_policy
 from workloads.spec import Mirroring, Workload
 
 FIVE = Topology(name="five", zones={"a": 2, "b": 2, "c": 1})
@@ -43,6 +44,16 @@ def test_member_counts(fields: dict[str, Any], expected: int) -> None:
     assert member_count(Workload(**fields), FIVE) == expected
 
 
+def described(cluster: LocalCluster, vhost: str) -> list[dict[str, Any]]:
+    """The queues with their policies, which come with the first statistics."""
+    return wait_until(
+        lambda: cluster.api("a1").get(f"queues/{vhost}"),
+        timeout_s=30,
+        what="the queues' policies",
+        until=lambda rows: all("effective_policy_definition" in row for row in rows),
+    )
+
+
 @pytest.mark.broker
 @pytest.mark.parametrize(
     "workload",
@@ -52,8 +63,10 @@ def test_member_counts(fields: dict[str, Any], expected: int) -> None:
         Workload(queue_type="quorum", queues=2, leaders_on=("zone:c",), group_size=1),
         Workload(queue_type="mirrored", queues=3),
         Workload(queue_type="mirrored", queues=2, mirroring=Mirroring(ha_mode="exactly", ha_params=2)),
+        Workload(queue_type="mirrored", queues=2, lazy=True),
+        Workload(queue_type="quorum", max_in_memory_length=0),
     ],
-    ids=["classic", "quorum", "group_of_one", "mirrored", "two_mirrors"],
+    ids=["classic", "quorum", "group_of_one", "mirrored", "two_mirrors", "lazy", "never_in_memory"],
 )
 def test_queues_are_where_they_belong(
     cluster: LocalCluster, workload: Workload, request: pytest.FixtureRequest
@@ -68,6 +81,9 @@ def test_queues_are_where_they_belong(
             assert place["type"] == workload.queue_type
             assert place["members"][0] == place["leader"]
             assert len(set(place["members"])) == copies
+        for queue in described(cluster, vhost):
+            assert queue["effective_policy_definition"] == queue_policy(workload)
+            assert queue["arguments"] == queue_arguments(workload, cluster.topology)
     finally:
         cluster.api("a1").delete_vhost(vhost)
 
