@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from setup import broker, environment, toxiproxy
+from setup import broker, environment, prometheus, toxiproxy
 from setup.steps import Missing, take
 
 STEPS = {
-    "all": (environment.STEP, broker.STEP, toxiproxy.STEP),
+    "all": (environment.STEP, broker.STEP, toxiproxy.STEP, prometheus.STEP),
     "python": (environment.STEP,),
 }
 

@@ -1,4 +1,4 @@
-"""Finds the broker, Erlang and Toxiproxy to run: the user's own first, then what set-up unpacked."""
+"""Finds the broker, Erlang, Toxiproxy and Prometheus to run: the user's own first, then what set-up unpacked."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ BROKER_ADVICE = (
 TOXIPROXY_ADVICE = (
     "Run `make setup`, or name the server in TOXIPROXY_SERVER, or put toxiproxy-server on PATH "
     "(macOS: brew install toxiproxy)."
+)
+PROMETHEUS_ADVICE = (
+    "Run `make setup`, or name the server in PROMETHEUS, or put prometheus on PATH (macOS: brew install prometheus)."
 )
 
 
@@ -72,16 +75,27 @@ def find_broker(
 
 def find_toxiproxy(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
     """The Toxiproxy server named by TOXIPROXY_SERVER, else on PATH, else in ``.tools/bin``."""
+    unpacked = tools / "bin" / "toxiproxy-server"
+    return _program("toxiproxy-server", "TOXIPROXY_SERVER", unpacked, environ=environ, advice=TOXIPROXY_ADVICE)
+
+
+def find_prometheus(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
+    """The Prometheus server named by PROMETHEUS, else on PATH, else in ``.tools/prometheus``."""
+    unpacked = tools / "prometheus" / "usr" / "bin" / "prometheus"
+    return _program("prometheus", "PROMETHEUS", unpacked, environ=environ, advice=PROMETHEUS_ADVICE)
+
+
+def _program(name: str, variable: str, unpacked: Path, *, environ: Mapping[str, str] | None, advice: str) -> Path:
     environ = os.environ if environ is None else environ
-    named = environ.get("TOXIPROXY_SERVER")
+    named = environ.get(variable)
     if named:
         if not os.access(named, os.X_OK):
-            raise ToolMissingError(f"TOXIPROXY_SERVER names {named}, which is no program that can be run")
+            raise ToolMissingError(f"{variable} names {named}, which is no program that can be run")
         return Path(named)
-    on_path = shutil.which("toxiproxy-server", path=environ.get("PATH"))
-    candidate = Path(on_path) if on_path else tools / "bin" / "toxiproxy-server"
+    on_path = shutil.which(name, path=environ.get("PATH"))
+    candidate = Path(on_path) if on_path else unpacked
     if not os.access(candidate, os.X_OK):
-        raise ToolMissingError(f"no toxiproxy-server found on PATH or in {tools / 'bin'}. {TOXIPROXY_ADVICE}")
+        raise ToolMissingError(f"no {name} found on PATH or in {unpacked.parent}. {advice}")
     return candidate
 
 

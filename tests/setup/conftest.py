@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from setup import broker, debian, environment, steps, toxiproxy
+from setup import broker, debian, environment, prometheus, steps, toxiproxy
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "path"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    for name in ("RABBITMQ_HOME", "TOXIPROXY_SERVER", "PYTHON"):
+    for name in ("RABBITMQ_HOME", "TOXIPROXY_SERVER", "PROMETHEUS", "PYTHON"):
         monkeypatch.delenv(name, raising=False)
     return folder
 
@@ -24,9 +24,10 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ``.tools`` of the test's own, empty."""
     folder = tmp_path / ".tools"
-    for module in (steps, broker, toxiproxy, debian, environment):
+    for module in (steps, broker, toxiproxy, prometheus, debian, environment):
         monkeypatch.setattr(module, "TOOLS", folder)
     monkeypatch.setattr(broker, "PLACE", folder / "broker")
+    monkeypatch.setattr(prometheus, "PLACE", folder / "prometheus")
     monkeypatch.setattr(toxiproxy, "PLACE", folder / "bin" / "toxiproxy-server")
     monkeypatch.setattr(toxiproxy, "STAMP", folder / "bin" / "toxiproxy-version")
     return folder

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.distributions import ToolMissingError, find_broker, find_toxiproxy
+from topologies.distributions import ToolMissingError, find_broker, find_prometheus, find_toxiproxy
 
 
 def program(path: Path) -> Path:
@@ -31,6 +31,7 @@ def tools(tmp_path: Path) -> Path:
     broker(folder / "broker" / "usr" / "lib" / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8")
     erlang(folder / "broker" / "usr" / "lib" / "erlang" / "bin")
     program(folder / "bin" / "toxiproxy-server")
+    program(folder / "prometheus" / "usr" / "bin" / "prometheus")
     return folder
 
 
@@ -82,3 +83,17 @@ def test_no_toxiproxy_tells_what_to_do(tmp_path: Path) -> None:
         find_toxiproxy(environ={"PATH": ""}, tools=tmp_path)
     with pytest.raises(ToolMissingError, match="no program that can be run"):
         find_toxiproxy(environ={"TOXIPROXY_SERVER": str(tmp_path / "none")}, tools=tmp_path)
+
+
+def test_prometheus_in_its_order(tools: Path, tmp_path: Path) -> None:
+    on_path = program(tmp_path / "bin" / "prometheus")
+    named = program(tmp_path / "own" / "server")
+
+    assert find_prometheus(environ={"PATH": ""}, tools=tools) == tools / "prometheus" / "usr" / "bin" / "prometheus"
+    assert find_prometheus(environ={"PATH": str(on_path.parent)}, tools=tools) == on_path
+    assert find_prometheus(environ={"PATH": "", "PROMETHEUS": str(named)}, tools=tools) == named
+
+
+def test_no_prometheus_tells_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissingError, match=r"no prometheus found.*make setup.*PROMETHEUS"):
+        find_prometheus(environ={"PATH": ""}, tools=tmp_path)
