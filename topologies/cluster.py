@@ -77,6 +77,17 @@ class Links(Protocol):
         ...
 
 
+class Scraping(Protocol):
+    """A Prometheus server that scrapes a cluster."""
+
+    @property
+    def url(self) -> str:
+        """Where it answers queries."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Cluster(Protocol):
     """Running brokers of one topology. Node arguments are topology names (``a1``)."""
 
@@ -148,6 +159,11 @@ class Cluster(Protocol):
     def pause(self, node: str) -> None: ...
 
     def resume(self, node: str) -> None: ...
+
+    def scraped(self, vhost: str, *, series: Collection[str], data: Path) -> Scraping:
+        """Starts a Prometheus server that keeps the ``series`` of every node, by name, and of the queues of ``vhost``
+        in the new folder ``data``; to be closed by the caller, it ends with the cluster at the latest."""
+        ...
 
     def logs(self) -> Mapping[str, Path]:
         """The log file of every node."""

@@ -17,6 +17,7 @@ _OWNED_FAMILIES = (
     "listeners.tcp",
     "management.tcp",
     "management.listener",
+    "prometheus",
     "cluster_formation",
     "cluster_partition_handling",
     "log.file",
@@ -39,6 +40,7 @@ class NodePorts:
     management: int
     distribution: int
     epmd: int
+    prometheus: int
 
 
 def harness_keys(
@@ -50,6 +52,8 @@ def harness_keys(
         "listeners.tcp.1": f"127.0.0.1:{ports.amqp}",
         "management.tcp.ip": "127.0.0.1",
         "management.tcp.port": str(ports.management),
+        "prometheus.tcp.ip": "127.0.0.1",
+        "prometheus.tcp.port": str(ports.prometheus),
         **partition_handling_keys(topology, broker_name),
         "collect_statistics_interval": "1000",
         "log.file.level": "info",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -18,17 +19,19 @@ from typing import Literal, Self
 from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ, tool_environ, turns_folder
 from topologies.cluster import ClusterError, NodeState, ProcessState
 from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf, takes_turns
-from topologies.distributions import BrokerHome, compiled_erlang, find_broker, find_toxiproxy
+from topologies.distributions import BrokerHome, compiled_erlang, find_broker, find_prometheus, find_toxiproxy
 from topologies.links import ToxiproxyLinks, Traffic
 from topologies.management import ApiError, ApiUnreachable, ManagementApi
 from topologies.places import Place, claim_place, default_root
+from topologies.prometheus import PrometheusServer, scrape_config
 from topologies.reaper import Reaper
 from topologies.spec import Link, Topology, is_client
 from topologies.toxiproxy import ToxiproxyServer
 from topologies.waiting import WaitTimeout, wait_until
 
-_PLUGINS = "[rabbitmq_management].\n"
-_PORTS_PER_NODE = 4
+_PLUGINS = "[rabbitmq_management, rabbitmq_prometheus].\n"
+_PORTS_PER_NODE = 5
+_PORTS_BESIDE_NODES = 2
 _LISTENER_PROBE_TIMEOUT_S = 0.5
 
 
@@ -49,10 +52,10 @@ class LocalCluster:
         self._broker = broker
         self._place = place
         names = topology.node_names
-        base = place.base_port
-        self._ports = {n: NodePorts(*range(base + 4 * i, base + 4 * i + 4)) for i, n in enumerate(names)}
-        self._toxiproxy_port = base + _PORTS_PER_NODE * len(names)
-        self._link_ports = {link: self._toxiproxy_port + 1 + i for i, link in enumerate(_opened(proxied))}
+        ports = itertools.count(place.base_port)
+        self._ports = {n: NodePorts(*itertools.islice(ports, _PORTS_PER_NODE)) for n in names}
+        self._toxiproxy_port, self._prometheus_port = itertools.islice(ports, _PORTS_BESIDE_NODES)
+        self._link_ports = dict(zip(_opened(proxied), ports, strict=False))
         self._files = {n: BrokerFiles(place.folder / n, place.folder / "logs" / f"{n}.log") for n in names}
         self._apis = {n: ManagementApi(f"http://127.0.0.1:{self._ports[n].management}") for n in names}
         self._processes = {n: BrokerProcess(n, [str(broker.server)], self._environ(n), self._files[n]) for n in names}
@@ -81,7 +84,7 @@ class LocalCluster:
         unknown = frozenset(proxied) - topology.links - _links_of_clients(proxied, topology)
         if unknown:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
-        ports = _PORTS_PER_NODE * len(topology.nodes) + 1 + len(_opened(proxied))
+        ports = _PORTS_PER_NODE * len(topology.nodes) + _PORTS_BESIDE_NODES + len(_opened(proxied))
         place = claim_place(root or default_root(), ports=ports)
         with ExitStack() as stack:
             stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
@@ -200,6 +203,13 @@ class LocalCluster:
 
     def resume(self, node: str) -> None:
         self._processes[node].resume()
+
+    def scraped(self, vhost: str, *, series: Collection[str], data: Path) -> PrometheusServer:
+        endpoints = {n: ports.prometheus for n, ports in self._ports.items()}
+        config = scrape_config(endpoints, vhost=vhost, series=series)
+        return PrometheusServer(
+            find_prometheus(), config, port=self._prometheus_port, data=data, cluster=self._place.folder
+        )
 
     def logs(self) -> Mapping[str, Path]:
         return {n: files.log for n, files in self._files.items()}

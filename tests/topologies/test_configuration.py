@@ -14,7 +14,7 @@ from topologies.configuration import (
 )
 from topologies.spec import PauseIfAllDown, Topology
 
-PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4)
+PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4, prometheus=5)
 
 
 def at_localhost(node: str) -> str:
@@ -51,6 +51,7 @@ def test_user_settings_stay() -> None:
     [
         "listeners.tcp.default = 5672",
         "  management.tcp.port=15672",
+        "prometheus.tcp.port = 15692",
         "cluster_partition_handling = ignore",
         "cluster_partition_handling.pause_if_all_down.nodes.1 = rabbit@one",
         "cluster_formation.classic_config.nodes.1 = rabbit@one",

@@ -1,0 +1,120 @@
+"""One Prometheus server for one run: it scrapes what the nodes' own plugin ``rabbitmq_prometheus`` offers.
+
+Two endpoints of each node are scraped. ``/metrics`` has the node's own numbers, and those of its queues only in sum.
+``/metrics/detailed`` has families of numbers queue by queue, under names that begin with ``rabbitmq_detailed_``, and
+can be restricted to a virtual host; it exists from 3.10 on, and where it does not, the series of queues stay empty.
+
+Source: RabbitMQ, "Monitoring with Prometheus and Grafana"; Prometheus, "Configuration".
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from topologies.cluster import ClusterError
+from topologies.reaper import marked
+from topologies.waiting import WaitTimeout, wait_until
+
+SCRAPE_EVERY_S = 1
+#: How long a value stands for now. A scrape that fails ends its series at once; this is for a late one.
+LOOKBACK_S = 2
+
+#: What is asked of the detailed endpoint: ready and unacknowledged messages, and the state of Raft.
+QUEUE_FAMILIES = ("queue_coarse_metrics", "ra_metrics")
+
+_READY_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 2.0
+
+
+def scrape_config(endpoints: Mapping[str, int], *, vhost: str, series: Collection[str]) -> Mapping[str, Any]:
+    """What the server is to scrape: ``endpoints`` gives each node's port on loopback. Only the named ``series`` are
+    kept; each carries the topology's name of its node as the label ``node``."""
+    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"node": node}} for node, port in endpoints.items()]
+    kept = {"source_labels": ["__name__"], "regex": "|".join(sorted(series)), "action": "keep"}
+    common = {"static_configs": targets, "metric_relabel_configs": [kept]}
+    detailed = {"metrics_path": "/metrics/detailed", "params": {"vhost": [vhost], "family": list(QUEUE_FAMILIES)}}
+    return {
+        "global": {"scrape_interval": f"{SCRAPE_EVERY_S}s", "scrape_timeout": f"{SCRAPE_EVERY_S}s"},
+        "scrape_configs": [{"job_name": "nodes", **common}, {"job_name": "queues", **detailed, **common}],
+    }
+
+
+class PrometheusServer:
+    """A Prometheus process that listens on loopback, from now until ``close`` (or leaving the context).
+
+    It carries the mark of the folder ``cluster``, so it ends with the cluster whatever becomes of the test run; what
+    it scraped stays in ``data``. Raises ``ClusterError``.
+    """
+
+    def __init__(self, program: Path, config: Mapping[str, Any], *, port: int, data: Path, cluster: Path) -> None:
+        data.mkdir(parents=True)
+        config_file, self._log = data / "prometheus.yml", data / "prometheus.log"
+        config_file.write_text(json.dumps(config, indent=2), encoding="utf-8")  # JSON is YAML
+        self._url = f"http://127.0.0.1:{port}"
+        command = [
+            str(program),
+            f"--config.file={config_file.name}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--storage.tsdb.path=series",
+            f"--query.lookback-delta={LOOKBACK_S}s",
+            "--log.level=warn",
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=marked({}, cluster),
+                cwd=data,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        """What was scraped is in the files already, so there is nothing to wait for."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _await_ready(self) -> None:
+        try:
+            wait_until(self._is_ready, timeout_s=_READY_TIMEOUT_S, poll_s=0.05, what=f"Prometheus at {self._url}")
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; see {self._log}") from error
+
+    def _is_ready(self) -> bool:
+        if self._process.poll() is not None:
+            story = self._log.read_text(errors="replace").splitlines()[-5:]
+            raise ClusterError("\n".join([f"Prometheus ended with status {self._process.returncode}:", *story]))
+        try:
+            answer = httpx.get(f"{self._url}/-/ready", timeout=_ANSWER_TIMEOUT_S, trust_env=False)
+        except httpx.HTTPError:
+            return False
+        return answer.is_success
