@@ -15,7 +15,7 @@ from faults.catalogue import AnyFault
 from faults.conditions import Setting
 from faults.targets import TargetError, check_target
 from invariants.catalogue import INVARIANTS
-from invariants.verdict import Invariant, Verdict
+from invariants.verdict import InvariantSpec, Verdict
 from topologies import catalogue
 from topologies.drivers import DRIVERS
 from topologies.spec import Link, Spec, Topology
@@ -109,7 +109,8 @@ def _named_topology(value: Any) -> Any:
 
 
 class Scenario(Spec):
-    """One run, whole. The same scenario with the same seed makes the same choices."""
+    """One run, whole. The same scenario with the same seed makes the same choices. With ``metrics`` a Prometheus server
+    scrapes the brokers meanwhile, and what it saw is kept."""
 
     version: Literal[1] = 1
     title: Annotated[str, Field(min_length=1, max_length=200)]
@@ -119,12 +120,13 @@ class Scenario(Spec):
     topology: Annotated[Topology, BeforeValidator(_named_topology)]
     workload: Workload = Workload()
     phases: Phases = Phases()
+    metrics: bool = False
     schedule: tuple[AnyFault, ...] = ()
     invariants: Annotated[Invariants, PlainSerializer(lambda value: value.model_dump(mode="json", exclude_unset=True))]
     expect: tuple[Expectation, ...] = ()
 
     @property
-    def chosen_invariants(self) -> Mapping[str, Invariant]:
+    def chosen_invariants(self) -> Mapping[str, InvariantSpec]:
         return {name: value for name in INVARIANTS if (value := getattr(self.invariants, name)) is not None}
 
     @property
@@ -207,6 +209,10 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
         text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
         yield ("workload", "declare_every_s"), text
+    measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
+    if measured and not scenario.metrics:
+        text = f"{' and '.join(measured)} cannot be judged without what the brokers say of themselves"
+        yield ("metrics",), f"{text}; write metrics: true"
     chosen = ", ".join(scenario.chosen_invariants)
     for i, expectation in enumerate(scenario.expect):
         named = {"invariant": [expectation.invariant] if expectation.invariant else [], "also": expectation.also}

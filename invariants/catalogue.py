@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from invariants.alarms import Alarms
 from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded, Watched
 from invariants.availability import Availability
+from invariants.followers import Followers
+from invariants.leaders_spread import LeadersSpread
+from invariants.memory import Memory
 from invariants.metadata import Metadata
 from invariants.no_loss import NoLoss
 from invariants.order import Order
 from invariants.partition_mode import PartitionMode
 from invariants.recovery import Recovery
 from invariants.throughput import Throughput
+from invariants.unacked import Unacked
 from invariants.verdict import Assumption, InvariantSpec
 
 INVARIANTS: Mapping[str, type[InvariantSpec]] = {
@@ -22,6 +27,11 @@ INVARIANTS: Mapping[str, type[InvariantSpec]] = {
     "throughput": Throughput,
     "partition_mode": PartitionMode,
     "metadata": Metadata,
+    "memory": Memory,
+    "alarms": Alarms,
+    "leaders_spread": LeadersSpread,
+    "followers": Followers,
+    "unacked": Unacked,
 }
 
 ASSUMPTIONS: Mapping[str, Assumption] = {

@@ -72,6 +72,9 @@ class Step:
     sudden: bool = False
     intermittent: bool = False
     blocks_publishers: bool = False
+    #: The alarm that it raises ("memory" or "disk"; empty if none), and on which nodes.
+    alarm: str = ""
+    alarmed: frozenset[str] = frozenset()
 
     @property
     def injected(self) -> bool:
@@ -214,6 +217,8 @@ def _step(number: int, changes: Sequence[Event]) -> Step:
         sudden=bool(effect.get("sudden")),
         intermittent=bool(effect.get("intermittent")),
         blocks_publishers=bool(effect.get("blocks_publishers")),
+        alarm=effect.get("alarm") or "",
+        alarmed=frozenset(effect.get("nodes_alarmed") or ()),
     )
 
 

@@ -9,9 +9,9 @@ from reports.run_directory import RunDirectory
 
 
 def load_history(run_directory: Path) -> History:
-    """The messages and events under ``run_directory``, read when a checker asks; needs no broker.
+    """The messages, events and metrics under ``run_directory``, read when a checker asks; needs no broker.
 
     Raises ``RunDirectoryError`` if the directory lacks one of them.
     """
     run = RunDirectory.open(run_directory)
-    return History(run.publishes, run.deliveries, run.events())
+    return History(run.publishes, run.deliveries, run.events(), run.metrics)

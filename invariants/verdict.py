@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from reports.events import Event
+from reports.metrics import no_metrics
 from topologies.spec import Spec
 
 EXAMPLES_MAX = 10
@@ -29,12 +30,15 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, eq=False)
 class History:
     """What a run recorded. ``publishes`` and ``deliveries`` start a fresh pass over the batches
-    (schemas in ``reports.history``); ``events`` are in the order of time (``reports.events``).
+    (schemas in ``reports.history``); ``events`` are in the order of time (``reports.events``);
+    ``metrics`` reads what the brokers said of themselves (schema ``reports.metrics.SERIES``), without rows if that was
+    not measured.
     Two histories are equal only if they are the same object."""
 
     publishes: Callable[[], Iterable[pa.RecordBatch]]
     deliveries: Callable[[], Iterable[pa.RecordBatch]]
     events: Sequence[Event]
+    metrics: Callable[[], pa.Table] = no_metrics
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class InvariantSpec(Spec):
 
     #: The assumptions, by name, that this invariant can do without; it is UNKNOWN where another one fails.
     forgives: ClassVar[frozenset[str]] = frozenset()
+    #: Whether it can only be told of a scenario with ``metrics: true``.
+    needs_metrics: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, history: History) -> Finding: ...

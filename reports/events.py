@@ -17,10 +17,10 @@ fault        ``step`` (int), ``fault`` (its name), ``state``, ``effect``, ``deta
              States: injecting, injected, proven, unproven, healing, healed, heal_proven,
              heal_unproven, skipped (it never began; ``detail`` says why).
              ``effect``: {"nodes_down": [node], "links_cut": [[a, b]], "links_slow": [[a, b]],
-             "sudden": bool, "intermittent": bool, "blocks_publishers": bool}. Links are directed, and an end
-             may be a client (``publisher:0``). Sudden: connections died at once instead of being silent;
-             intermittent: the links were cut and whole in turns; blocks_publishers (false where it is
-             missing): it raises an alarm, on which brokers block who publishes
+             "sudden": bool, "intermittent": bool, "alarm": "memory" or "disk" where one is raised,
+             "nodes_alarmed": [node]}. Links are directed, and an end may be a client (``publisher:0``).
+             Sudden: connections died at once instead of being silent; intermittent: the links were cut and
+             whole in turns; while any node is alarmed, brokers block who publishes
 nodes        ``states``: {node: up|paused|suspended|down}; sampled every half second
 sample       ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind
              are the mirrors that are there and not synchronised; ready and unacked are null where the
@@ -36,6 +36,8 @@ metadata     ``nodes``: {node: [item]}, what each node has of the declared items
 worker       ``worker``, ``event`` (started, connected, connection_lost, blocked, unblocked, stopped,
              killed), ``node``, ``detail``. Blocked: the broker takes nothing from a publisher, for an alarm
              of memory or disk, until unblocked
+clocks       ``wall_us``: the moment in microseconds of wall time since 1970, which the Prometheus server has
+rebalanced   leaders of queues were spread over the nodes anew
 note         ``detail``: anything else worth telling
 ===========  =======================================================================================
 """

@@ -6,6 +6,7 @@
         fault.yaml      the whole scenario: ``pytest --fault-file`` repeats it
         verdict.json    what was judged
         events.jsonl    what happened to the cluster (``reports.events``)
+        metrics.parquet what the brokers said of themselves (``reports.metrics``), where the scenario is measured
         history/        what happened to every message (``reports.history``); workers' own event files too
         logs/           every broker's log
         report.html     all of it on one page
@@ -28,6 +29,7 @@ import pyarrow as pa
 from reports.commands import recheck_command
 from reports.events import EVENTS_FILE, Event, read_events
 from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamReader
+from reports.metrics import METRICS_FILE, read_metrics
 
 NAME_CHARACTERS_MAX = 80
 
@@ -92,6 +94,15 @@ class RunDirectory:
         return self.path / "history"
 
     @property
+    def metrics_file(self) -> Path:
+        return self.path / METRICS_FILE
+
+    @property
+    def scraped(self) -> Path:
+        """The Prometheus server's own files; left behind only where ``metrics_file`` could not be written."""
+        return self.path / "prometheus"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
@@ -111,6 +122,10 @@ class RunDirectory:
         """What each broker logged meanwhile."""
         for log in sorted(self.logs.glob("*.log")):
             yield log.read_text(encoding="utf-8", errors="replace")
+
+    def metrics(self) -> pa.Table:
+        """What the brokers said of themselves (schema ``SERIES``); no rows where that was not measured."""
+        return read_metrics(self.metrics_file)
 
     def events(self) -> list[Event]:
         """The run's events and those of its workers, in the order of time."""

@@ -10,6 +10,7 @@ from typing import Any
 from faults import fault_file
 from faults.scenario import VALID_EXPECTED, Expectation
 from invariants.judge import Judgement, judge
+from invariants.measured import measures
 from invariants.recorded import load_history
 from invariants.verdict import Verdict
 from reports.commands import rerun_command
@@ -63,6 +64,7 @@ def judge_run(run: RunDirectory) -> Result:
         "duration_s": _duration_s(history.events),
         "notes": [event["detail"] for event in history.events if event["kind"] == "note"],
         "rerun": rerun_command(run.path),
+        "numbers": measures(run.metrics()),
     }
     run.write_verdict(document)
     write_page(run)

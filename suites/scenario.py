@@ -23,7 +23,9 @@ from reports.index import write_index
 from reports.run_directory import RunDirectory
 from suites.judging import Result, judge_run
 from suites.live import Live, live_line
+from suites.measuring import measured
 from topologies.cluster import Cluster
+from topologies.distributions import find_prometheus
 from topologies.management import ApiError, ApiUnreachable
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
@@ -40,6 +42,8 @@ LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
 DRAIN_IDLE_S = 6.0
 RECOVERY_POLL_S = 0.25
+#: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s.
+NUMBERS_SETTLE_S = 7.0
 #: For what was declared last to reach every node.
 METADATA_AGREES_WITHIN_S = 10.0
 
@@ -63,10 +67,13 @@ def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] |
     """Play ``scenario`` and judge what was recorded.
 
     ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Raises
-    FaultFileError, before anything is started, if the scenario is wrong; whatever is raised later, everything
-    is healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
+    FaultFileError, before anything is started, if the scenario is wrong, and ToolMissingError if it is to be measured
+    and there is no Prometheus. Whatever is raised later, everything is healed and ended, and the run directory holds
+    what was recorded and an UNKNOWN verdict.
     """
     fault_file.parse(fault_file.dump(scenario), source=scenario.title)
+    if scenario.metrics:
+        find_prometheus()  # that there is none is told before anything is started
     run = RunDirectory.create(bench.runs_root, scenario.title)
     fault_file.save(scenario, run.fault_file)
     with EventLog(run.events_file) as events:
@@ -105,6 +112,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             queues = declare(cluster, scenario.workload, vhost=vhost)
             events.record("queues", queues=queues)
             with (
+                measured(scenario, cluster, stage.run, events),
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
                 ) as observer,
@@ -148,6 +156,8 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
     load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
     drained = load.drain(lambda: _depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
     events.record("drain", **vars(drained))
+    if scenario.metrics:
+        _spend(load, seconds_s=NUMBERS_SETTLE_S)
     if scenario.workload.declare_every_s is not None:
         known = read_metadata(arena.cluster, stage.run.name, timeout_s=METADATA_AGREES_WITHIN_S)
         events.record("metadata", nodes=known)

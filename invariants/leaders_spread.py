@@ -1,0 +1,80 @@
+"""Rebalancing spreads the leaders of queues evenly over the nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from invariants.facts import Facts
+from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
+
+
+class LeadersSpread(InvariantSpec):
+    """At most ``within_s`` after each rebalancing, the numbers of queues that the running nodes lead differ by at most
+    ``spread_max``. What comes after the next fault or rebalancing is not looked at; a rebalancing after which nothing
+    was seen for that long leaves it UNKNOWN."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
+
+    spread_max: Annotated[int, Field(ge=0)] = 1
+    within_s: Annotated[float, Field(gt=0)] = 30
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        rebalanced = [event["t_us"] for event in facts.of_kind("rebalanced")]
+        if not rebalanced:
+            return Finding(Verdict.UNKNOWN, "nothing was rebalanced")
+        untold, uneven, reached_s, spreads = [], [], [], []
+        for start_us in rebalanced:
+            end_us = min(self._looked_until_us(facts, start_us, rebalanced), start_us + self.within_s * 1e6)
+            seen = list(_spreads(facts, start_us, end_us))
+            even = next((t for t, spread, _ in seen if spread <= self.spread_max), None)
+            moment = f"the rebalancing at {facts.at(start_us)}"
+            if even is not None:
+                reached_s.append(seconds(even - start_us))
+            elif not seen or end_us < start_us + self.within_s * 1e6:
+                untold.append(f"after {moment} the leaders were not seen for {self.within_s:g} s")
+            else:
+                uneven.append(f"{seconds(seen[-1][0] - start_us):g} s after {moment}: {seen[-1][2]}")
+            spreads += [spread for _, spread, _ in seen[-1:]]
+        numbers = {
+            "rebalanced": len(rebalanced),
+            "spread": max(spreads, default=None),
+            "spread_after_s": max(reached_s, default=None),
+        }
+        if uneven:
+            summary = f"leaders differ by more than {self.spread_max} {uneven[0]}"
+            return Finding(Verdict.INVALID, summary, numbers, tuple(uneven[:EXAMPLES_MAX]))
+        if untold:
+            return Finding(Verdict.UNKNOWN, untold[0], numbers, tuple(untold[:EXAMPLES_MAX]))
+        summary = f"leaders were spread to within {self.spread_max} at most {max(reached_s):g} s after each rebalancing"
+        return Finding(Verdict.VALID, summary, numbers)
+
+    def _looked_until_us(self, facts: Facts, start_us: int, rebalanced: list[int]) -> float:
+        """What moves leaders next: a fault, another rebalancing or the end of the record."""
+        faults = [step.possible_us[0] for step in facts.steps]
+        moves: list[float] = [*faults, *rebalanced, facts.events[-1]["t_us"] + 1]
+        return min(t_us for t_us in moves if t_us > start_us)
+
+
+def _spreads(facts: Facts, start_us: float, end_us: float) -> Iterator[tuple[int, int, str]]:
+    """Each moment at which every queue had a leader that was known, the difference, and who led how many."""
+    for event in facts.of_kind("sample"):
+        leaders = [row.get("leader") for row in event["queues"].values()]
+        if not start_us < event["t_us"] <= end_us or not leaders or None in leaders:
+            continue
+        up = [node for node, state in _states(facts, event["t_us"]).items() if state == "up"]
+        led = Counter(leaders)
+        counts = {node: led[node] for node in up}
+        if counts:
+            text = ", ".join(f"{node} leads {count}" for node, count in counts.items())
+            yield event["t_us"], max(counts.values()) - min(counts.values()), text
+
+
+def _states(facts: Facts, t_us: int) -> dict[str, str]:
+    """The latest sighting of the nodes at that moment."""
+    seen = [states for at_us, states in facts.node_states if at_us <= t_us]
+    return dict(seen[-1]) if seen else {}

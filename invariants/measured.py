@@ -1,0 +1,134 @@
+"""The brokers' own numbers in the form that checkers ask for: one curve for each node and queue."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from invariants.facts import Facts
+from invariants.verdict import History, seconds
+
+#: A node that serves and was not scraped for longer than this may have done anything meanwhile.
+UNSEEN_S_MAX = 15.0
+
+Curves = Mapping[tuple[str, str], "Curve"]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """``values`` at the moments ``t_us``, in order."""
+
+    t_us: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+
+    def within(self, start_us: float, end_us: float) -> Curve:
+        rows = (self.t_us >= start_us) & (self.t_us <= end_us)
+        return Curve(self.t_us[rows], self.values[rows])
+
+    def at(self, t_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """The latest value at or before each moment; NaN where there is none."""
+        rows = np.searchsorted(self.t_us, t_us, side="right") - 1
+        known = np.append(self.values, np.nan)
+        return np.asarray(known[rows], dtype=np.float64)
+
+    def __len__(self) -> int:
+        return len(self.t_us)
+
+
+def curves(table: pa.Table, metric: str) -> Curves:
+    """{(node, queue): its curve} of one metric; ``queue`` is empty for what a node says of itself."""
+    rows = table.filter(pc.equal(table["metric"], metric)).sort_by([("node", "ascending"), ("queue", "ascending")])
+    found: dict[tuple[str, str], Curve] = {}
+    start = 0
+    counted = rows.group_by(["node", "queue"], use_threads=False).aggregate([("t_us", "count")])
+    for one in counted.to_pylist():
+        part = rows.slice(start, one["t_us_count"])
+        start += one["t_us_count"]
+        t_us = part["t_us"].to_numpy()
+        order = np.argsort(t_us, kind="stable")
+        found[one["node"], one["queue"]] = Curve(t_us[order], part["value"].to_numpy()[order])
+    return found
+
+
+def of_nodes(found: Curves) -> dict[str, Curve]:
+    """The curves of what nodes say of themselves, by node."""
+    return {node: curve for (node, queue), curve in found.items() if not queue}
+
+
+def measured_us(history: History, facts: Facts) -> tuple[int, int] | None:
+    """From the steady phase to the end of the record; None without one of them."""
+    return (facts.phases["steady"], history.events[-1]["t_us"]) if "steady" in facts.phases else None
+
+
+def unseen(facts: Facts, found: Mapping[str, Curve], span_us: tuple[float, float]) -> str:
+    """Which node served, and said nothing for too long; empty if none did."""
+    nodes = facts.cluster.nodes if facts.cluster else ()
+    for node in nodes:
+        curve = found.get(node, Curve(np.zeros(0, np.int64), np.zeros(0)))
+        for start_us, end_us in _serving(facts, node, span_us):
+            moments = [start_us, *curve.within(start_us, end_us).t_us.tolist(), end_us]
+            gap_us, begin_us = max((b - a, a) for a, b in itertools.pairwise(moments))
+            if gap_us > UNSEEN_S_MAX * 1e6:
+                return f"{node} served and said nothing for {seconds(gap_us):g} s from {facts.at(begin_us)}"
+    return ""
+
+
+def _serving(facts: Facts, node: str, span_us: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """The times from the first to the last sighting of each stretch in which the node was seen to serve."""
+    begin: int | None = None
+    last = 0
+    for t_us, states in facts.node_states:
+        up = states.get(node) == "up" and span_us[0] <= t_us <= span_us[1]
+        if up:
+            begin, last = (t_us if begin is None else begin), t_us
+        elif begin is not None:
+            yield begin, last
+            begin = None
+    if begin is not None:
+        yield begin, last
+
+
+def measures(table: pa.Table) -> dict[str, float | int]:
+    """The numbers of a whole run that tables compare; none that was not measured.
+
+    ``memory_ratio_max``: the most of its limit that a node used. ``replicated_bytes``: what the nodes received from
+    each other, and ``replicated_peak_bytes_per_s`` the most of it in a second, of all nodes together.
+    """
+    told: dict[str, float | int] = {}
+    ratios = [ratio.values.max() for ratio in memory_ratios(table).values() if len(ratio)]
+    if ratios:
+        told["memory_ratio_max"] = round(float(max(ratios)), 4)
+    received = of_nodes(curves(table, "replication_received")).values()
+    if received:
+        moments, places = np.unique(np.concatenate([curve.t_us for curve in received]), return_inverse=True)
+        rates = np.bincount(places, np.concatenate([curve.values for curve in received]), len(moments))
+        told["replicated_bytes"] = round(float(rates.sum()))  # each stands for one second
+        told["replicated_peak_bytes_per_s"] = round(float(rates.max()))
+    return told
+
+
+def memory_ratios(table: pa.Table) -> dict[str, Curve]:
+    """The memory that each node used, as a part of the limit at which it raises its alarm."""
+    limits = of_nodes(curves(table, "memory_limit"))
+    ratios = {}
+    for node, used in of_nodes(curves(table, "memory_used")).items():
+        if node in limits:
+            limit = limits[node].at(used.t_us)
+            known = limit > 0  # NaN is not
+            ratios[node] = Curve(used.t_us[known], used.values[known] / limit[known])
+    return ratios
+
+
+def outside(moments: Collection[int], periods: Collection[tuple[float, float]]) -> npt.NDArray[np.bool_]:
+    """Which of the moments lie in none of the periods."""
+    t_us = np.asarray(moments)
+    kept = np.ones(len(t_us), dtype=np.bool_)
+    for start, end in periods:
+        kept &= (t_us < start) | (t_us > end)
+    return kept

@@ -1,0 +1,59 @@
+"""No node uses more memory than its high watermark."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from invariants.facts import NEVER_US, Facts
+from invariants.measured import Curve, measured_us, memory_ratios, outside, unseen
+from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
+
+
+class Memory(InvariantSpec):
+    """The resident memory of each node stays below ``ratio_max`` of its high watermark, from the steady phase to the
+    end. Where a step of the schedule raises a node's memory alarm, that node is exempt until ``grace_s`` after its
+    healing."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole", "load_not_zero"})
+    needs_metrics: ClassVar[bool] = True
+
+    ratio_max: Annotated[float, Field(gt=0)] = 1.0
+    grace_s: Annotated[float, Field(ge=0)] = 10
+
+    def check(self, history: History) -> Finding:
+        facts = Facts(history.events)
+        ratios, span = memory_ratios(history.metrics()), measured_us(history, facts)
+        if span is None or not ratios:
+            return Finding(Verdict.UNKNOWN, "no node told how much memory it uses, and of how much")
+        judged = {node: self._demanded(facts, node, ratio.within(*span)) for node, ratio in ratios.items()}
+        highest = {node: (ratio.values.max(), ratio) for node, ratio in judged.items() if len(ratio)}
+        if not highest:
+            return Finding(Verdict.UNKNOWN, "no node was looked at while its memory was not full on purpose")
+        told = [
+            (float(high), f"{node} used {high:.1%} of its watermark at {facts.at(t)}, {facts.beside(t, t)}")
+            for node, (high, ratio) in highest.items()
+            for t in [int(ratio.t_us[ratio.values.argmax()])]
+        ]
+        told.sort(reverse=True)
+        over = [text for ratio, text in told if ratio >= self.ratio_max]
+        numbers = {"memory_ratio_max": round(told[0][0], 4), "nodes_over": len(over)}
+        numbers |= {"exempt_s": seconds(sum(end - start for start, end in self._exempt(facts, span[1])))}
+        missing = unseen(facts, ratios, span)
+        if over:
+            return Finding(Verdict.INVALID, over[0], numbers, tuple(over[:EXAMPLES_MAX]))
+        if missing:
+            return Finding(Verdict.UNKNOWN, f"{missing}; as far as was seen, {told[0][1]}", numbers)
+        return Finding(Verdict.VALID, f"at most, {told[0][1]}", numbers)
+
+    def _demanded(self, facts: Facts, node: str, ratio: Curve) -> Curve:
+        end_us = facts.events[-1]["t_us"]
+        rows = outside(ratio.t_us, self._exempt(facts, end_us, node))
+        return Curve(ratio.t_us[rows], ratio.values[rows])
+
+    def _exempt(self, facts: Facts, end_us: int, node: str | None = None) -> list[tuple[float, float]]:
+        """When memory is full on purpose: on ``node``, or anywhere."""
+        full = [s for s in facts.steps if s.injected and s.alarm == "memory" and (node is None or node in s.alarmed)]
+        ends = [(step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in full]
+        return [(start, min(end, end_us) if end < NEVER_US else end_us) for start, end in ends]
