@@ -16,23 +16,27 @@ from reports.timeline import FaultWindow, Lane
 Panel = dict[str, Any]
 
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
-THIN = ("max", "target")
+#: Curves that bound others.
+THIN = ("max", "target", "watermark")
 LATENCY_COLOURS = {"p50": "c2", "p95": "c1", "p99": "c3", "max": "c4"}
 
 
 def charts(series: Series) -> dict[str, Any]:
     """Everything that the script needs; panels without anything to show are left out."""
-    line = series.timeline
+    line, brokers = series.timeline, series.brokers
+    memory = brokers.memory if brokers.memory.at_s else line.memory
     panels = [
         _schedule(series),
         _lanes("Nodes", line.nodes, ("up", "paused", "suspended", "down")),
         _lanes("Links", line.links, ("cut", "slow")),
         _lanes("Publishers", line.blocked, ("blocked",)),
+        _lanes("Alarms", brokers.alarms, ("alarm",)),
         _rates(series),
         _curves("Confirm latency", series.at_s, series.confirm_ms, "ms", colours=LATENCY_COLOURS, log=True),
         _curves("Delivery latency", series.at_s, series.delivery_ms, "ms", colours=LATENCY_COLOURS, log=True),
         _curves("Queue depth", line.depth.at_s, line.depth.curves, "messages"),
-        _curves("Memory of each node", line.memory.at_s, line.memory.curves, "bytes"),
+        _curves("Memory of each node", memory.at_s, memory.curves, "bytes", note=brokers.memory_note),
+        _curves("Replicated to each node", brokers.received.at_s, brokers.received.curves, "bytes/s"),
     ]
     shown = [panel for panel in panels if panel]
     if shown:

@@ -45,7 +45,7 @@ def write_page(run: RunDirectory) -> Path:
         verdict = {}
         troubles.append(str(error))
     try:
-        seen = series(run.publishes, run.deliveries, run.events())
+        seen = series(run.publishes, run.deliveries, run.events(), run.metrics)
     except (HistoryError, OSError, ValueError, KeyError, TypeError) as error:
         seen = series(tuple, tuple, [])
         troubles.append(f"The record of this run is damaged and is not drawn: {error}")

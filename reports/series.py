@@ -16,8 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reports.brokers import Brokers, brokers
 from reports.events import Event
 from reports.history import Outcome
+from reports.metrics import no_metrics
 from reports.timeline import POINTS_MAX, Timeline, timeline
 from reports.variation import Variation
 
@@ -55,9 +57,12 @@ class Series:
     target_per_s: list[float | None]
     totals: dict[str, int]
     timeline: Timeline
+    brokers: Brokers
 
 
-def series(publishes: Batches, deliveries: Batches, events: Sequence[Event]) -> Series:
+def series(
+    publishes: Batches, deliveries: Batches, events: Sequence[Event], metrics: Callable[[], pa.Table] = no_metrics
+) -> Series:
     """Summarise a run; an empty one gives one empty bucket. Each callable starts a fresh pass."""
     origin_us, end_us = _bounds(publishes, deliveries, events)
     buckets = _Buckets.over(origin_us, end_us)
@@ -94,6 +99,7 @@ def series(publishes: Batches, deliveries: Batches, events: Sequence[Event]) -> 
         target_per_s=_target_per_s(events, buckets.middles_us()),
         totals={name: int(counts.sum()) for name, counts in counted.items()},
         timeline=timeline(events, origin_us=origin_us, end_us=end_us),
+        brokers=brokers(metrics(), origin_us=origin_us),
     )
 
 

@@ -86,8 +86,8 @@ def timeline(events: Sequence[Event], *, origin_us: int, end_us: int) -> Timelin
         nodes=_node_lanes([(at_s, e["states"]) for at_s, e in timed if e["kind"] == "nodes"], end_s),
         links=_link_lanes(steps.values(), end_s),
         blocked=_blocked_lane([(at_s, e) for at_s, e in timed if e["kind"] == "worker"], end_s),
-        depth=_samples((at_s, _depth(e["queues"])) for at_s, e in timed if e["kind"] == "sample"),
-        memory=_samples((at_s, _memory(e)) for at_s, e in timed if e["kind"] == "sample"),
+        depth=samples((at_s, _depth(e["queues"])) for at_s, e in timed if e["kind"] == "sample"),
+        memory=samples((at_s, _memory(e)) for at_s, e in timed if e["kind"] == "sample"),
     )
 
 
@@ -228,7 +228,8 @@ def _memory(event: Event) -> dict[str, Any]:
     return {node: n_bytes for node, n_bytes in (event.get("memory_bytes") or {}).items() if n_bytes}
 
 
-def _samples(rows: Iterable[tuple[float, dict[str, Any]]]) -> Samples:
+def samples(rows: Iterable[tuple[float, dict[str, Any]]]) -> Samples:
+    """Curves of the values seen at each moment, thinned, and broken where nothing was seen for long."""
     thinned = _thin([(at_s, values) for at_s, values in rows if values])
     names = sorted({name for _, values in thinned for name in values}, key=_natural)
     broken = list(_with_gaps(thinned))

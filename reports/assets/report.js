@@ -28,6 +28,7 @@
     "messages/s": (v) => (v > 0 && v < 10 ? trim(v, 2) : grouped(v)),
     "ms": (v) => (v >= 1000 ? trim(v / 1000, 3) + " s" : v >= 100 ? grouped(v) + " ms" : trim(v, 3) + " ms"),
     "bytes": (v) => (v >= 1e9 ? trim(v / 1e9, 3) + " GB" : trim(v / 1e6, 3) + " MB"),
+    "bytes/s": (v) => (v >= 1e6 ? trim(v / 1e6, 3) + " MB/s" : trim(v / 1e3, 3) + " kB/s"),
   };
   const clock = (s) => {
     if (full[1] < 120) return trim(s, 4) + " s";
@@ -230,7 +231,7 @@
 
   function drawAll() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["ink", "soft", "faint", "line", "paper", "fault", "phase", "up", "paused", "suspended", "down", "cut", "slow", "blocked",
+    for (const name of ["ink", "soft", "faint", "line", "paper", "fault", "phase", "up", "paused", "suspended", "down", "cut", "slow", "blocked", "alarm",
       "c1", "c2", "c3", "c4", "c5", "c6", "c7"]) colours[name] = style.getPropertyValue("--" + name).trim();
     const pen = panels[0]?.canvas.getContext("2d");
     if (!pen) return;
