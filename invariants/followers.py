@@ -35,7 +35,7 @@ class Followers(InvariantSpec):
     that told nothing leaves it UNKNOWN, and so does a record that ends too early.
     """
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole", "load_not_zero"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
     needs_metrics: ClassVar[bool] = True
 
     within_s: Annotated[float, Field(gt=0)] = 60

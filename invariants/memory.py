@@ -16,7 +16,7 @@ class Memory(InvariantSpec):
     end. Where a step of the schedule raises a node's memory alarm, that node is exempt until ``grace_s`` after its
     healing."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole", "load_not_zero"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
     needs_metrics: ClassVar[bool] = True
 
     ratio_max: Annotated[float, Field(gt=0)] = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from invariants.verdict import History
 from reports.events import Event
 from reports.history import DELIVERIES, PUBLISHES, Outcome
+from reports.metrics import SERIES
 
 ORIGIN_US = 1_000_000_000
 THREE = ("a1", "b1", "c1")
@@ -91,10 +92,12 @@ def fault(
     sudden: bool = False,
     intermittent: bool = False,
     blocks_publishers: bool | None = None,
+    alarm: str = "",
+    alarmed: Sequence[str] = (),
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
-    effect = {
+    effect: dict[str, Any] = {
         "nodes_down": list(down),
         "links_cut": list(map(list, cut)),
         "links_slow": list(map(list, slow)),
@@ -103,6 +106,8 @@ def fault(
     }
     if blocks_publishers is not None:  # records of earlier runs do not have it
         effect["blocks_publishers"] = blocks_publishers
+    if alarm:
+        effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")
     return [
         event(end_s if s in ends else start_s, "fault", step=step, fault=name, state=s, effect=effect, detail="")
@@ -157,12 +162,32 @@ def history(
     events: Iterable[Any] = (),
     *,
     batch_rows: int = 1000,
+    metrics: Iterable[Sequence[Row]] = (),
 ) -> History:
-    """``events``: events and lists of them, in any order."""
+    """``events``: events and lists of them, in any order; ``metrics``: lists as ``told`` gives them."""
     flat = [e for part in events for e in (part if isinstance(part, list) else [part])]
     published = _batches(list(publishes), PUBLISHES, batch_rows)
     delivered = _batches(list(deliveries), DELIVERIES, batch_rows)
-    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e["t_us"]))
+    table = pa.Table.from_pylist([row for rows in metrics for row in rows], schema=SERIES)
+    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e["t_us"]), lambda: table)
+
+
+def told(
+    metric: str,
+    node: str,
+    value: float | Callable[[float], float | None],
+    *,
+    queue: str = "",
+    start_s: int = 0,
+    end_s: int = 96,
+) -> list[Row]:
+    """One metric of a node, or of a queue on it, second by second; nothing is told where ``value`` gives None."""
+    values = {at: value(at) if callable(value) else value for at in range(start_s, end_s)}
+    return [
+        {"metric": metric, "node": node, "queue": queue, "t_us": us(at), "value": told_value}
+        for at, told_value in values.items()
+        if told_value is not None
+    ]
 
 
 def _batches(rows: list[Row], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:

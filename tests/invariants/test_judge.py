@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow.parquet as pq
 import pytest
 
 from invariants.catalogue import ASSUMPTIONS, INVARIANTS
@@ -16,6 +17,7 @@ from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_
 from reports.run_directory import RunDirectory
 from tests.invariants.literal import (
     THREE,
+    Row,
     apart,
     cluster,
     deliver,
@@ -27,6 +29,7 @@ from tests.invariants.literal import (
     publish,
     queues,
     sample,
+    told,
 )
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
@@ -123,9 +126,18 @@ def whole_run() -> History:
     known = event(94, "metadata", nodes={node: ["queue x"] for node in THREE})
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
     publishes = [publish(n, at_s) for n, at_s in enumerate(times)]
-    return history(
-        publishes, [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)], [*events, cut, declared, known, drained]
-    )
+    deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
+    rebalanced = event(40, "rebalanced")
+    happened = [*events, cut, rebalanced, declared, known, drained]
+    return history(publishes, deliveries, happened, metrics=[*whole_metrics()])
+
+
+def whole_metrics() -> Iterator[list[Row]]:
+    of_nodes = {"memory_used": 2e8, "memory_limit": 1e9, "alarm_memory": 0, "alarm_disk": 0}
+    of_queues = {"unacked": 0, "raft_written_index": 50, "raft_commit_index": 50}
+    for node in THREE:
+        yield from (told(metric, node, value) for metric, value in of_nodes.items())
+        yield from (told(metric, node, value, queue="q1") for metric, value in of_queues.items())
 
 
 def test_a_sane_run_is_valid_by_every_invariant() -> None:
@@ -149,6 +161,7 @@ def test_a_recorded_run_gives_the_same_judgement(tmp_path: Path) -> None:
         for batch in batches:
             writer.append({name: batch.column(name) for name in schema.names})
         writer.close()
+    pq.write_table(literal.metrics(), run.metrics_file)
     invariants = {name: invariant() for name, invariant in INVARIANTS.items()}
     again = judge(load_history(run.path), invariants)
     assert again.as_dict() == judge(literal, invariants).as_dict()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+from invariants.memory import Memory
+from invariants.verdict import Finding, Verdict
+from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
+
+GB = 1e9
+
+
+def memory(used: Any = 0.2 * GB, *, limit: Any = 1 * GB, node: str = "b1") -> list[list[Row]]:
+    """All nodes use 0.2 GB of 1 GB, but for ``node``."""
+    calm = [told("memory_used", other, 0.2 * GB) for other in THREE if other != node]
+    calm += [told("memory_limit", other, 1 * GB) for other in THREE if other != node]
+    return [*calm, told("memory_used", node, used), told("memory_limit", node, limit)]
+
+
+def check(metrics: list[list[Row]], *events: Any, states: Any = None) -> Finding:
+    whole = [cluster(), queues("q1"), phases(), states or node_states()]
+    return Memory().check(history((), (), [*whole, *events], metrics=metrics))
+
+
+def test_empty() -> None:
+    assert Memory().check(history()).verdict is Verdict.UNKNOWN
+    assert check([]).verdict is Verdict.UNKNOWN
+
+
+def test_sane_tells_who_used_most() -> None:
+    finding = check(memory(lambda at: 0.7 * GB if at == 40 else 0.3 * GB), fault(35, 45, name="kill", down=["c1"]))
+    assert (finding.verdict, finding.numbers["memory_ratio_max"]) == (Verdict.VALID, 0.7)
+    assert finding.summary == "at most, b1 used 70.0% of its watermark at +40.000 s, beside step 0 (kill)"
+
+
+def test_sane_before_the_steady_phase_nothing_is_demanded() -> None:
+    metrics = [*memory(), told("memory_used", "a1", 2 * GB, end_s=3)]
+    late = [row for rows in metrics for row in rows]
+    whole = [cluster(), queues("q1"), phases(steady=5, chaos=10, recovery=70, drain=90, end=95), node_states()]
+    assert Memory().check(history((), (), whole, metrics=[late])).verdict is Verdict.VALID
+
+
+def test_sane_an_alarm_that_a_step_raised() -> None:
+    raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["b1"])
+    finding = check(memory(limit=lambda at: 0.1 * GB if 30 <= at < 42 else 1 * GB), raised)
+    assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 20)
+
+
+def test_pathological_the_watermark_is_reached() -> None:
+    finding = check(memory(lambda at: GB if 50 <= at < 53 else 0.3 * GB))
+    assert (finding.verdict, finding.numbers["nodes_over"]) == (Verdict.INVALID, 1)
+    assert finding.examples == ("b1 used 100.0% of its watermark at +50.000 s, beside no fault",)
+
+
+def test_pathological_another_node_than_the_alarmed_one() -> None:
+    raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["a1"])
+    assert check(memory(limit=lambda at: 0.1 * GB if 30 <= at < 42 else 1 * GB), raised).verdict is Verdict.INVALID
+
+
+def test_a_disk_alarm_excuses_no_memory() -> None:
+    raised = fault(30, 40, name="alarm", alarm="disk", alarmed=["b1"])
+    assert check(memory(lambda at: 2 * GB if at == 35 else 0), raised).verdict is Verdict.INVALID
+
+
+def test_unknown_where_a_node_that_served_said_nothing() -> None:
+    finding = check(memory(lambda at: None if 30 <= at < 50 else 0.3 * GB))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "b1 served and said nothing for" in finding.summary
+
+
+def test_sane_a_node_that_was_down_has_a_gap() -> None:
+    states = node_states(unlike={"b1": [(29, 51, "down")]})
+    assert check(memory(lambda at: None if 30 <= at < 52 else 0.3 * GB), states=states).verdict is Verdict.VALID
