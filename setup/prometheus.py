@@ -1,4 +1,7 @@
-"""Prometheus: the user's own, otherwise the distribution's package unpacked into ``.tools/prometheus/``."""
+"""Prometheus: the user's own, otherwise the distribution's package unpacked into ``.tools/prometheus/``.
+
+Only scenarios that are measured need it, so set-up goes on where it cannot be had.
+"""
 
 from __future__ import annotations
 
@@ -51,4 +54,4 @@ def make() -> str:
     return within_root(PLACE / PROGRAM)
 
 
-STEP = Step("Prometheus", found, make)
+STEP = Step("Prometheus", found, make, optional=True)

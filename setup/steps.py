@@ -20,15 +20,18 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """``found`` says where the thing is, or None; ``make`` provides it and says where it is now."""
+    """``found`` says where the thing is, or None; ``make`` provides it and says where it is now. Where an ``optional``
+    one cannot be had, set-up says so and goes on."""
 
     title: str
     found: Callable[[], str | None]
     make: Callable[[], str]
+    optional: bool = False
 
 
 def take(steps: Sequence[Step]) -> None:
-    """Walk through ``steps``, making what is not there. Raises ``Missing`` at the first that cannot be had."""
+    """Walk through ``steps``, making what is not there. Raises ``Missing`` at the first that cannot be had, unless it
+    is optional."""
     with _alone():
         _take(steps)
 
@@ -55,7 +58,13 @@ def _take(steps: Sequence[Step]) -> None:
             continue
         print(heading, "not there yet", flush=True)
         start_s = time.monotonic()
-        made = step.make()
+        try:
+            made = step.make()
+        except Missing as error:
+            if not step.optional:
+                raise
+            print(f"{heading} left out. {error}", flush=True)
+            continue
         print(f"{heading} {made}, in {time.monotonic() - start_s:.0f} s", flush=True)
 
 

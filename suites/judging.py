@@ -17,6 +17,7 @@ from reports.commands import rerun_command
 from reports.events import Event
 from reports.page import write_page
 from reports.run_directory import RunDirectory
+from suites.measuring import recover
 from workloads.counters import COUNTERS_FILE
 from workloads.settlement import settle
 
@@ -35,12 +36,13 @@ class Result:
 def judge_run(run: RunDirectory) -> Result:
     """Judge a recorded run and write its verdict.json and report.html.
 
-    What killed publishers left open is settled first. Raises RunDirectoryError or FaultFileError where the
-    directory is not complete enough.
+    What killed publishers left open is settled first, and what a killed run had scraped is kept. Raises
+    RunDirectoryError or FaultFileError where the directory is not complete enough.
     """
     scenario = fault_file.load(run.fault_file)
     if (run.history / COUNTERS_FILE).exists():
         settle(run.history)
+    trouble = recover(run)
     history = load_history(run.path)
     judgement = judge(history, scenario.chosen_invariants)
     facts = next((event for event in history.events if event["kind"] == "cluster"), {})
@@ -62,7 +64,7 @@ def judge_run(run: RunDirectory) -> Result:
         "as_expected": as_expected,
         "started_at": facts.get("started_at"),
         "duration_s": _duration_s(history.events),
-        "notes": [event["detail"] for event in history.events if event["kind"] == "note"],
+        "notes": [*(event["detail"] for event in history.events if event["kind"] == "note"), *filter(None, [trouble])],
         "rerun": rerun_command(run.path),
         "numbers": measures(run.metrics()),
     }

@@ -13,13 +13,15 @@ from reports.history import now_us
 from reports.metrics import scraped_series
 from reports.run_directory import RunDirectory
 from reports.scraped import Clocks, ScrapeError, save_metrics
-from topologies.cluster import Cluster
+from topologies.cluster import Cluster, ClusterError
+from topologies.distributions import ToolMissingError, find_prometheus
+from topologies.prometheus import reading
 
 
 @contextmanager
 def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: EventLog) -> Iterator[None]:
-    """Scrapes ``cluster`` and keeps the series at the end, whatever that end is. Where they cannot be kept, a note says
-    so, and the server's own files stay in the run directory."""
+    """Scrapes ``cluster`` and keeps the series at the end, whatever that end is. Where the server cannot give them any
+    more, a note says so, and ``recover`` takes them from its files."""
     if not scenario.metrics:
         yield
         return
@@ -32,8 +34,26 @@ def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: Ev
         try:
             save_metrics(server.url, run.metrics_file, clocks, until_us=now_us())
         except ScrapeError as error:
-            events.record("note", detail=f"{error}; what was scraped is in {run.scraped}")
+            events.record("note", detail=str(error))
         finally:
             server.close()
         if run.metrics_file.exists():
             shutil.rmtree(run.scraped)
+
+
+def recover(run: RunDirectory) -> str:
+    """Keep what was scraped in a run that was killed, or whose server was; what is in the way, or ''.
+
+    It takes a server, which reads the files that the other one left; nothing is done where there are none.
+    """
+    events = run.events()
+    clocks = next((Clocks(e["t_us"], e["wall_us"]) for e in events if e["kind"] == "clocks"), None)
+    if clocks is None or run.metrics_file.exists() or not run.scraped.exists():
+        return ""
+    try:
+        with reading(find_prometheus(), run.scraped) as server:
+            save_metrics(server.url, run.metrics_file, clocks, until_us=events[-1]["t_us"])
+    except (ClusterError, ScrapeError, ToolMissingError) as error:
+        return f"what was scraped is in {run.scraped}, and could not be read: {error}"
+    shutil.rmtree(run.scraped)
+    return ""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,8 @@ from typing import Any, Self
 import httpx
 
 from topologies.cluster import ClusterError
-from topologies.reaper import marked
+from topologies.places import claim_place, default_root
+from topologies.reaper import Reaper, marked
 from topologies.waiting import WaitTimeout, wait_until
 
 SCRAPE_EVERY_S = 1
@@ -28,6 +30,9 @@ LOOKBACK_S = 2
 
 #: What is asked of the detailed endpoint: ready and unacknowledged messages, and the state of Raft.
 QUEUE_FAMILIES = ("queue_coarse_metrics", "ra_metrics")
+
+#: A run may be read again when it is old.
+_RETENTION = "100y"
 
 _READY_TIMEOUT_S = 20.0
 _ANSWER_TIMEOUT_S = 2.0
@@ -54,7 +59,7 @@ class PrometheusServer:
     """
 
     def __init__(self, program: Path, config: Mapping[str, Any], *, port: int, data: Path, cluster: Path) -> None:
-        data.mkdir(parents=True)
+        data.mkdir(parents=True, exist_ok=True)
         config_file, self._log = data / "prometheus.yml", data / "prometheus.log"
         config_file.write_text(json.dumps(config, indent=2), encoding="utf-8")  # JSON is YAML
         self._url = f"http://127.0.0.1:{port}"
@@ -63,6 +68,7 @@ class PrometheusServer:
             f"--config.file={config_file.name}",
             f"--web.listen-address=127.0.0.1:{port}",
             "--storage.tsdb.path=series",
+            f"--storage.tsdb.retention.time={_RETENTION}",
             f"--query.lookback-delta={LOOKBACK_S}s",
             "--log.level=warn",
         ]
@@ -118,3 +124,12 @@ class PrometheusServer:
         except httpx.HTTPError:
             return False
         return answer.is_success
+
+
+@contextmanager
+def reading(program: Path, data: Path) -> Iterator[PrometheusServer]:
+    """A server that scrapes nothing and answers from what another one has left in ``data``."""
+    place = claim_place(default_root(), ports=1)
+    with ExitStack() as stack:
+        stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
+        yield stack.enter_context(PrometheusServer(program, {}, port=place.base_port, data=data, cluster=place.folder))

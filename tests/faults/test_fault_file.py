@@ -56,6 +56,14 @@ def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.parametrize("name", ["memory", "alarms", "followers", "unacked"])
+def test_an_invariant_on_metrics_needs_them(name: str) -> None:
+    plain = changed(("invariants", name), {})
+    assert f"{name} cannot be judged without" in (text := refused(plain))
+    assert "write metrics: true" in text
+    assert fault_file.parse(yaml.safe_dump({**plain, "metrics": True})).metrics
+
+
 def test_sane_file() -> None:
     scenario = fault_file.parse(yaml.safe_dump(SANE))
     assert scenario.topology.node_names == ("a1", "a2", "b1", "b2", "c1")

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, Outcome, StreamWriter
+from reports.metrics import SERIES
 from reports.run_directory import RunDirectory
 
 START_US = 5_000_000_000
@@ -47,6 +50,7 @@ def write_synthetic_run(
     for node in NODES:
         (run.logs / f"{node}.log").write_text(f"{node} started\n", encoding="utf-8")
     run.write_verdict(synthetic_verdict(verdict))
+    pq.write_table(_metrics(), run.metrics_file)
     return run
 
 
@@ -102,6 +106,30 @@ def _events() -> list[dict[str, Any]]:
         memory = {node: int(1.4e8 + 4e5 * at_s + 3e7 * (backlog > 0) + 5e6 * i) for i, node in enumerate(NODES)}
         events.append(event(at_s + 0.3, "sample", queues=queues, memory_bytes=memory))
     return events
+
+
+def _metrics() -> pa.Table:
+    """Memory comes near the watermark while a1 is down, and raises the alarm of b1; a1 has a gap."""
+
+    def values(i: int, node: str, at_s: int) -> dict[str, float]:
+        full = KILL_S <= at_s < START_S
+        used = 1.4e8 + 4e5 * at_s + 1.5e8 * full + 5e6 * i
+        return {
+            "memory_used": used,
+            "memory_limit": 3e8,
+            "alarm_memory": float(full and node == "b1"),
+            "alarm_disk": 0,
+            "replication_received": 8e5 + 2e4 * i + 4e5 * full,
+        }
+
+    rows = [
+        {"metric": metric, "node": node, "queue": "", "t_us": _at(at_s), "value": value}
+        for i, node in enumerate(NODES)
+        for at_s in range(END_S)
+        if node != "a1" or not KILL_S <= at_s < START_S + 4
+        for metric, value in values(i, node, at_s).items()
+    ]
+    return pa.Table.from_pylist(rows, schema=SERIES)
 
 
 def _write_messages(folder: Path, publisher: int, *, rate_per_s: int, random: np.random.Generator) -> None:

@@ -113,8 +113,9 @@ def test_the_script_draws_every_panel(tmp_path: Path) -> None:
     ).stdout
 
     titles = re.findall(r"<figcaption><strong>(.*?)</strong>", drawn)
-    lanes, latencies = ("Phases and faults", "Nodes", "Links", "Publishers"), ("Confirm latency", "Delivery latency")
-    assert titles == [*lanes, "Rates", *latencies, "Queue depth", "Memory of each node"]
+    lanes = ("Phases and faults", "Nodes", "Links", "Publishers", "Alarms")
+    latencies = ("Confirm latency", "Delivery latency")
+    assert titles == [*lanes, "Rates", *latencies, "Queue depth", "Memory of each node", "Replicated to each node"]
     assert len(re.findall(r'<canvas [^>]*width="[1-9]\d+"', drawn)) == len(titles)
 
 

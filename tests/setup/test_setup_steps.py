@@ -36,6 +36,15 @@ def test_what_is_missing_ends_set_up_with_its_text(
     assert capsys.readouterr().err == "\nSet-up cannot go on.\nno moon; wait for the night\n"
 
 
+@pytest.mark.usefixtures("tools")
+def test_what_is_optional_and_missing_is_told_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def make() -> str:
+        raise Missing("no moon")
+
+    take([Step("Moon", lambda: None, make, optional=True), Step("Tide", lambda: "here", lambda: pytest.fail("made"))])
+    assert capsys.readouterr().out.splitlines()[1:] == ["[1/2] Moon: left out. no moon", "[2/2] Tide: here"]
+
+
 def test_an_unknown_word_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["everything"]) == 2
     assert "all|python" in capsys.readouterr().err

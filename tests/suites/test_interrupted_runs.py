@@ -30,6 +30,7 @@ FAULT_FILE = """
 version: 1
 title: Interrupted
 topology: three_nodes_three_zones
+metrics: true
 workload: {queues: 2, publishers: 2, consumers: 2, rate_per_s: 200}
 phases: {steady_s: 1, recovery_s: 30, settled_s: 0, drain_s: 30}
 schedule:
@@ -126,8 +127,15 @@ def healed_steps(run: PytestRun) -> set[int]:
 def verdict(run: PytestRun) -> str:
     directory = run.directory()
     assert directory is not None
+    assert_measured(directory)
     assert directory.report.exists()
     return str(directory.read_verdict()["verdict"])
+
+
+def assert_measured(run: RunDirectory) -> None:
+    """What the brokers said until then is kept, and no server's files any more."""
+    assert set(run.metrics()["node"].to_pylist()) == {"a1", "b1", "c1"}
+    assert not run.scraped.exists()
 
 
 def test_ctrl_c(interrupted: PytestRun) -> None:
@@ -167,3 +175,4 @@ def test_kill_9(interrupted: PytestRun) -> None:
     )
     assert again.returncode == 10, again.stdout
     assert json.loads(directory.verdict_file.read_text())["verdict"] == "UNKNOWN"
+    assert_measured(directory)

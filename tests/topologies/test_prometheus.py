@@ -1,0 +1,122 @@
+"""A real server, which scrapes endpoints that are not brokers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from reports.history import now_us
+from reports.metrics import METRICS, SERIES, read_metrics, scraped_series
+from reports.scraped import Clocks, ScrapeError, save_metrics
+from topologies.cluster import ClusterError
+from topologies.distributions import find_prometheus
+from topologies.places import claim_place
+from topologies.prometheus import PrometheusServer, reading, scrape_config
+from topologies.waiting import wait_until
+
+NODE = """rabbitmq_process_resident_memory_bytes 150
+rabbitmq_build_info 1
+erlang_vm_dist_recv_bytes{peer="b1@localhost"} 1000
+erlang_vm_dist_recv_bytes{peer="c1@localhost"} 1000
+"""
+QUEUES = """rabbitmq_detailed_queue_messages_unacked{vhost="run",queue="q1"} 7
+"""
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """What a broker answers to both scrapes."""
+
+    def do_GET(self) -> None:
+        detailed = "/metrics/detailed?family=queue_coarse_metrics&family=ra_metrics&vhost=run"
+        text = {"/metrics": NODE, detailed: QUEUES}.get(self.path)
+        self.send_response(200 if text else 404)
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> int:
+    return claim_place(tmp_path, ports=2).base_port
+
+
+def scrapes(server: PrometheusServer) -> int:
+    """How many scrapes of the queues the server has made."""
+    query = {"query": 'count_over_time(rabbitmq_detailed_queue_messages_unacked{node="a1"}[1m])'}
+    found = httpx.get(f"{server.url}/api/v1/query", params=query, trust_env=False).json()["data"]["result"]
+    return int(found[0]["value"][1]) if found else 0
+
+
+def one(table: pa.Table, metric: str, node: str) -> list[tuple[str, float]]:
+    rows = table.filter(pc.and_(pc.equal(table["metric"], metric), pc.equal(table["node"], node)))
+    return sorted({(row["queue"], row["value"]) for row in rows.to_pylist()})
+
+
+def test_what_is_scraped_is_kept_on_the_clock_of_the_run(endpoint: int, port: int, tmp_path: Path) -> None:
+    clocks = Clocks(now_us(), time.time_ns() // 1000)
+    config = scrape_config({"a1": endpoint, "b1": port + 1}, vhost="run", series=scraped_series())
+    data, file = tmp_path / "data", tmp_path / "metrics.parquet"
+    with PrometheusServer(find_prometheus(), config, port=port, data=data, cluster=tmp_path) as server:
+        wait_until(lambda: scrapes(server) >= 3, timeout_s=30, what="three scrapes")
+        rows = save_metrics(server.url, file, clocks, until_us=now_us())
+        pid = server.pid
+    table = read_metrics(file)
+
+    assert not psutil.pid_exists(pid)
+    assert table.schema.equals(SERIES)
+    assert rows == table.num_rows
+    assert one(table, "memory_used", "a1") == [("", 150)]
+    assert one(table, "unacked", "a1") == [("q1", 7)]
+    assert one(table, "replication_received", "a1") == [("", 0)]
+    assert one(table, "memory_used", "b1") == []
+    assert one(table, "scraped", "b1") == [("", 0)]  # nobody listens there
+    assert clocks.t_us - 1_000_000 <= pc.min(table["t_us"]).as_py() <= pc.max(table["t_us"]).as_py() <= now_us()
+
+    with reading(find_prometheus(), data) as again:
+        save_metrics(again.url, tmp_path / "again.parquet", clocks, until_us=now_us())
+    assert one(read_metrics(tmp_path / "again.parquet"), "unacked", "a1") == [("q1", 7)]
+
+
+def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(port: int, tmp_path: Path) -> None:
+    clocks = Clocks(now_us(), time.time_ns() // 1000)
+    with pytest.raises(ScrapeError, match=f"could not be read from http://127.0.0.1:{port}"):
+        save_metrics(f"http://127.0.0.1:{port}", tmp_path / "metrics.parquet", clocks, until_us=now_us())
+    assert not list(tmp_path.glob("*metrics.parquet"))
+
+
+def test_a_server_that_ends_at_once_is_told_with_its_words(port: int, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"Prometheus ended with status 2.*\n.*no_such_setting"):
+        PrometheusServer(find_prometheus(), {"no_such_setting": 1}, port=port, data=tmp_path / "data", cluster=tmp_path)
+
+
+def test_only_what_the_queries_need_is_scraped() -> None:
+    config = scrape_config({"a1": 1}, vhost="run", series=scraped_series())
+    (kept,) = config["scrape_configs"][0]["metric_relabel_configs"]
+    assert set(kept["regex"].split("|")) == scraped_series()
+    assert "rabbitmq_detailed_raft_log_commit_index" in scraped_series()
+    assert {"erlang_vm_dist_recv_bytes", "erlang_vm_dist_send_bytes"} <= scraped_series()
+
+
+def test_every_metric_has_a_name_of_its_own() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
