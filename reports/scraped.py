@@ -69,10 +69,10 @@ def save_metrics(url: str, into: Path, clocks: Clocks, *, until_us: int) -> int:
 
 
 def _stretches(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Both ends of each belong to it, in whole seconds, as the client rounds them."""
-    start = begin.replace(microsecond=0)
-    while start <= end:
-        yield start, min(start + STRETCH - timedelta(seconds=STEP_S), end)
+    """Both ends of each belong to it, in whole seconds: the client would round them up too."""
+    start, last = begin.replace(microsecond=0), end.replace(microsecond=0)
+    while start <= last:
+        yield start, min(start + STRETCH - timedelta(seconds=STEP_S), last)
         start += STRETCH
 
 

@@ -13,23 +13,25 @@ from reports.history import now_us
 from reports.metrics import scraped_series
 from reports.run_directory import RunDirectory
 from reports.scraped import Clocks, ScrapeError, save_metrics
-from topologies.cluster import Cluster, ClusterError
+from topologies.cluster import Cluster, ClusterError, Scraping
 from topologies.distributions import ToolMissingError, find_prometheus
 from topologies.prometheus import reading
 
 
 @contextmanager
-def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: EventLog) -> Iterator[None]:
-    """Scrapes ``cluster`` and keeps the series at the end, whatever that end is. Where the server cannot give them any
-    more, a note says so, and ``recover`` takes them from its files."""
+def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: EventLog) -> Iterator[Scraping | None]:
+    """Scrapes ``cluster``, if that is asked for, and keeps the series at the end, whatever that end is.
+
+    Where the server cannot give them any more, a note says so, and ``recover`` takes them from its files.
+    """
     if not scenario.metrics:
-        yield
+        yield None
         return
     clocks = Clocks(now_us(), time.time_ns() // 1000)
     events.record("clocks", t_us=clocks.t_us, wall_us=clocks.wall_us)
     server = cluster.scraped(run.name, series=scraped_series(), data=run.scraped)
     try:
-        yield
+        yield server
     finally:
         try:
             save_metrics(server.url, run.metrics_file, clocks, until_us=now_us())

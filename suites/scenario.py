@@ -24,7 +24,7 @@ from reports.run_directory import RunDirectory
 from suites.judging import Result, judge_run
 from suites.live import Live, live_line
 from suites.measuring import measured
-from topologies.cluster import Cluster
+from topologies.cluster import Cluster, Scraping
 from topologies.distributions import find_prometheus
 from topologies.management import ApiError, ApiUnreachable
 from topologies.observer import Observer
@@ -112,7 +112,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             queues = declare(cluster, scenario.workload, vhost=vhost)
             events.record("queues", queues=queues)
             with (
-                measured(scenario, cluster, stage.run, events),
+                measured(scenario, cluster, stage.run, events) as scraping,
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
                 ) as observer,
@@ -128,10 +128,12 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 ) as load,
                 live.watching(observer, load),
             ):
-                _phases(stage, Arena(cluster, observer, load), queues, live)
+                _phases(stage, Arena(cluster, observer, load), queues, live, scraping)
 
 
-def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live: Live) -> None:
+def _phases(
+    stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live: Live, scraping: Scraping | None
+) -> None:
     scenario, events, observer, load = stage.scenario, stage.events, arena.observer, arena.load
 
     def phase(name: str) -> None:
@@ -139,6 +141,8 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
         live.phase(name)
 
     _await_flow(load, connected_within_s=scenario.workload.start_spread_s + LOAD_FLOWS_WITHIN_S)
+    if scraping is not None:
+        scraping.await_scraping()
     with declaring(arena.cluster, scenario.workload, vhost=stage.run.name, record=events.record):
         phase("steady")
         _spend(load, seconds_s=scenario.phases.steady_s)
@@ -156,7 +160,7 @@ def _phases(stage: _Stage, arena: Arena, queues: Mapping[str, QueuePlace], live:
     load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
     drained = load.drain(lambda: _depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
     events.record("drain", **vars(drained))
-    if scenario.metrics:
+    if scraping is not None:
         _spend(load, seconds_s=NUMBERS_SETTLE_S)
     if scenario.workload.declare_every_s is not None:
         known = read_metadata(arena.cluster, stage.run.name, timeout_s=METADATA_AGREES_WITHIN_S)

@@ -85,6 +85,10 @@ class Scraping(Protocol):
         """Where it answers queries."""
         ...
 
+    def await_scraping(self) -> None:
+        """Returns once it has scraped; it begins some seconds after its start."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -35,6 +35,8 @@ QUEUE_FAMILIES = ("queue_coarse_metrics", "ra_metrics")
 _RETENTION = "100y"
 
 _READY_TIMEOUT_S = 20.0
+#: A server looks for what it has to scrape every 5 s only, from its start on.
+_SCRAPES_WITHIN_S = 30.0
 _ANSWER_TIMEOUT_S = 2.0
 
 
@@ -96,6 +98,12 @@ class PrometheusServer:
     def pid(self) -> int:
         return self._process.pid
 
+    def await_scraping(self) -> None:
+        try:
+            wait_until(self._has_scraped, timeout_s=_SCRAPES_WITHIN_S, what=f"Prometheus at {self._url} to scrape")
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; see {self._log}") from error
+
     def close(self) -> None:
         """What was scraped is in the files already, so there is nothing to wait for."""
         self._process.kill()
@@ -108,6 +116,12 @@ class PrometheusServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _has_scraped(self) -> bool:
+        answer = httpx.get(
+            f"{self._url}/api/v1/query", params={"query": "up"}, timeout=_ANSWER_TIMEOUT_S, trust_env=False
+        )
+        return bool(answer.json()["data"]["result"])
 
     def _await_ready(self) -> None:
         try:
