@@ -1,4 +1,5 @@
 # make partitions   sets everything up and plays the partition scenarios that fit in 15 minutes
+# make nightly      sets everything up and plays what fits into 150 minutes of all suites, longest not played first
 # make test         sets everything up and runs the project's own tests
 # make setup        only sets everything up
 # make lint         style, format and types
@@ -8,13 +9,16 @@ ARGS ?=
 
 pytest := .venv/bin/python -m pytest
 
-.PHONY: partitions test lint setup clean
+.PHONY: partitions nightly test lint setup clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
 	echo "The scenarios that fit in 15 minutes are played; $$left are marked slow and left out" \
 	     "(all of them: .venv/bin/pytest -m partitions suites)."
 	$(pytest) -m "partitions and not slow" suites $(ARGS)
+
+nightly: setup
+	$(pytest) --budget-min 140 suites $(ARGS)
 
 test: setup
 	$(pytest) tests $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from faults.scenario import Scenario
 from invariants.verdict import Verdict
 from reports.run_directory import RunDirectory, RunDirectoryError
 from reports.terminal import outcome_line, story
+from suites.case_study import DEFAULT_SCALE
 from suites.judging import Result
+from suites.pace import PacePlugin
 from suites.scenario import Bench, run_scenario
 from topologies.distributions import BrokerHome, find_broker
 from topologies.drivers import DRIVERS
@@ -24,6 +27,9 @@ from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
 
 #: pytest's own statuses end at 5: only this one says that a run could not tell, and that none was INVALID.
 EXIT_UNKNOWN = 10
+
+#: The name of the plugin that tells how far a session has come.
+PACE = "pace"
 
 FAULT_FILES = pytest.StashKey[list[tuple[str, Scenario]]]()
 TERMINAL = pytest.StashKey[TextIO]()
@@ -39,8 +45,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--recheck", action="append", default=[], type=Path, help="judge this run directory again")
     group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
     group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
+    group.addoption("--scale", type=_scale, default=DEFAULT_SCALE, help=f"of the case study's load ({DEFAULT_SCALE:g})")
+    group.addoption("--budget-min", type=float, help="play what fits into so many minutes, longest not played first")
     group.addoption("--seed", type=int, help="decides everything random (default: the scenario's own)")
     group.addoption("--runs-dir", type=Path, default=Path("reports/runs"), help="where run directories go")
+
+
+def _scale(text: str) -> float:
+    """Raises ArgumentTypeError for what is no part of the whole, or more than ten times it."""
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = 0.0
+    if not 0 < scale <= 10:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number over 0 up to 10; 1 is the case study's own load")
+    return scale
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FAULT_FILES] = loaded
     config.stash[RECHECKED] = opened
     config.stash[RESULTS] = {}
+    budget_min = config.getoption("--budget-min")
+    config.pluginmanager.register(PacePlugin(config, None if budget_min is None else 60 * budget_min), PACE)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -148,6 +169,12 @@ def net_ticktime_s(pytestconfig: pytest.Config) -> int:
     return PRODUCTION_NET_TICKTIME_S if pytestconfig.getoption("--production-timing") else DEFAULT_NET_TICKTIME_S
 
 
+@pytest.fixture(scope="session")
+def scale(pytestconfig: pytest.Config) -> float:
+    """The part of the case study's load that the suites of kills, restarts and backlogs put on their clusters."""
+    return float(pytestconfig.getoption("--scale"))
+
+
 @pytest.fixture
 def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
     """Fails with the run's story unless it ended as its scenario expects."""
@@ -163,7 +190,7 @@ def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
 
 @pytest.fixture
 def play(
-    pytestconfig: pytest.Config,
+    request: pytest.FixtureRequest,
     tell: Callable[[str], None],
     broker: BrokerHome,
     bench: Bench,
@@ -171,14 +198,18 @@ def play(
 ) -> Callable[[Scenario], Result]:
     """Plays a scenario with the options of the command line; fails with its story unless it ends as expected."""
 
+    pace = request.config.pluginmanager.getplugin(PACE).pace
+
     def played(scenario: Scenario) -> Result:
-        seed = pytestconfig.getoption("--seed")
+        seed = request.config.getoption("--seed")
         if seed is not None:
             scenario = scenario.model_copy(update={"seed": seed})
         if not scenario.applies_to(broker.version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {broker.version}")
-        tell(f"{'PLAYING':<8} {scenario.title}")
+        where = pace.told(request.node.nodeid)
+        tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
         result = run_scenario(scenario, bench)
+        pace.judged(result.verdict, as_expected=result.as_expected)
         tell(outcome_line(result.document, result.run.path))
         return accept(result)
 

@@ -42,7 +42,6 @@ class Effect:
             "intermittent": self.intermittent,
             "nodes_alarmed": list(self.nodes_alarmed),
             "alarm": self.alarm,
-            "blocks_publishers": bool(self.nodes_alarmed),
         }
 
 

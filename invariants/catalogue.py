@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from invariants.alarms import Alarms
 from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded, Watched
 from invariants.availability import Availability
+from invariants.backlog import Backlog
 from invariants.followers import Followers
 from invariants.leaders_spread import LeadersSpread
 from invariants.memory import Memory
@@ -32,6 +33,7 @@ INVARIANTS: Mapping[str, type[InvariantSpec]] = {
     "leaders_spread": LeadersSpread,
     "followers": Followers,
     "unacked": Unacked,
+    "backlog": Backlog,
 }
 
 ASSUMPTIONS: Mapping[str, Assumption] = {

@@ -71,10 +71,14 @@ class Step:
     cut: frozenset[Pair] = frozenset()
     sudden: bool = False
     intermittent: bool = False
-    blocks_publishers: bool = False
     #: The alarm that it raises ("memory" or "disk"; empty if none), and on which nodes.
     alarm: str = ""
     alarmed: frozenset[str] = frozenset()
+
+    @property
+    def blocks_publishers(self) -> bool:
+        """An alarm on any node blocks them on all."""
+        return bool(self.alarmed)
 
     @property
     def injected(self) -> bool:
@@ -216,7 +220,6 @@ def _step(number: int, changes: Sequence[Event]) -> Step:
         cut=pairs(effect.get("links_cut", ())),
         sudden=bool(effect.get("sudden")),
         intermittent=bool(effect.get("intermittent")),
-        blocks_publishers=bool(effect.get("blocks_publishers")),
         alarm=effect.get("alarm") or "",
         alarmed=frozenset(effect.get("nodes_alarmed") or ()),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from invariants.facts import Facts
+from invariants.facts import Facts, Step
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
 
@@ -24,7 +24,7 @@ class LeadersSpread(InvariantSpec):
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
-        rebalanced = [event["t_us"] for event in facts.of_kind("rebalanced")]
+        rebalanced = [step.states["injected"] for step in facts.steps if _rebalances(step)]
         if not rebalanced:
             return Finding(Verdict.UNKNOWN, "nothing was rebalanced")
         untold, uneven, reached_s, spreads = [], [], [], []
@@ -55,9 +55,13 @@ class LeadersSpread(InvariantSpec):
 
     def _looked_until_us(self, facts: Facts, start_us: int, rebalanced: list[int]) -> float:
         """What moves leaders next: a fault, another rebalancing or the end of the record."""
-        faults = [step.possible_us[0] for step in facts.steps]
+        faults = [step.possible_us[0] for step in facts.steps if not _rebalances(step)]
         moves: list[float] = [*faults, *rebalanced, facts.events[-1]["t_us"] + 1]
         return min(t_us for t_us in moves if t_us > start_us)
+
+
+def _rebalances(step: Step) -> bool:
+    return step.fault == "rebalance" and "injected" in step.states
 
 
 def _spreads(facts: Facts, start_us: float, end_us: float) -> Iterator[tuple[int, int, str]]:

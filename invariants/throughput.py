@@ -11,7 +11,7 @@ from invariants.availability import Availability
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
 from invariants.liveness import demanded, least_share, merged, unpromised, unsettled
-from invariants.situations import Period
+from invariants.situations import Period, possible_window, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
 
@@ -23,6 +23,8 @@ class Throughput(InvariantSpec):
     queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
     as a queue may stand still then, see ``Availability``), no step's alarm blocks publishers, and the load does not
     pause (``invariants.liveness``). If no window is left, the finding is UNKNOWN.
+
+    Told, not judged: ``kept_ratio``, the same for all the time in which a node was away.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -61,6 +63,9 @@ class Throughput(InvariantSpec):
             for ratio, (start, end) in ratios[:EXAMPLES_MAX]
         ]
         short = sum(ratio < self.ratio_min for ratio, _ in ratios)
+        away = _node_away(facts, facts.cluster, (chaos_us, span[1]))
+        asked = sum(asked_per_s(period) * seconds(period[1] - period[0]) for period in away)
+        kept = sum(rate_per_s(*period) * seconds(period[1] - period[0]) for period in away)
         return Finding(
             Verdict.INVALID if short else Verdict.VALID,
             f"the slowest of {len(windows)} windows had {told[0]}; demanded are {self.ratio_min:.0%} "
@@ -68,6 +73,7 @@ class Throughput(InvariantSpec):
             {
                 "steady_per_s": round(steady_per_s, 1),
                 "ratio": round(ratios[0][0], 3),
+                "kept_ratio": round(kept / asked, 3) if asked else None,
                 "slowest_start_s": seconds(ratios[0][1][0] - facts.origin_us),
                 "windows": len(windows),
                 "windows_short": short,
@@ -88,6 +94,12 @@ class Throughput(InvariantSpec):
             for start, end in demanded((facts.phases["chaos"], span_us[1]), merged(exempt))
             for i in range(int((end - start) // window_us))
         ]
+
+
+def _node_away(facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
+    """The times in which a step had taken some node away that was not yet seen to be back."""
+    periods = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
+    return [(s.start_us, s.end_us) for s in periods if s.up != frozenset(cluster.nodes)]
 
 
 def _told_rate(asked_per_s: float, steady_per_s: float) -> str:

@@ -37,7 +37,6 @@ worker       ``worker``, ``event`` (started, connected, connection_lost, blocked
              killed), ``node``, ``detail``. Blocked: the broker takes nothing from a publisher, for an alarm
              of memory or disk, until unblocked
 clocks       ``wall_us``: the moment in microseconds of wall time since 1970, which the Prometheus server has
-rebalanced   leaders of queues were spread over the nodes anew
 note         ``detail``: anything else worth telling
 ===========  =======================================================================================
 """

@@ -44,7 +44,7 @@ def table(verdicts: Iterable[Mapping[str, Any]]) -> str:
         (s.name, s.topology, s.handling, s.queue_type, *(_cell(row.get(version, ())) for version in versions))
         for s, row in sorted(cells.items())
     ]
-    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    lines = [table_line(head), table_line(["---"] * len(head)), *map(table_line, rows)]
     return "\n".join([_HEAD, *lines, *_references(cells)]) + "\n"
 
 
@@ -78,7 +78,7 @@ def _references(cells: Mapping[Scenario, Mapping[str, Sequence[Mapping[str, Any]
     return ["", "Known violations:", "", *known] if known else []
 
 
-def _line(cells: Sequence[str]) -> str:
+def table_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 

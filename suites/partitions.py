@@ -50,6 +50,12 @@ HANGS_WHILE_STOPPING = Expectation(
 )
 
 
+def known_hangs(workload: Workload) -> tuple[Expectation, ...]:
+    """What may keep any node away that comes back."""
+    stopping = (HANGS_WHILE_STOPPING,) if workload.queue_type == "mirrored" else ()
+    return (HANGS_IN_GLOBAL_SYNC, *stopping)
+
+
 def noticed_s(net_ticktime_s: int) -> float:
     """The longest that Erlang takes to notice a silent peer: kernel(6), net_ticktime."""
     return TICKS_MAX * net_ticktime_s
@@ -139,7 +145,7 @@ def partition_scenario(
         invariants=Invariants.model_validate(
             {name: bounds for name, bounds in demanded.items() if name not in without}
         ),
-        expect=(*expect, HANGS_IN_GLOBAL_SYNC, *([HANGS_WHILE_STOPPING] if workload.queue_type == "mirrored" else [])),
+        expect=(*expect, *known_hangs(workload)),
     )
 
 

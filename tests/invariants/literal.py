@@ -91,7 +91,6 @@ def fault(
     slow: Iterable[tuple[str, str]] = (),
     sudden: bool = False,
     intermittent: bool = False,
-    blocks_publishers: bool | None = None,
     alarm: str = "",
     alarmed: Sequence[str] = (),
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
@@ -104,8 +103,6 @@ def fault(
         "sudden": sudden,
         "intermittent": intermittent,
     }
-    if blocks_publishers is not None:  # records of earlier runs do not have it
-        effect["blocks_publishers"] = blocks_publishers
     if alarm:
         effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")

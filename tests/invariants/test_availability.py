@@ -160,7 +160,7 @@ def test_a_pause_of_the_load_excuses_itself_and_no_more() -> None:
     assert check(confirms((0, 4), (50.1, 90)), pause).verdict is Verdict.INVALID
 
 
-ALARM = fault(20, 50, name="disk_alarm", blocks_publishers=True)
+ALARM = fault(20, 50, name="alarm", alarm="disk", alarmed=["b1"])
 
 
 def test_an_alarm_of_a_step_excuses_only_while_it_blocks_and_its_grace() -> None:

@@ -127,7 +127,7 @@ def whole_run() -> History:
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
     publishes = [publish(n, at_s) for n, at_s in enumerate(times)]
     deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
-    rebalanced = event(40, "rebalanced")
+    rebalanced = fault(40, 40.5, step=9, name="rebalance")
     happened = [*events, cut, rebalanced, declared, known, drained]
     return history(publishes, deliveries, happened, metrics=[*whole_metrics()])
 

@@ -14,6 +14,10 @@ def led(start_s: int, end_s: int, *leaders: str | None) -> list[Event]:
     return [event(at, "sample", queues=rows) for at in range(start_s, end_s)]
 
 
+def rebalanced(at_s: float, *, step: int = 0) -> list[Event]:
+    return fault(at_s, at_s + 0.5, step=step, name="rebalance")
+
+
 def check(*events: Any, states: Any = None) -> Finding:
     whole = [cluster(), queues("q1", "q2", "q3"), phases(), states or node_states()]
     return LeadersSpread(within_s=10).check(history((), (), [*whole, *events]))
@@ -26,37 +30,37 @@ def test_empty() -> None:
 
 def test_sane() -> None:
     before, after = led(0, 42, "a1", "a1", "a1"), led(42, 95, "a1", "b1", "c1")
-    finding = check(event(39.5, "rebalanced"), before, after)
+    finding = check(rebalanced(39.5), before, after)
     assert (finding.verdict, finding.numbers["spread_after_s"]) == (Verdict.VALID, 2.5)
 
 
 def test_sane_a_node_that_is_down_leads_nothing() -> None:
     down = node_states(unlike={"c1": [(0, 95, "down")]})
-    assert check(event(40, "rebalanced"), led(0, 95, "a1", "b1", "a1"), states=down).verdict is Verdict.VALID
+    assert check(rebalanced(40), led(0, 95, "a1", "b1", "a1"), states=down).verdict is Verdict.VALID
 
 
 def test_pathological() -> None:
-    finding = check(event(40, "rebalanced"), led(0, 95, "a1", "a1", "b1"))
+    finding = check(rebalanced(40), led(0, 95, "a1", "a1", "b1"))
     assert (finding.verdict, finding.numbers["spread"]) == (Verdict.INVALID, 2)
     assert "a1 leads 2, b1 leads 1, c1 leads 0" in finding.summary
 
 
 def test_pathological_spread_too_late() -> None:
-    finding = check(event(40, "rebalanced"), led(0, 51, "a1", "a1", "a1"), led(51, 95, "a1", "b1", "c1"))
+    finding = check(rebalanced(40), led(0, 51, "a1", "a1", "a1"), led(51, 95, "a1", "b1", "c1"))
     assert finding.verdict is Verdict.INVALID
 
 
 def test_the_worst_of_two_counts() -> None:
     uneven = [led(0, 60, "a1", "b1", "c1"), led(60, 95, "a1", "a1", "a1")]
-    assert check(event(40, "rebalanced"), event(70, "rebalanced"), *uneven).verdict is Verdict.INVALID
+    assert check(rebalanced(40), rebalanced(70, step=1), *uneven).verdict is Verdict.INVALID
 
 
 def test_unknown_where_a_fault_moves_leaders_before_the_time_is_over() -> None:
-    killed = fault(44, 60, name="kill", down=["b1"])
-    finding = check(event(40, "rebalanced"), led(0, 95, "a1", "a1", "c1"), killed)
+    killed = fault(44, 60, step=1, name="kill", down=["b1"])
+    finding = check(rebalanced(40), led(0, 95, "a1", "a1", "c1"), killed)
     assert finding.verdict is Verdict.UNKNOWN
 
 
 def test_unknown_while_leaders_are_not_known() -> None:
-    assert check(event(40, "rebalanced"), led(0, 95, "a1", None, "c1")).verdict is Verdict.UNKNOWN
-    assert check(event(40, "rebalanced")).verdict is Verdict.UNKNOWN
+    assert check(rebalanced(40), led(0, 95, "a1", None, "c1")).verdict is Verdict.UNKNOWN
+    assert check(rebalanced(40)).verdict is Verdict.UNKNOWN

@@ -154,7 +154,7 @@ def test_without_a_steady_target_what_was_reached_stands_for_it() -> None:
     assert check(load((0, 10, 50), (10, 30, 9), (30, 90, 20)), steps).verdict is Verdict.INVALID
 
 
-ALARM = fault(20, 40, name="memory_alarm", blocks_publishers=True)
+ALARM = fault(20, 40, name="alarm", alarm="memory", alarmed=["b1"])
 
 
 def test_nothing_is_demanded_while_an_alarm_of_a_step_blocks_publishers() -> None:
@@ -162,15 +162,22 @@ def test_nothing_is_demanded_while_an_alarm_of_a_step_blocks_publishers() -> Non
 
 
 def test_pathological_blocked_without_a_step_that_blocks() -> None:
-    for other in (fault(20, 40, name="memory_alarm"), fault(20, 40, name="kill", blocks_publishers=False)):
+    for other in (fault(20, 40, name="alarm"), fault(20, 40, name="kill")):
         assert check(load((0, 21, 50), (42, 90, 50)), other, blocked(21, 42)).verdict is Verdict.INVALID
 
 
 def test_pathological_slow_beside_an_alarm_that_blocks_nobody() -> None:
     finding = check(load((0, 21, 50), (42, 90, 50)), ALARM)
     assert finding.verdict is Verdict.INVALID
-    assert "step 0 (memory_alarm)" in finding.examples[0]
+    assert "step 0 (alarm)" in finding.examples[0]
 
 
 def test_pathological_blocked_for_good_after_the_alarm_was_cleared() -> None:
     assert check(load((0, 21, 50)), ALARM, blocked(21, None)).verdict is Verdict.INVALID
+
+
+def test_what_is_kept_while_a_node_is_away_is_told() -> None:
+    """Away from 20 to 30 s, and then seen up again."""
+    killed = fault(20, 30, name="kill", down=["c1"])
+    assert check(load((0, 20, 50), (20, 30, 20), (30, 90, 50)), killed).numbers["kept_ratio"] == 0.4
+    assert check(load((0, 90, 50)), CUT).numbers["kept_ratio"] is None

@@ -1,0 +1,118 @@
+"""Quorum and mirrored queues side by side: what kills, restarts and backlogs cost each, made from run directories.
+
+.venv/bin/python -m reports.comparison reports/runs [MORE ...] > docs/comparison.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reports.table import recorded, table_line
+from reports.words import NOTHING, verdict_word
+
+KINDS = ("quorum", "mirrored")
+
+_HEAD = """# Quorum and mirrored queues side by side
+
+Generated from run directories by `python -m reports.comparison`. Each cell has the last run of a scenario with quorum
+queues, and after the stroke that with mirrored ones. Kept: the rate of confirms while a node was away, as a part of
+that of the steady phase. Stall: the longest time without a confirm from a queue that had a majority. Recovered: from
+the last healing until the cluster was whole. Backlog: the most messages that waited. Drained: from then until 5 % of
+it were left. Memory: the most that a node used of its high watermark. Replicated: what all nodes received from each
+other.
+"""
+
+
+class Measure(NamedTuple):
+    """A column: where its number stands in verdict.json (an invariant and a name), and how it is written."""
+
+    title: str
+    invariant: str
+    name: str
+    text: Callable[[float], str]
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _megabytes(value: float) -> str:
+    return f"{value / 1e6:,.0f} MB"
+
+
+MEASURES = (
+    Measure("Kept", "throughput", "kept_ratio", _percent),
+    Measure("Stall", "availability", "stall_s", _seconds),
+    Measure("Recovered", "recovery", "recovered_after_s", _seconds),
+    Measure("Backlog", "backlog", "backlog_peak", _count),
+    Measure("Drained", "backlog", "drained_after_s", _seconds),
+    Measure("Memory", "", "memory_ratio_max", _percent),
+    Measure("Replicated", "", "replicated_bytes", _megabytes),
+)
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """What is compared: the same scenario on the same cluster and broker."""
+
+    name: str
+    topology: str
+    version: str
+
+
+def comparison(verdicts: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown, of the verdicts of measured runs in the order of their runs."""
+    rows: dict[Row, dict[str, Mapping[str, Any]]] = {}
+    for verdict in verdicts:
+        kind = str(verdict.get("queue_type"))
+        if verdict.get("numbers") and kind in KINDS:
+            name = str(verdict["title"]).partition(f", {verdict['topology']}")[0]
+            row = Row(name, str(verdict["topology"]), str(verdict["broker_version"]))
+            rows.setdefault(row, {})[kind] = verdict
+    head = ("Scenario", "Topology", "Broker", "Verdict", *(measure.title for measure in MEASURES))
+    lines = [
+        (row.name, row.topology, row.version, _pair(found, _word), *(_pair(found, _of(m)) for m in MEASURES))
+        for row, found in sorted(rows.items())
+    ]
+    return "\n".join([_HEAD, table_line(head), table_line(["---"] * len(head)), *map(table_line, lines)]) + "\n"
+
+
+def _pair(found: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> str:
+    return " / ".join(text(found[kind]) if kind in found else NOTHING for kind in KINDS)
+
+
+def _word(verdict: Mapping[str, Any]) -> str:
+    known = " (known)" if verdict_word(verdict) != "VALID" and verdict.get("as_expected") else ""
+    return verdict_word(verdict) + known
+
+
+def _of(measure: Measure) -> Callable[[Mapping[str, Any]], str]:
+    def text(verdict: Mapping[str, Any]) -> str:
+        finding = (verdict.get("invariants") or {}).get(measure.invariant) or {}
+        numbers = finding.get("numbers") if measure.invariant else verdict.get("numbers")
+        value = (numbers or {}).get(measure.name)
+        return measure.text(value) if isinstance(value, int | float) else NOTHING
+
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Quorum and mirrored queues side by side, as Markdown.")
+    parser.add_argument("folders", nargs="+", type=Path, help="folders that hold run directories")
+    print(comparison(recorded(parser.parse_args().folders)), end="")
+
+
+if __name__ == "__main__":
+    main()

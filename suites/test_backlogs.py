@@ -1,0 +1,116 @@
+"""Queues grow long: consumers slow down, publishers peak, nobody consumes, brokers run out of memory or disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faults.alarm import Alarm, Resource
+from faults.catalogue import AnyFault
+from faults.kill import Kill
+from faults.scenario import Scenario
+from faults.stop import Stop
+from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, cluster, load
+from suites.judging import Result
+from suites.partitions import QUEUE_TYPES
+from workloads.spec import ProcessingStep, RateStep
+
+pytestmark = [pytest.mark.backlogs, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
+
+Play = Callable[[Scenario], Result]
+
+THREE = "three_nodes_three_zones"
+#: The case study's S: from 10 ms for a message up to 30 and back, in steps.
+S_SHAPE_MS = (10, 15, 20, 25, 30, 25, 20, 15, 10)
+STEP_S = 6.0
+#: 200 consumers keep up with 10 000 messages/s at 10 ms for each, and not at 30.
+CONSUMERS = 200
+PEAK = 4
+
+MILLION = 1_000_000
+SMALL_BYTES = 64
+#: While the backlog is built, a consumer takes that long for a message, with its prefetch full.
+IDLE_MS = 30_000.0
+RESTARTS: dict[str, tuple[AnyFault, ...]] = {
+    "restart": (Stop(at_s=0, for_s=AWAY_S, node="leader:q1"),),
+    "kill": (Kill(at_s=0, for_s=AWAY_S, node="leader:q1"),),
+}
+
+
+def backlog_played(
+    play: Play, title: str, queue_type: str, scale: float, tick_s: int, *schedule: AnyFault, **fields: Any
+) -> Result:
+    workload = load(queue_type, scale, consumers=CONSUMERS, **fields)
+    return play(adverse_scenario(title, cluster(THREE, tick_s), workload, *schedule))
+
+
+def slowdown() -> list[ProcessingStep]:
+    return [ProcessingStep(processing_ms=ms, for_s=STEP_S) for ms in S_SHAPE_MS]
+
+
+def test_consumers_slow_down(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    title = "Consumers slow down and speed up again"
+    backlog_played(play, title, queue_type, scale, net_ticktime_s, processing_ms=10, variable_processing=slowdown())
+
+
+def test_consumers_slow_down_while_a_node_dies(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    """The node dies with the backlog at its longest."""
+    title = "A node dies while consumers are slow"
+    kill = Kill(at_s=STEP_S * len(S_SHAPE_MS) / 2, for_s=AWAY_S, node="leader:q1")
+    backlog_played(
+        play, title, queue_type, scale, net_ticktime_s, kill, processing_ms=10, variable_processing=slowdown()
+    )
+
+
+def test_publishers_peak(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    title = "Publishers peak above what consumers take"
+    peak = [RateStep(rate_per_s=RATE_PER_S * PEAK, for_s=2 * STEP_S), RateStep(rate_per_s=RATE_PER_S, for_s=3 * STEP_S)]
+    backlog_played(play, title, queue_type, scale, net_ticktime_s, processing_ms=10, variable_rate=peak)
+
+
+def test_kept_out_of_memory(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    """Lazy queues, and the quorum queue's limit of messages in memory, which 3.10 no longer heeds as it keeps none."""
+    field: dict[str, Any] = {"lazy": True} if queue_type == "mirrored" else {"max_in_memory_length": 100}
+    title = "Consumers slow down, and queues keep little in memory"
+    backlog_played(
+        play, title, queue_type, scale, net_ticktime_s, processing_ms=10, variable_processing=slowdown(), **field
+    )
+
+
+@pytest.mark.parametrize("resource", ["memory", "disk"])
+def test_alarm(resource: Resource, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    """One node's alarm blocks publishers everywhere; nothing is lost, and they go on when it clears."""
+    alarm = Alarm(at_s=FIRST_STEP_S, for_s=12, node="b1", resource=resource)
+    title = f"A node runs out of {resource}"
+    result = backlog_played(play, title, queue_type, scale, net_ticktime_s, alarm)
+    blocked = [event for event in result.run.events() if event["kind"] == "worker" and event["event"] == "blocked"]
+    assert blocked, "no publisher was blocked"
+
+
+@pytest.mark.parametrize("restart", RESTARTS)
+def test_million(restart: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """A million messages are published while nobody consumes; then a node goes, and the queues are drained.
+
+    As fast as this machine can, so not scaled.
+    """
+    built_s = 240.0
+    workload = load(
+        queue_type,
+        0.03,
+        rate_per_s=None,
+        message_bytes=SMALL_BYTES,
+        prefetch=200,
+    )
+    idle = [ProcessingStep(processing_ms=IDLE_MS, for_s=built_s)]
+    step = RESTARTS[restart][0].model_copy(update={"at_s": built_s - 60})
+    scenario = adverse_scenario(
+        f"A million messages wait, {restart}",
+        cluster(THREE, net_ticktime_s),
+        workload.model_copy(update={"variable_processing": tuple(idle)}),
+        step,
+        phases={"drain_s": 900, "recovery_s": 180},
+        demanded={"backlog": {"peak_min": MILLION}, "throughput": None},
+    )
+    play(scenario)

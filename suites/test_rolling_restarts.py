@@ -1,0 +1,101 @@
+"""All nodes are restarted one after another while the load goes on, as operators do it, and as they should not.
+
+Operators wait until no queue depends on the node that is next; without that wait the next one goes as soon as the one
+before has been started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from faults.catalogue import AnyFault
+from faults.conditions import AfterStep, NodeIs, NotCritical, When
+from faults.kill import Kill
+from faults.rebalance import Rebalance
+from faults.scenario import Scenario
+from faults.stop import Stop
+from invariants.measured import curves, of_nodes
+from suites.case_study import FIRST_STEP_S, adverse_scenario, cluster, load
+from suites.judging import Result
+from suites.partitions import QUEUE_TYPES
+from topologies.spec import Topology
+
+pytestmark = [pytest.mark.rolling_restarts, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
+
+Play = Callable[[Scenario], Result]
+
+#: How long each node stays away.
+AWAY_S = 2.0
+#: For a node to be up, and the operator to look again.
+BETWEEN_S = 1.0
+REBALANCE_WITHIN_S = 10.0
+#: The longest that a node may keep the next one waiting.
+EACH_S = 60.0
+
+HOW: Mapping[str, Mapping[str, Any]] = {
+    "graceful": {"fault": "stop"},
+    "hard": {"fault": "kill"},
+    "drained": {"fault": "stop", "drain": True},
+}
+NEW_SETTINGS = {"vm_memory_high_watermark.relative": "0.3"}
+
+
+def rolling(topology: Topology, *, waiting: bool, fault: str, **fields: Any) -> Iterator[AnyFault]:
+    """Each node in turn, and then the leaders are spread again."""
+    restart = {"stop": Stop, "kill": Kill}[fault]
+    names = topology.node_names
+    yield restart(at_s=FIRST_STEP_S, for_s=AWAY_S, node=names[0], **fields)
+    for i, node in enumerate(names[1:]):
+        if waiting:
+            back = {"node_is": NodeIs(node=names[i], state="up"), "not_critical": NotCritical(node=node)}
+            when = When(after_step=AfterStep(step=i, wait_s=BETWEEN_S), **back)
+        else:
+            when = When(after_step=AfterStep(step=i))
+        yield restart(when=when, for_s=AWAY_S, node=node, **fields)
+    last = AfterStep(step=len(names) - 1, wait_s=BETWEEN_S)
+    all_back = When(after_step=last, node_is=NodeIs(node=names[-1], state="up"))
+    yield Rebalance(when=all_back, for_s=REBALANCE_WITHIN_S)
+
+
+def rolled(
+    play: Play, title: str, topology: Topology, queue_type: str, scale: float, *, waiting: bool, **how: Any
+) -> Result:
+    schedule = tuple(rolling(topology, waiting=waiting, **how))
+    lasting = {"chaos_s": EACH_S * len(schedule)}
+    demanded: dict[str, dict[str, Any]] = {"leaders_spread": {}} if waiting else {}
+    scenario = adverse_scenario(title, topology, load(queue_type, scale), *schedule, phases=lasting, demanded=demanded)
+    return play(scenario)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_waiting_for_queues(how: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    topology = cluster("three_nodes_three_zones", net_ticktime_s)
+    title = f"Rolling restart, {how}, waiting for queues"
+    rolled(play, title, topology, queue_type, scale, waiting=True, **HOW[how])
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_not_waiting(how: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    topology = cluster("three_nodes_three_zones", net_ticktime_s)
+    title = f"Rolling restart, {how}, not waiting"
+    rolled(play, title, topology, queue_type, scale, waiting=False, **HOW[how])
+
+
+def test_five_nodes(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    topology = cluster("five_nodes_three_zones", net_ticktime_s)
+    title = "Rolling restart, graceful, waiting for queues"
+    rolled(play, title, topology, queue_type, scale, waiting=True, **HOW["graceful"])
+
+
+def test_configuration_changed_on_the_way(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
+    """Each node has less memory to use after its restart."""
+    topology = cluster("three_nodes_three_zones", net_ticktime_s)
+    title = "The configuration changes in a rolling restart"
+    result = rolled(play, title, topology, queue_type, scale, waiting=True, **HOW["graceful"], configure=NEW_SETTINGS)
+    limits = of_nodes(curves(result.run.metrics(), "memory_limit"))
+    assert sorted(limits) == sorted(topology.node_names)
+    for node, limit in limits.items():
+        assert limit.values[-1] < limit.values[0], f"{node} still has its old watermark"

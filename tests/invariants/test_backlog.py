@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from invariants.backlog import Backlog
+from invariants.verdict import Finding, Verdict
+from reports.events import Event
+from tests.invariants.literal import cluster, event, history, phases, queues
+
+BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
+
+
+def check(*depths: tuple[float, int | None], **bounds: float) -> Finding:
+    """``depths``: at_s and what q1 holds. The steady phase ends at 10 s, and the run at 100 s."""
+    samples = [
+        event(at_s, "sample", queues={"q1": {"ready": depth, "unacked": 0}}, memory_bytes={}) for at_s, depth in depths
+    ]
+    return Backlog.model_validate(bounds).check(history((), (), [*BASE, *samples]))
+
+
+GROWN = ((5, 100), (20, 5000), (30, 10_000), (40, 4000), (50, 400), (60, 90))
+
+
+def test_empty() -> None:
+    assert check().verdict is Verdict.UNKNOWN
+    assert check((20, None)).verdict is Verdict.UNKNOWN
+
+
+def test_sane() -> None:
+    finding = check(*GROWN)
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers == {"backlog_peak": 10_000, "backlog_steady": 100, "drained_after_s": 20}
+
+
+def test_sane_within_its_bound() -> None:
+    assert check(*GROWN, drained_within_s=20).verdict is Verdict.VALID
+
+
+def test_sane_a_queue_that_never_grew_is_drained_at_once() -> None:
+    assert check((5, 100), (20, 101), (30, 100)).numbers["drained_after_s"] == 10
+
+
+def test_pathological_drained_too_late() -> None:
+    finding = check(*GROWN, drained_within_s=19)
+    assert finding.verdict is Verdict.INVALID
+    assert "10000 messages waited" in finding.summary
+
+
+def test_pathological_grown_again() -> None:
+    finding = check(*GROWN, (70, 3000), (80, 20), drained_within_s=30)
+    assert (finding.verdict, finding.numbers["drained_after_s"]) == (Verdict.INVALID, 50)
+
+
+def test_pathological_never_drained() -> None:
+    never = ((5, 100), (20, 5000), (60, 4000))
+    assert check(*never, drained_within_s=30).verdict is Verdict.INVALID
+    assert check(*never, drained_within_s=60).verdict is Verdict.UNKNOWN
+    assert check(*never).numbers["drained_after_s"] is None
+
+
+def test_a_backlog_that_was_not_built_cannot_tell() -> None:
+    assert check(*GROWN, peak_min=10_001).verdict is Verdict.UNKNOWN
+    assert check(*GROWN, peak_min=10_000).verdict is Verdict.VALID

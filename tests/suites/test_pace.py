@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from suites.pace import USUAL_S, Pace, Played
+
+KNOWN = {"a": Played(took_s=100, at_s=30), "b": Played(took_s=40, at_s=10), "c": Played(took_s=40, at_s=20)}
+
+
+def test_what_was_never_played_is_taken_to_last_as_long_as_the_others() -> None:
+    assert Pace({}).expected_s("new") == USUAL_S
+    assert Pace(KNOWN).expected_s("new") == 60
+    assert Pace(KNOWN).expected_s("a") == 100
+
+
+def test_what_was_not_played_for_longest_comes_first() -> None:
+    pace = Pace(KNOWN)
+    assert pace.fitting(["a", "b", "c", "new"], 60) == {"new"}
+    assert pace.fitting(["a", "b", "c", "new"], 100) == {"new", "b"}
+    assert pace.fitting(["a", "b", "c"], 179) == {"b", "c"}
+    assert pace.fitting(["a", "b", "c"], 180) == {"a", "b", "c"}
+
+
+def test_where_nothing_is_remembered_other_tests_come_first_each_day() -> None:
+    tests = [f"t{i}" for i in range(40)]
+    days = [Pace({}, now_s=lambda day=day: day * 86_400.0) for day in (1, 1, 2)]  # type: ignore[misc]
+    first, again, next_day = (pace.fitting(tests, 10 * USUAL_S) for pace in days)
+    assert first == again
+    assert len(first) == len(next_day) == 10
+    assert first != next_day
+
+
+def test_each_is_played_within_some_nights() -> None:
+    known: dict[str, Played] = {}
+    tests = [f"t{i}" for i in range(10)]
+    seen: set[str] = set()
+    for night in range(4):
+        pace = Pace(known, now_s=lambda night=night: 1000.0 + night)  # type: ignore[misc]
+        chosen = pace.fitting(tests, 3 * USUAL_S)
+        pace.begin(sorted(chosen), left_out=len(tests) - len(chosen))
+        for test in sorted(chosen):
+            pace.ended(test, USUAL_S, skipped=False)
+        known, seen = pace.remembered(), seen | chosen
+    assert seen == set(tests)
+
+
+def test_progress() -> None:
+    pace = Pace(KNOWN)
+    pace.begin(["a", "b", "c"], left_out=0)
+    assert pace.told("a") == "1 of 3, about 3 min 00 s to go"
+    pace.ended("a", 90, skipped=False)
+    assert pace.told("b") == "2 of 3, about 1 min 20 s to go"
+    assert pace.remembered()["a"]["took_s"] == 90
+
+
+def test_what_was_skipped_tells_nothing() -> None:
+    pace = Pace(KNOWN)
+    pace.begin(["a", "b"], left_out=0)
+    pace.ended("a", 0.1, skipped=True)
+    assert pace.remembered() == KNOWN
+    assert pace.told("b").startswith("2 of 2")
+
+
+def test_summary() -> None:
+    pace = Pace(KNOWN)
+    assert pace.summary() == ""
+    pace.judged("VALID", as_expected=True)
+    assert pace.summary() == "1 scenario: 1 VALID"
+    pace.judged("VALID", as_expected=True)
+    pace.judged("INVALID", as_expected=True)
+    pace.judged("INVALID", as_expected=False)
+    pace.begin([], left_out=3)
+    assert pace.summary() == (
+        "4 scenarios: 2 VALID, 1 INVALID (known), 1 INVALID; 3 did not fit into the time and come first the next time"
+    )
+
+
+def test_a_single_scenario_is_not_counted() -> None:
+    pace = Pace(KNOWN)
+    pace.begin(["a"], left_out=0)
+    assert pace.told("a") == ""
+    assert pace.told("unknown") == ""
