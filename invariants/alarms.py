@@ -27,8 +27,8 @@ class Alarms(InvariantSpec):
     cleared_within_s: Annotated[float, Field(gt=0)] = 15
 
     def check(self, history: History) -> Finding:
-        facts, table = Facts(history.events), history.metrics()
-        seen = {kind: of_nodes(curves(table, metric)) for kind, metric in KINDS.items()}
+        facts = Facts(history.events)
+        seen = {kind: of_nodes(curves(history.metrics, metric)) for kind, metric in KINDS.items()}
         span = measured_us(history, facts)
         if span is None or not all(seen.values()):
             return Finding(Verdict.UNKNOWN, "the nodes did not tell which alarms are raised")

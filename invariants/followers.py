@@ -80,8 +80,8 @@ def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iter
     """All members of the quorum queues, their leaders too, who are never behind."""
     quorum = [queue for queue in facts.queues if queue.kind == "quorum"]
     if quorum:
-        table = history.metrics()
-        written, committed = curves(table, "raft_written_index"), curves(table, "raft_commit_index")
+        written = curves(history.metrics, "raft_written_index")
+        committed = curves(history.metrics, "raft_commit_index")
         for queue in quorum:
             for node in sorted(queue.members):
                 name = f"{queue.name} on {node}"

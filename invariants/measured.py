@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from invariants.facts import Facts
 from invariants.verdict import History, seconds
+from reports.metrics import ReadMetrics
 
 #: A node that serves and was not scraped for longer than this may have done anything meanwhile.
 UNSEEN_S_MAX = 15.0
@@ -41,8 +41,9 @@ class Curve:
         return len(self.t_us)
 
 
-def curves(table: pa.Table, metric: str) -> Curves:
+def curves(read: ReadMetrics, metric: str) -> Curves:
     """{(node, queue): its curve} of one metric; ``queue`` is empty for what a node says of itself."""
+    table = read(metric)
     rows = table.filter(pc.equal(table["metric"], metric)).sort_by([("node", "ascending"), ("queue", "ascending")])
     found: dict[tuple[str, str], Curve] = {}
     start = 0
@@ -94,17 +95,17 @@ def _serving(facts: Facts, node: str, span_us: tuple[float, float]) -> Iterator[
         yield begin, last
 
 
-def measures(table: pa.Table) -> dict[str, float | int]:
+def measures(read: ReadMetrics) -> dict[str, float | int]:
     """The numbers of a whole run that tables compare; none that was not measured.
 
     ``memory_ratio_max``: the most of its limit that a node used. ``replicated_bytes``: what the nodes received from
     each other, and ``replicated_peak_bytes_per_s`` the most of it in a second, of all nodes together.
     """
     told: dict[str, float | int] = {}
-    ratios = [ratio.values.max() for ratio in memory_ratios(table).values() if len(ratio)]
+    ratios = [ratio.values.max() for ratio in memory_ratios(read).values() if len(ratio)]
     if ratios:
         told["memory_ratio_max"] = round(float(max(ratios)), 4)
-    received = of_nodes(curves(table, "replication_received")).values()
+    received = of_nodes(curves(read, "replication_received")).values()
     if received:
         moments, places = np.unique(np.concatenate([curve.t_us for curve in received]), return_inverse=True)
         rates = np.bincount(places, np.concatenate([curve.values for curve in received]), len(moments))
@@ -113,11 +114,11 @@ def measures(table: pa.Table) -> dict[str, float | int]:
     return told
 
 
-def memory_ratios(table: pa.Table) -> dict[str, Curve]:
+def memory_ratios(read: ReadMetrics) -> dict[str, Curve]:
     """The memory that each node used, as a part of the limit at which it raises its alarm."""
-    limits = of_nodes(curves(table, "memory_limit"))
+    limits = of_nodes(curves(read, "memory_limit"))
     ratios = {}
-    for node, used in of_nodes(curves(table, "memory_used")).items():
+    for node, used in of_nodes(curves(read, "memory_used")).items():
         if node in limits:
             limit = limits[node].at(used.t_us)
             known = limit > 0  # NaN is not

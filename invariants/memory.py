@@ -24,7 +24,7 @@ class Memory(InvariantSpec):
 
     def check(self, history: History) -> Finding:
         facts = Facts(history.events)
-        ratios, span = memory_ratios(history.metrics()), measured_us(history, facts)
+        ratios, span = memory_ratios(history.metrics), measured_us(history, facts)
         if span is None or not ratios:
             return Finding(Verdict.UNKNOWN, "no node told how much memory it uses, and of how much")
         judged = {node: self._demanded(facts, node, ratio.within(*span)) for node, ratio in ratios.items()}

@@ -20,7 +20,7 @@ class Unacked(InvariantSpec):
         facts = Facts(history.events)
         if not facts.queues or "drain" not in facts.phases or "end" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "the run did not come to the end of its drain")
-        found = curves(history.metrics(), "unacked")
+        found = curves(history.metrics, "unacked")
         drain_us, end_us = facts.phases["drain"], _consumers_gone_us(facts)
         last = {}
         for queue in facts.queues:

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from reports.events import Event
-from reports.metrics import no_metrics
+from reports.metrics import ReadMetrics, no_metrics
 from topologies.spec import Spec
 
 EXAMPLES_MAX = 10
@@ -31,14 +31,14 @@ class Verdict(StrEnum):
 class History:
     """What a run recorded. ``publishes`` and ``deliveries`` start a fresh pass over the batches
     (schemas in ``reports.history``); ``events`` are in the order of time (``reports.events``);
-    ``metrics`` reads what the brokers said of themselves (schema ``reports.metrics.SERIES``), without rows if that was
-    not measured.
+    ``metrics`` reads the named ones of what the brokers said of themselves (schema ``reports.metrics.SERIES``), without
+    rows if that was not measured.
     Two histories are equal only if they are the same object."""
 
     publishes: Callable[[], Iterable[pa.RecordBatch]]
     deliveries: Callable[[], Iterable[pa.RecordBatch]]
     events: Sequence[Event]
-    metrics: Callable[[], pa.Table] = no_metrics
+    metrics: ReadMetrics = no_metrics
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reports.metrics import ReadMetrics
 from reports.timeline import Interval, Lane, Samples, samples
 
 #: The alarms by the metric that shows them.
@@ -28,8 +29,9 @@ class Brokers:
     alarms: tuple[Lane, ...] = ()
 
 
-def brokers(table: pa.Table, *, origin_us: int) -> Brokers:
+def brokers(read: ReadMetrics, *, origin_us: int) -> Brokers:
     """Read the series (schema ``reports.metrics.SERIES``) as curves from ``origin_us`` on."""
+    table = read("memory_used", "memory_limit", "replication_received", *ALARMS)
     used, limits = (_rows(table, metric, origin_us) for metric in ("memory_used", "memory_limit"))
     ratio = max((_ratio(row, limits.get(at_s, {})) for at_s, row in used.items()), default=0.0)
     lowest = {at_s: min(row.values()) for at_s, row in limits.items()}

@@ -7,6 +7,7 @@ numbers and the depths of quorum queues are as old as their last tick, up to 5 s
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,13 +65,17 @@ def scraped_series() -> frozenset[str]:
     return frozenset(name for metric in METRICS for name in _SERIES_NAME.findall(metric.query))
 
 
-def no_metrics() -> pa.Table:
+#: Gives the rows (schema ``SERIES``) of the metrics that are named, or of all.
+ReadMetrics = Callable[..., pa.Table]
+
+
+def no_metrics(*_names: str) -> pa.Table:
     """What a run has that was not measured."""
     return SERIES.empty_table()
 
 
-def read_metrics(path: Path) -> pa.Table:
-    """The rows (schema ``SERIES``) of the file; none if it is not there."""
+def read_metrics(path: Path, *names: str) -> pa.Table:
+    """The rows (schema ``SERIES``) of the named metrics, or of all, in the file; none if it is not there."""
     if not path.exists():
         return no_metrics()
-    return pq.read_table(path, schema=SERIES)
+    return pq.read_table(path, schema=SERIES, filters=[("metric", "in", names)] if names else None)

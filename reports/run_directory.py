@@ -123,9 +123,10 @@ class RunDirectory:
         for log in sorted(self.logs.glob("*.log")):
             yield log.read_text(encoding="utf-8", errors="replace")
 
-    def metrics(self) -> pa.Table:
-        """What the brokers said of themselves (schema ``SERIES``); no rows where that was not measured."""
-        return read_metrics(self.metrics_file)
+    def metrics(self, *names: str) -> pa.Table:
+        """What the brokers said of themselves (schema ``SERIES``), of the named metrics or of all; no rows where that
+        was not measured."""
+        return read_metrics(self.metrics_file, *names)
 
     def events(self) -> list[Event]:
         """The run's events and those of its workers, in the order of time."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from reports.brokers import Brokers, brokers
 from reports.events import Event
 from reports.history import Outcome
-from reports.metrics import no_metrics
+from reports.metrics import ReadMetrics, no_metrics
 from reports.timeline import POINTS_MAX, Timeline, timeline
 from reports.variation import Variation
 
@@ -61,7 +61,7 @@ class Series:
 
 
 def series(
-    publishes: Batches, deliveries: Batches, events: Sequence[Event], metrics: Callable[[], pa.Table] = no_metrics
+    publishes: Batches, deliveries: Batches, events: Sequence[Event], metrics: ReadMetrics = no_metrics
 ) -> Series:
     """Summarise a run; an empty one gives one empty bucket. Each callable starts a fresh pass."""
     origin_us, end_us = _bounds(publishes, deliveries, events)
@@ -99,7 +99,7 @@ def series(
         target_per_s=_target_per_s(events, buckets.middles_us()),
         totals={name: int(counts.sum()) for name, counts in counted.items()},
         timeline=timeline(events, origin_us=origin_us, end_us=end_us),
-        brokers=brokers(metrics(), origin_us=origin_us),
+        brokers=brokers(metrics, origin_us=origin_us),
     )
 
 

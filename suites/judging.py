@@ -66,7 +66,7 @@ def judge_run(run: RunDirectory) -> Result:
         "duration_s": _duration_s(history.events),
         "notes": [*(event["detail"] for event in history.events if event["kind"] == "note"), *filter(None, [trouble])],
         "rerun": rerun_command(run.path),
-        "numbers": measures(run.metrics()),
+        "numbers": measures(run.metrics),
     }
     run.write_verdict(document)
     write_page(run)

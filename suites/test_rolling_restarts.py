@@ -95,7 +95,7 @@ def test_configuration_changed_on_the_way(queue_type: str, scale: float, net_tic
     topology = cluster("three_nodes_three_zones", net_ticktime_s)
     title = "The configuration changes in a rolling restart"
     result = rolled(play, title, topology, queue_type, scale, waiting=True, **HOW["graceful"], configure=NEW_SETTINGS)
-    limits = of_nodes(curves(result.run.metrics(), "memory_limit"))
+    limits = of_nodes(curves(result.run.metrics, "memory_limit"))
     assert sorted(limits) == sorted(topology.node_names)
     for node, limit in limits.items():
         assert limit.values[-1] < limit.values[0], f"{node} still has its old watermark"

@@ -166,7 +166,7 @@ def history(
     published = _batches(list(publishes), PUBLISHES, batch_rows)
     delivered = _batches(list(deliveries), DELIVERIES, batch_rows)
     table = pa.Table.from_pylist([row for rows in metrics for row in rows], schema=SERIES)
-    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e["t_us"]), lambda: table)
+    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e["t_us"]), lambda *_: table)
 
 
 def told(

@@ -6,16 +6,16 @@ import pyarrow as pa
 
 from reports.brokers import brokers
 from reports.charts import charts
-from reports.metrics import SERIES, no_metrics
+from reports.metrics import SERIES, ReadMetrics, no_metrics
 from reports.series import series
 from reports.timeline import Interval
 
 S = 1_000_000
 
 
-def table(*rows: tuple[str, str, Iterable[tuple[float, float]]]) -> pa.Table:
+def table(*rows: tuple[str, str, Iterable[tuple[float, float]]]) -> ReadMetrics:
     """Rows of (metric, node, [(at_s, value)])."""
-    return pa.Table.from_pylist(
+    rows_of_all = pa.Table.from_pylist(
         [
             {"metric": metric, "node": node, "queue": "", "t_us": int((100 + at_s) * S), "value": value}
             for metric, node, values in rows
@@ -23,10 +23,11 @@ def table(*rows: tuple[str, str, Iterable[tuple[float, float]]]) -> pa.Table:
         ],
         schema=SERIES,
     )
+    return lambda *_: rows_of_all
 
 
 def test_empty() -> None:
-    seen = brokers(no_metrics(), origin_us=0)
+    seen = brokers(no_metrics, origin_us=0)
     assert (seen.memory.curves, seen.memory_note, seen.received.curves, seen.alarms) == ({}, "", {}, ())
     assert charts(series(tuple, tuple, []))["panels"] == []
 
