@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from invariants.facts import ClusterFacts, Facts, QueueFacts
+from invariants.facts import NEVER_US, ClusterFacts, Facts, QueueFacts
 from invariants.oracle import foresee, writable_from
 from invariants.pauses import excused_pauses
 from invariants.situations import Period, Side, Situation, possible_window, situations
@@ -70,13 +70,15 @@ def unsettled(
     facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float
 ) -> list[Period]:
     """The time after each change of nodes or links, which an intermittent cut makes again and again: ``lost_grace_s``
-    where a node or a link was lost, which must first be noticed, and ``grace_s`` where none was. That a node pauses
-    belongs to its cut, that it comes back is a change."""
+    where a node or a link was lost and stays so, which must first be noticed, and ``grace_s`` where none was. That a
+    node pauses belongs to its cut, that it comes back is a change."""
     periods = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
-    changing = [
-        (now.start_us, now.start_us + (lost_grace_s if now.lost_since(before) else grace_s) * 1e6)
-        for before, now in itertools.pairwise(periods)
-    ]
+    changing = []
+    for i, (before, now) in enumerate(itertools.pairwise(periods)):
+        changing.append((now.start_us, now.start_us + grace_s * 1e6))
+        if now.lost_since(before):
+            found_us = next((s.start_us for s in periods[i + 2 :] if not s.lost_since(before)), NEVER_US)
+            changing.append((now.start_us, min(now.start_us + lost_grace_s * 1e6, found_us)))
     back = [pause.possible_us[1] for pause in excused_pauses(facts, cluster, span_us)]
     changing += [(at_us, at_us + grace_s * 1e6) for at_us in back]
     flapping = [step.possible_us for step in facts.steps if step.intermittent]

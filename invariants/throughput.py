@@ -14,6 +14,9 @@ from invariants.liveness import demanded, least_share, merged, unpromised, unset
 from invariants.situations import Period, possible_window, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
+#: A steady phase that reaches less of its target was none.
+STEADY_RATIO_MIN = 0.8
+
 
 class Throughput(InvariantSpec):
     """In each window of ``window_s`` the cluster confirms at least ``ratio_min`` of its mean rate in this run's own
@@ -22,7 +25,8 @@ class Throughput(InvariantSpec):
     Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
     queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
     as a queue may stand still then, see ``Availability``), no step's alarm blocks publishers, and the load does not
-    pause (``invariants.liveness``). If no window is left, the finding is UNKNOWN.
+    pause (``invariants.liveness``). If no window is left, or the steady phase did not come near its target, the
+    finding is UNKNOWN.
 
     Told, not judged: ``kept_ratio``, the same for all the time in which a node was away.
     """
@@ -52,6 +56,12 @@ class Throughput(InvariantSpec):
         if not steady_per_s or not windows:
             missing = "nothing was confirmed in the steady phase" if windows else "no window was settled long enough"
             return Finding(Verdict.UNKNOWN, missing, {"steady_per_s": round(steady_per_s, 1), "windows": len(windows)})
+
+        target_per_s = facts.rate.plain
+        if target_per_s and steady_per_s < STEADY_RATIO_MIN * target_per_s:
+            reached = f"{steady_per_s:.0f} of {target_per_s} messages/s were confirmed in the steady phase"
+            summary = f"{reached}: this machine does not hold the load, so there is nothing to compare with"
+            return Finding(Verdict.UNKNOWN, summary, {"steady_per_s": round(steady_per_s, 1), "windows": len(windows)})
 
         def asked_per_s(window: Period) -> float:
             return steady_per_s * least_share(facts, window, steady_per_s=steady_per_s)

@@ -64,6 +64,20 @@ def test_what_is_lost_must_first_be_noticed_and_what_comes_back_need_not() -> No
     assert check(slow_again, CUT, lost_grace_s=None).verdict is Verdict.INVALID
 
 
+def test_what_is_soon_back_need_not_be_noticed() -> None:
+    blip = fault(20, 22, cut=apart(["a1"], ["b1", "c1"]))
+    slow_later = load((0, 32, 50), (32, 39.9, 5), (39.9, 90, 50))
+    assert check(slow_later, blip, lost_grace_s=None).verdict is Verdict.INVALID
+
+
+def test_a_machine_that_does_not_hold_the_load_cannot_tell() -> None:
+    target = literal.event(10, "load", begins_us=literal.us(10), rate_per_s=100, variable_rate=[])
+    finding = check(load((0, 20, 79), (20, 90, 10)), target)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "79 of 100 messages/s" in finding.summary
+    assert check(load((0, 20, 81), (20, 90, 10)), target).verdict is Verdict.INVALID
+
+
 def test_pathological_never_as_fast_again_after_healing() -> None:
     finding = check(load((0, 50, 50), (50, 90, 20)), CUT)
     assert finding.verdict is Verdict.INVALID
