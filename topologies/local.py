@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -16,22 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from topologies.broker_process import BrokerFiles, BrokerProcess, server_environ, tool_environ, turns_folder
+from topologies.broker_process import BrokerProcess, tool_environ, turns_folder
 from topologies.cluster import ClusterError, NodeState, ProcessState
-from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf, takes_turns
-from topologies.distributions import BrokerHome, compiled_erlang, find_broker, find_prometheus, find_toxiproxy
+from topologies.configuration import read_user_file, takes_turns
+from topologies.distributions import BrokerHome, find_broker, find_prometheus, find_toxiproxy
+from topologies.layout import Layout, broker_name, ports_needed
 from topologies.links import ToxiproxyLinks, Traffic
 from topologies.management import ApiError, ApiUnreachable, ManagementApi
 from topologies.places import Place, claim_place, default_root
 from topologies.prometheus import PrometheusServer, scrape_config
 from topologies.reaper import Reaper
-from topologies.spec import Link, Topology, is_client
+from topologies.spec import Link, Topology
 from topologies.toxiproxy import ToxiproxyServer
 from topologies.waiting import WaitTimeout, wait_until
 
-_PLUGINS = "[rabbitmq_management, rabbitmq_prometheus].\n"
-_PORTS_PER_NODE = 5
-_PORTS_BESIDE_NODES = 2
 _LISTENER_PROBE_TIMEOUT_S = 0.5
 
 
@@ -45,20 +41,14 @@ class LocalCluster:
     def __init__(self, topology: Topology, proxied: frozenset[Link], broker: BrokerHome, place: Place) -> None:
         """Use ``LocalCluster.form``; this only lays out folders and ports."""
         self.topology = topology
-        self.replaced_settings: tuple[str, ...] = ()
         #: Whether some node got other settings than the topology says.
         self.reconfigured = False
         self.broker_version = broker.version
         self._broker = broker
-        self._place = place
-        names = topology.node_names
-        ports = itertools.count(place.base_port)
-        self._ports = {n: NodePorts(*itertools.islice(ports, _PORTS_PER_NODE)) for n in names}
-        self._toxiproxy_port, self._prometheus_port = itertools.islice(ports, _PORTS_BESIDE_NODES)
-        self._link_ports = dict(zip(_opened(proxied), ports, strict=False))
-        self._files = {n: BrokerFiles(place.folder / n, place.folder / "logs" / f"{n}.log") for n in names}
-        self._apis = {n: ManagementApi(f"http://127.0.0.1:{self._ports[n].management}") for n in names}
-        self._processes = {n: BrokerProcess(n, [str(broker.server)], self._environ(n), self._files[n]) for n in names}
+        self._layout = layout = Layout(topology, proxied, broker, place)
+        self._apis = {n: ManagementApi(f"http://127.0.0.1:{ports.management}") for n, ports in layout.ports.items()}
+        server = [str(broker.server)]
+        self._processes = {n: BrokerProcess(n, server, layout.environ(n), f) for n, f in layout.files.items()}
         self._links: ToxiproxyLinks | None = None
         self._stack = ExitStack()
 
@@ -84,8 +74,7 @@ class LocalCluster:
         unknown = frozenset(proxied) - topology.links - _links_of_clients(proxied, topology)
         if unknown:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
-        ports = _PORTS_PER_NODE * len(topology.nodes) + _PORTS_BESIDE_NODES + len(_opened(proxied))
-        place = claim_place(root or default_root(), ports=ports)
+        place = claim_place(root or default_root(), ports=ports_needed(topology, proxied))
         with ExitStack() as stack:
             stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
             cluster = cls(topology, frozenset(proxied), broker, place)
@@ -93,7 +82,7 @@ class LocalCluster:
             failed = stack.enter_context(ExitStack())
             if logs_of_failure is not None:
                 failed.callback(cluster._copy_logs, logs_of_failure)
-            cluster._prepare()
+            cluster._layout.write()
             cluster._links = cluster._start_links(toxiproxy, stack)
             cluster._boot(timeout_s=timeout_s)
             failed.pop_all()
@@ -117,26 +106,30 @@ class LocalCluster:
         return "local"
 
     @property
+    def replaced_settings(self) -> tuple[str, ...]:
+        return self._layout.replaced_settings
+
+    @property
     def links(self) -> ToxiproxyLinks:
         assert self._links is not None, "the links exist once the cluster has been started"
         return self._links
 
     def broker_name(self, node: str) -> str:
-        return f"{node}@localhost"
+        return broker_name(node)
 
     def node_of(self, broker_name: str) -> str:
         """The topology's name of an Erlang node."""
         return broker_name.partition("@")[0]
 
     def amqp_port(self, node: str, *, client: str | None = None) -> int:
-        direct = self._ports[node].amqp
-        return direct if client is None else self._link_ports.get(Link(client, node), direct)
+        direct = self._layout.ports[node].amqp
+        return direct if client is None else self._layout.link_ports.get(Link(client, node), direct)
 
     def management_port(self, node: str) -> int:
-        return self._ports[node].management
+        return self._layout.ports[node].management
 
     def port_behind(self, link: Link) -> int:
-        ports = self._ports[link.target]
+        ports = self._layout.ports[link.target]
         return ports.distribution if link.client is None else ports.amqp
 
     def api(self, node: str) -> ManagementApi:
@@ -155,7 +148,7 @@ class LocalCluster:
             return "down"
         if process == "suspended":
             return "suspended"
-        return "up" if _accepts(self._ports[node].amqp) else "paused"
+        return "up" if _accepts(self._layout.ports[node].amqp) else "paused"
 
     def kill(self, node: str) -> None:
         self._processes[node].kill()
@@ -169,14 +162,14 @@ class LocalCluster:
     def lose_data(self, node: str) -> None:
         if self.process(node) != "gone":
             raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
-        shutil.rmtree(self._files[node].data)
+        shutil.rmtree(self._layout.files[node].data)
 
     def stored_bytes(self, node: str) -> int:
-        return sum(file.stat().st_size for file in self._files[node].data.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in self._layout.files[node].data.rglob("*") if file.is_file())
 
     def configure(self, node: str, settings: Mapping[str, str]) -> None:
         self.reconfigured = True
-        self._render(node, "\n".join(f"{key} = {value}" for key, value in settings.items()))
+        self._layout.configure(node, settings)
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         command = [str(self._broker.home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
@@ -184,8 +177,8 @@ class LocalCluster:
         try:
             done = subprocess.run(
                 command,
-                env=tool_environ(self._environ(node), self._place.folder),
-                cwd=self._files[node].folder,
+                env=tool_environ(self._layout.environ(node), self._layout.folder),
+                cwd=self._layout.files[node].folder,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -205,21 +198,21 @@ class LocalCluster:
         self._processes[node].resume()
 
     def scraped(self, vhost: str, *, series: Collection[str], data: Path) -> PrometheusServer:
-        endpoints = {n: ports.prometheus for n, ports in self._ports.items()}
+        endpoints = {n: ports.prometheus for n, ports in self._layout.ports.items()}
         config = scrape_config(endpoints, vhost=vhost, series=series)
         return PrometheusServer(
-            find_prometheus(), config, port=self._prometheus_port, data=data, cluster=self._place.folder
+            find_prometheus(), config, port=self._layout.prometheus_port, data=data, cluster=self._layout.folder
         )
 
     def logs(self) -> Mapping[str, Path]:
-        return {n: files.log for n, files in self._files.items()}
+        return {n: files.log for n, files in self._layout.files.items()}
 
     def traffic(self, node: str) -> Mapping[str, Traffic]:
         """What ``node`` counts on each connection that it considers alive (at most 0.2 s ago)."""
         if self._processes[node].pid is None:
             return {}
         try:
-            lines = self._files[node].traffic.read_text().splitlines()
+            lines = self._layout.files[node].traffic.read_text().splitlines()
         except FileNotFoundError:
             return {}
         rows = (line.split() for line in lines)
@@ -255,7 +248,7 @@ class LocalCluster:
 
     def _story(self, node: str) -> str:
         """The last lines of the node's log (or of the process's own output, where it got no log)."""
-        files = self._files[node]
+        files = self._layout.files[node]
         source = files.log if files.log.exists() else files.output
         text = source.read_text(errors="replace") if source.exists() else ""
         return f"{source.name} of {node} ends:\n" + "\n".join(text.splitlines()[-15:])
@@ -265,42 +258,15 @@ class LocalCluster:
             if log.exists():
                 shutil.copy(log, folder)
 
-    def _prepare(self) -> None:
-        """Write everything that the brokers read."""
-        folder = self._place.folder
-        cookie = folder / ".erlang.cookie"
-        cookie.touch(mode=0o600)
-        cookie.write_text(secrets.token_hex(20))
-        cookie.chmod(0o400)
-        shutil.copytree(compiled_erlang(self._broker), folder / "ebin")
-        turns_folder(folder).mkdir()
-        for node, files in self._files.items():
-            files.folder.mkdir()
-            files.log.parent.mkdir(parents=True, exist_ok=True)
-            self._render(node)
-            files.plugins.write_text(_PLUGINS)
-            files.peers.write_text("".join(f'{{"{peer}", {self._port_to(node, peer)}}}.\n' for peer in self._files))
-            if self.topology.advanced_config is not None:
-                files.advanced_config.write_text(read_user_file(self.topology.advanced_config), encoding="utf-8")
-
-    def _render(self, node: str, added: str = "") -> None:
-        """Write the node's rabbitmq.conf: the user's and what is ``added`` to it, below what the harness must own."""
-        formation = formation_keys(self._broker.release, tuple(map(self.broker_name, self.topology.node_names)))
-        owned = harness_keys(self.topology, self._ports[node], formation, self.broker_name)
-        conf = render_conf(f"{read_user_file(self.topology.rabbitmq_conf)}\n{added}", owned)
-        self.replaced_settings = conf.replaced
-        self._files[node].conf.write_text(conf.text, encoding="utf-8")
-
-    def _port_to(self, node: str, peer: str) -> int:
-        return self._link_ports.get(Link(node, peer), self._ports[peer].distribution)
-
     def _start_links(self, toxiproxy: Path | None, stack: ExitStack) -> ToxiproxyLinks:
-        if not self._link_ports:
+        if not self._layout.link_ports:
             return ToxiproxyLinks(None, {}, self)
-        server = ToxiproxyServer(toxiproxy or find_toxiproxy(), port=self._toxiproxy_port, folder=self._place.folder)
+        server = ToxiproxyServer(
+            toxiproxy or find_toxiproxy(), port=self._layout.toxiproxy_port, folder=self._layout.folder
+        )
         stack.callback(server.close)
         server.await_ready()
-        return ToxiproxyLinks(server, self._link_ports, self)
+        return ToxiproxyLinks(server, self._layout.link_ports, self)
 
     def _boot(self, *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -323,7 +289,7 @@ class LocalCluster:
         """
         waiting = list(self._processes)
         ahead = (os.cpu_count() or 1) + 1 if takes_turns(self._broker.release) else len(waiting)
-        turns = turns_folder(self._place.folder)
+        turns = turns_folder(self._layout.folder)
 
         def start_next() -> list[str]:
             self._raise_if_one_ended()
@@ -341,7 +307,7 @@ class LocalCluster:
                 until=lambda left: not left,
             )
         except WaitTimeout as error:
-            raise ClusterError(f"{error}; {self._story(next(iter(self._files)))}") from error
+            raise ClusterError(f"{error}; {self._story(next(iter(self._layout.files)))}") from error
 
     def _raise_if_one_ended(self) -> None:
         for node, process in self._processes.items():
@@ -355,26 +321,10 @@ class LocalCluster:
         for api in self._apis.values():
             api.close()
 
-    def _environ(self, node: str) -> dict[str, str]:
-        return server_environ(
-            self._broker,
-            self._place.folder,
-            self._files[node],
-            broker_name=self.broker_name(node),
-            ports=self._ports[node],
-            net_ticktime_s=self.topology.net_ticktime_s,
-        )
-
 
 def _links_of_clients(links: Collection[Link], topology: Topology) -> set[Link]:
     """Those that have a client at one end and a node of the topology at the other."""
     return {link for link in links if link.client is not None and {*link.nodes} & {*topology.node_names}}
-
-
-def _opened(links: Collection[Link]) -> list[Link]:
-    """The links on which somebody opens a connection, each of which needs a proxy: clients do, brokers both ways."""
-    both_ways = {*links, *(link.back for link in links)}
-    return sorted(link for link in both_ways if not is_client(link.target))
 
 
 def _accepts(port: int) -> bool:

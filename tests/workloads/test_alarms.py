@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,17 +23,7 @@ USUAL_WATERMARK = "0.4"
 
 
 def set_watermark(cluster: LocalCluster, node: str, fraction: str) -> None:
-    """By the broker's own command, which finds the node as its peers do; port 0 is any, as the node's own is taken."""
-    erlang_arguments = (
-        f"-pa {cluster._place.folder / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
-        " -kernel inet_dist_use_interface {127,0,0,1}"
-    )
-    environ = cluster._environ(node) | {"RABBITMQ_CTL_ERL_ARGS": erlang_arguments, "ERL_EPMD_PORT": "0"}
-    del environ["RESILIENCE_TRAFFIC"]  # the node's own account
-    ctl = str(cluster._broker.server.with_name("rabbitmqctl"))
-    command = [ctl, "-n", cluster.broker_name(node), "set_vm_memory_high_watermark", fraction]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    cluster.run_tool(node, "rabbitmqctl", "set_vm_memory_high_watermark", fraction, timeout_s=120)
 
 
 @contextmanager
