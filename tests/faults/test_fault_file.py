@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from faults import fault_file
 from faults.fault_file import FaultFileError
@@ -275,54 +273,6 @@ def test_saved_file_needs_no_other(tmp_path: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FaultFileError, match="cannot be read"):
         fault_file.load(tmp_path / "none.yaml")
-
-
-SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(["zone:a", "a1", "rest"])
-)
-PLAIN = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-)
-
-
-def places(plain: Any, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    inner = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
-    return [*([place] if place else []), *(found for key, value in inner for found in places(value, (*place, key)))]
-
-
-@settings(max_examples=1500, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(places(SANE)), PLAIN), min_size=1, max_size=3))
-def test_a_damaged_file_is_read_or_refused(damages: list[tuple[tuple[str | int, ...], Any]]) -> None:
-    plain: Any = copy.deepcopy(SANE)
-    for path, value in damages:
-        inner = plain
-        try:
-            for part in path[:-1]:
-                inner = inner[part]
-            inner[path[-1]] = value
-        except (KeyError, IndexError, TypeError):
-            continue  # an earlier damage removed the place
-    read_or_refused(yaml.safe_dump(plain, allow_unicode=True))
-
-
-@settings(max_examples=1500, deadline=None)
-@given(st.data())
-def test_a_file_with_wrong_characters_is_read_or_refused(data: st.DataObject) -> None:
-    text = yaml.safe_dump(SANE, sort_keys=False)
-    at = data.draw(st.integers(0, len(text)))
-    until = data.draw(st.integers(at, min(len(text), at + 20)))
-    read_or_refused(text[:at] + data.draw(st.text(max_size=10)) + text[until:])
-
-
-def read_or_refused(text: str) -> None:
-    """Anything but a scenario or a FaultFileError is raised to the test."""
-    try:
-        scenario = fault_file.parse(text)
-    except FaultFileError as error:
-        assert error.problems
-        assert "Traceback" not in str(error)
-    else:
-        assert fault_file.parse(fault_file.dump(scenario)) == scenario
 
 
 def test_a_topology_with_preferred_nodes_is_written_and_read_again() -> None:

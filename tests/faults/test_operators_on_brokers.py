@@ -1,0 +1,118 @@
+"""Lost disks, alarms, drained stops and rebalancing on real brokers: proven where they act, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faults.alarm import Alarm
+from faults.catalogue import AnyFault
+from faults.conditions import AfterStep, NodeIs, NotCritical, When
+from faults.fault import Arena
+from faults.lose_disk import LoseDisk
+from faults.nemesis import Nemesis
+from faults.rebalance import Rebalance
+from faults.stop import Stop
+from topologies import catalogue
+from topologies.local import LocalCluster
+from topologies.observer import Observer
+from workloads.queues import declare
+from workloads.spec import Workload
+
+pytestmark = pytest.mark.broker
+
+THREE = catalogue.load("three_nodes_three_zones")
+PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
+
+
+@pytest.fixture(scope="module")
+def formed() -> Iterator[LocalCluster]:
+    with LocalCluster.form(THREE) as cluster:
+        declare(cluster, Workload(queues=3), vhost="operators")
+        yield cluster
+
+
+@pytest.fixture
+def play(formed: LocalCluster) -> Iterator[Callable[..., Mapping[int, list[dict[str, Any]]]]]:
+    """Plays steps without load; what was journalled of each."""
+    formed.await_formed(timeout_s=90)
+    unused: Any = SimpleNamespace(events_file=Path("/dev/null"))
+    with Observer(formed, "operators", lambda *_, **__: None) as observer:
+
+        def played(*steps: AnyFault) -> Mapping[int, list[dict[str, Any]]]:
+            journal: dict[int, list[dict[str, Any]]] = {i: [] for i in range(len(steps))}
+            observer.fresh_queues(timeout_s=30)
+            patience_s = 240 if any(step.when for step in steps) else 0
+            Nemesis(
+                steps,
+                Arena(formed, observer, unused),
+                lambda _, **e: journal[e["step"]].append(e),
+                seed=1,
+                chaos_s=patience_s,
+            ).play(lambda: None)
+            return journal
+
+        yield played
+
+
+def states(journal: list[dict[str, Any]]) -> list[str]:
+    return [event["state"] for event in journal]
+
+
+def memory_limit(cluster: LocalCluster, node: str) -> int:
+    rows = {row["name"]: row for row in cluster.api(node).nodes()}
+    return int(rows[cluster.broker_name(node)]["mem_limit"])
+
+
+def test_a_node_that_lost_its_disk_joins_again(formed: LocalCluster, play: Any) -> None:
+    [journal] = play(LoseDisk(at_s=0, for_s=1, node="follower:q1")).values()
+    assert states(journal) == PROVEN, journal
+    formed.await_formed(timeout_s=60)
+
+
+def test_a_disk_that_is_not_lost_is_not_proven_so(
+    formed: LocalCluster, play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formed, "lose_data", lambda _: None)
+    [journal] = play(LoseDisk(at_s=0, for_s=1, node="c1")).values()
+    assert "unproven" in states(journal)
+
+
+@pytest.mark.parametrize("resource", ["memory", "disk"])
+def test_an_alarm_is_raised_and_cleared(formed: LocalCluster, play: Any, resource: Any) -> None:
+    before = memory_limit(formed, "b1")
+    [journal] = play(Alarm(at_s=0, for_s=8, node="b1", resource=resource)).values()
+    assert states(journal) == PROVEN, journal
+    assert journal[0]["effect"]["nodes_alarmed"] == ["b1"]
+    assert memory_limit(formed, "b1") == before
+
+
+def test_an_alarm_that_is_not_raised_is_not_proven(
+    formed: LocalCluster, play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formed, "run_tool", lambda *_, **__: "")
+    [journal] = play(Alarm(at_s=0, for_s=3, node="b1", resource="memory")).values()
+    assert "unproven" in states(journal)
+
+
+def test_a_rolling_restart_with_new_settings(formed: LocalCluster, play: Any) -> None:
+    """Each node goes when the one before is back and no queue depends on it; then leaders are spread."""
+    before = {node: memory_limit(formed, node) for node in THREE.node_names}
+    settings = {"vm_memory_high_watermark.relative": "0.2"}
+    a1, b1, c1 = THREE.node_names
+    stop: dict[str, Any] = {"for_s": 1, "drain": True, "configure": settings}
+    steps = [Stop(at_s=0, node=a1, **stop)]
+    for i, (last, node) in enumerate(((a1, b1), (b1, c1))):
+        back = {"node_is": NodeIs(node=last, state="up"), "not_critical": NotCritical(node=node)}
+        steps.append(Stop(when=When(after_step=AfterStep(step=i), **back), node=node, **stop))
+    all_back = When(after_step=AfterStep(step=2), node_is=NodeIs(node=c1, state="up"))
+    journals = play(*steps, Rebalance(when=all_back, for_s=10))
+
+    assert [states(journal) for journal in journals.values()] == [PROVEN] * 4, journals
+    formed.await_formed(timeout_s=90)
+    assert all(memory_limit(formed, node) < before[node] for node in THREE.node_names)
+    assert formed.reconfigured

@@ -1,0 +1,96 @@
+"""What operators do, as steps: refused where it makes no sense, and begun when what it waits for is so."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faults.conditions import AfterStep, NodeIs, NotCritical, Scene, When
+from faults.targets import Resolver, TargetError
+from tests.faults.test_fault_file import SANE, refused
+from topologies import catalogue
+from topologies.management import ApiError, ApiUnreachable
+
+THREE = catalogue.load("three_nodes_three_zones")
+
+
+def scheduled(*steps: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in SANE.items() if key not in ("phases", "expect")}
+    return {**kept, "schedule": list(steps)}
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ({"at_s": 1, "fault": "alarm", "node": "a1", "resource": "cpu"}, "resource"),
+        ({"at_s": 1, "fault": "alarm", "node": "x9", "resource": "disk"}, "'x9' is no target"),
+        ({"at_s": 1, "fault": "lose_disk", "node": "follower:q9"}, "names no queue of the workload"),
+        ({"at_s": 1, "fault": "stop", "node": "a1", "configure": {"listeners.tcp.1": "5672"}}, "has its own values"),
+        ({"at_s": 1, "fault": "kill", "node": "a1", "configure": {"x": "1"}}, "no such field"),
+        ({"when": {"after_step": {"step": 1}}, "fault": "rebalance"}, "step 1 does not come before this one"),
+        ({"when": {"after_step": {"step": 0}, "not_critical": {"node": "x9"}}, "fault": "rebalance"}, "'x9' is not in"),
+        ({"when": {}, "fault": "rebalance"}, "give a condition: after_step, depth_over"),
+    ],
+)
+def test_refused(step: dict[str, Any], told: str) -> None:
+    first = {"at_s": 0, "for_s": 1, "fault": "kill", "node": "b1"}
+    assert told in refused(scheduled(first, {"for_s": 2, **step}))
+
+
+def test_an_expectation_demands_a_regular_expression() -> None:
+    expect = [{"broker": "", "verdict": "INVALID", "invariant": "no_loss", "log": "("}]
+    assert "is no regular expression" in refused({**SANE, "expect": expect})
+
+
+class Api:
+    def __init__(self, *critical: str, error: Exception | None = None) -> None:
+        self.critical, self.error = critical, error
+
+    def is_critical(self, check: str) -> bool:
+        if self.error:
+            raise self.error
+        return check in self.critical
+
+
+def scene(api: Api, healed: dict[int, float], states: dict[str, str]) -> Scene:
+    observer: Any = SimpleNamespace(states=states)
+    cluster: Any = SimpleNamespace(api=lambda _: api)
+    return Scene(observer, cluster, healed.get)
+
+
+NEXT = When(
+    after_step=AfterStep(step=0, wait_s=2), node_is=NodeIs(node="a1", state="up"), not_critical=NotCritical(node="b1")
+)
+
+
+@pytest.mark.parametrize(
+    ("api", "healed", "a1", "holds"),
+    [
+        (Api(), {0: 2.5}, "up", True),
+        (Api(), {0: 1.5}, "up", False),
+        (Api(), {}, "up", False),
+        (Api(), {0: 2.5}, "paused", False),
+        (Api("node-is-quorum-critical"), {0: 2.5}, "up", False),
+        (Api("node-is-mirror-sync-critical"), {0: 2.5}, "up", False),
+        (Api(error=ApiUnreachable("x", "down")), {0: 2.5}, "up", False),
+        (Api(error=ApiError(500, "x", "")), {0: 2.5}, "up", False),
+    ],
+)
+def test_all_conditions_must_hold(api: Api, healed: dict[int, float], a1: str, holds: bool) -> None:
+    assert NEXT.holds(scene(api, healed, {"a1": a1})) is holds
+
+
+def test_a_follower_is_chosen_by_the_seed() -> None:
+    def chosen(seed: int) -> tuple[str, ...]:
+        return Resolver(THREE, lambda _: "a1", random.Random(seed), lambda _: ("c1", "b1")).nodes("follower:q1")  # noqa: S311
+
+    assert {chosen(seed) for seed in range(20)} == {("b1",), ("c1",)}
+    assert chosen(7) == chosen(7)
+
+
+def test_a_queue_without_followers_has_none_to_take() -> None:
+    with pytest.raises(TargetError, match="no node follows"):
+        Resolver(THREE, lambda _: "a1", random.Random(0)).nodes("follower:q1")  # noqa: S311
