@@ -27,6 +27,7 @@ class PretendedCluster:
         self.vhosts = ["/"]
         self.partitions: list[str] = []
         self.formed = True
+        self.reconfigured = False
         self.closed = False
 
     def await_formed(self, *, timeout_s: float) -> None:
@@ -89,7 +90,11 @@ def _littered(cluster: PretendedCluster) -> None:
     cluster.vhosts = ["/", "run-1"]
 
 
-@pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _littered])
+def _reconfigured(cluster: PretendedCluster) -> None:
+    cluster.reconfigured = True
+
+
+@pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _littered, _reconfigured])
 def test_an_unfit_cluster_is_replaced(pool: ClusterPool, spoil: Any) -> None:
     first = pretended(pool, THREE)
     spoil(first)
