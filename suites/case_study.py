@@ -12,7 +12,7 @@ from typing import Any
 
 from faults.catalogue import AnyFault
 from faults.scenario import Invariants, Phases, Scenario
-from suites.partitions import WINDOW_S, known_hangs, shape, stall_s_max
+from suites.partitions import ELECTED_AFTER_S, WINDOW_S, known_hangs, shape, stall_s_max
 from topologies.spec import Topology
 from workloads.spec import Mirroring, Workload
 
@@ -64,7 +64,7 @@ def adverse_scenario(
         "order": {} if workload.consumers <= workload.queues else None,
         "availability": {"stall_s_max": stall_s},
         "recovery": {"within_s": RECOVERED_WITHIN_S},
-        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": stall_s},
+        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": ELECTED_AFTER_S},
         "partition_mode": {},
         "backlog": {},
         "memory": {},
@@ -73,7 +73,13 @@ def adverse_scenario(
         "unacked": {},
         **(demanded or {}),
     }
-    lasting = {"steady_s": 6, "recovery_s": 90, "settled_s": stall_s + 2 * WINDOW_S, "drain_s": 120, **(phases or {})}
+    lasting = {
+        "steady_s": 6,
+        "recovery_s": 90,
+        "settled_s": ELECTED_AFTER_S + 2 * WINDOW_S,
+        "drain_s": 120,
+        **(phases or {}),
+    }
     return Scenario(
         title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
         broker=">=3.8.10,<4" if workload.queue_type == "mirrored" else ">=3.8.10",

@@ -15,7 +15,7 @@ from faults.lose_disk import LoseDisk
 from faults.scenario import Scenario
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, cluster, load
 from suites.judging import Result
-from suites.partitions import QUEUE_TYPES, stall_s_max
+from suites.partitions import QUEUE_TYPES
 from workloads.spec import RateStep
 
 pytestmark = [pytest.mark.kills, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
@@ -26,6 +26,7 @@ THREE = "three_nodes_three_zones"
 FIVE = "five_nodes_three_zones"
 #: Of the case study's 10 000 messages/s.
 INTENSITIES = (1.0, 2.0, 3.0, 4.0)
+INTENSITY_S = 30.0
 
 SCHEDULES: dict[str, tuple[str, str, tuple[AnyFault, ...]]] = {
     "leaders_node": ("The node of a leader dies", THREE, (Kill(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1"),)),
@@ -56,11 +57,10 @@ SCHEDULES: dict[str, tuple[str, str, tuple[AnyFault, ...]]] = {
 
 def test_killed_at_each_intensity(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
     """Each step lasts until what its kill did is over, and is long enough for throughput to be judged."""
-    each_s = AWAY_S + 2 * stall_s_max(net_ticktime_s)
-    steps = [RateStep(rate_per_s=round(RATE_PER_S * times), for_s=each_s) for times in INTENSITIES]
+    steps = [RateStep(rate_per_s=round(RATE_PER_S * times), for_s=INTENSITY_S) for times in INTENSITIES]
     workload = load(queue_type, scale, variable_rate=steps, consumers=200)
     kills = [
-        Kill(at_s=FIRST_STEP_S + i * each_s, for_s=AWAY_S, node=node)
+        Kill(at_s=FIRST_STEP_S + i * INTENSITY_S, for_s=AWAY_S, node=node)
         for i, node in enumerate(("a1", "b1", "c1", "leader:q1"))
     ]
     title = "A node dies at each intensity of a stepped load"
