@@ -82,7 +82,7 @@ def adverse_scenario(
     }
     return Scenario(
         title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
-        broker=">=3.8.10,<4" if workload.queue_type == "mirrored" else ">=3.8.10",
+        broker=">=3.10,<4" if workload.queue_type == "mirrored" else ">=3.10",
         seed=4711,
         topology=topology,
         workload=workload,
