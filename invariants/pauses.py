@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from invariants.facts import NEVER_US, ClusterFacts, Facts, Pair, Step
 from invariants.oracle import foresee
-from invariants.situations import TICKS_MAX, TICKS_MIN, Period, Side, Situation, situations
+from invariants.situations import TICKS_MAX, TICKS_MIN, Period, Side, Situation, possible_window, situations
 
 #: To close the listeners, once a node has noticed that it must.
 CLOSES_WITHIN_S = 3.0
@@ -51,7 +51,7 @@ def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: f
     tick_us = cluster.net_ticktime_s * 1e6
     margin_s = pause_margin_s(len(cluster.nodes)) if margin_s is None else margin_s
     within_us = TICKS_MAX * tick_us + margin_s * 1e6
-    possible = situations(cluster.nodes, facts.steps, lambda step, _: step.possible_us, span_us)
+    possible = situations(cluster.nodes, facts.steps, possible_window(facts), span_us)
     sure = situations(cluster.nodes, facts.steps, lambda step, _: step.sure_us, span_us)
     may = []
     for spell in _spells(possible, lambda situation: foresee(cluster, situation).may_pause):

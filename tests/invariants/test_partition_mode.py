@@ -266,3 +266,11 @@ def test_sane_confirms_where_the_majority_is_or_before_the_cut_was_known() -> No
 def test_legal_mirrored_confirms_on_both_sides_of_a_split() -> None:
     finding = confirmed_by(0, 40, mode="ignore", kind="mirrored")
     assert (finding.verdict, finding.numbers["queues_confirmed_on_both_sides"]) == (Verdict.VALID, 1)
+
+
+def test_a_node_that_still_boots_leaves_the_others_in_a_minority() -> None:
+    """b1 dies while a1, which was started again, is not back yet: c1 is alone."""
+    kills = [fault(20, 22, name="kill", down=["a1"]), fault(24, 26, step=1, name="kill", down=["b1"])]
+    away: dict[str, Sequence[tuple[float, float, str]]] = {"a1": [(20, 30, "paused")], "b1": [(24, 32, "paused")]}
+    assert check(kills, {**away, "c1": [(25, 31, "paused")]}).verdict is Verdict.VALID
+    assert check(kills, {**away, "c1": [(60, 65, "paused")]}).verdict is Verdict.INVALID
