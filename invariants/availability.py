@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -12,7 +13,7 @@ from pydantic import Field
 from invariants.columns import Array
 from invariants.facts import Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import demanded, unpromised
+from invariants.liveness import demanded, pauses, unpromised
 from invariants.situations import TICKS_MAX, Period
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
 
@@ -26,9 +27,9 @@ class Availability(InvariantSpec):
     clients to lose patience and for leaders to be elected. Messages that were under way at the end are waited for.
 
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, or a step's alarm
-    blocks publishers, and ``grace_s`` from then on, may it stand still, and while the load pauses
-    (``invariants.liveness``). But for that, every queue is taken to have publishers all that time. Stalls are known
-    to some hundredths of a second.
+    blocks publishers, and ``grace_s`` from then on, may it stand still (``invariants.liveness``). Time in which the
+    load pauses does not count; but for that, every queue is taken to have publishers. Stalls are known to some
+    hundredths of a second.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -45,13 +46,13 @@ class Availability(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
         bound_s, ledger = self.bound_s(facts.cluster.net_ticktime_s), ledger_of(history)
         start_us, end_us = facts.publishing_us
-        none = np.zeros(0, np.uint32)
+        none, idle = np.zeros(0, np.uint32), pauses(facts, (start_us, end_us))
         worst: list[_Stall] = []
         for index, queue in enumerate(facts.queues):
             span_us = start_us, ledger.waited_us.get(index, end_us)
             periods = demanded(span_us, unpromised(facts, facts.cluster, queue, span_us, grace_s=self.grace_s))
             moments = _moments(ledger.confirms.get(index, none), start_us)
-            stalls = [_Stall(queue.name, *_longest_gap(moments, period)) for period in periods]
+            stalls = [_longest_stall(queue.name, moments, period, idle) for period in periods]
             worst += [max(stalls)] if stalls else []
         worst.sort(reverse=True)
         if not worst:
@@ -69,13 +70,12 @@ class Availability(InvariantSpec):
 
 @dataclass(frozen=True)
 class _Stall:
+    """``length_s`` is without the time in which the load paused."""
+
     queue: str
     start_us: float
     end_us: float
-
-    @property
-    def length_s(self) -> float:
-        return seconds(self.end_us - self.start_us)
+    length_s: float
 
     def __lt__(self, other: _Stall) -> bool:
         return self.length_s < other.length_s
@@ -92,9 +92,12 @@ def _moments(confirms: npt.NDArray[np.uint32], origin_us: int) -> Array:
     return origin_us + (np.flatnonzero(confirms) + 0.5) * TICK_US
 
 
-def _longest_gap(moments: Array, period: Period) -> Period:
-    """The longest time between neighbours of: the period's ends, and the confirms within it."""
+def _longest_stall(queue: str, moments: Array, period: Period, idle: Sequence[Period]) -> _Stall:
+    """The longest time between neighbours of: the period's ends, and the confirms within it. A clock that stands still
+    while the load pauses measures it: a queue that is dead before a pause and after it stands still all the while."""
     inside = moments[(moments > period[0]) & (moments < period[1])]
     edges = np.concatenate(([period[0]], inside, [period[1]]))
-    longest = int(np.argmax(np.diff(edges)))
-    return float(edges[longest]), float(edges[longest + 1])
+    paused = sum((np.clip(edges - start, 0, end - start) for start, end in idle), np.zeros(len(edges)))
+    lengths = np.diff(edges - paused)
+    longest = int(np.argmax(lengths))
+    return _Stall(queue, float(edges[longest]), float(edges[longest + 1]), seconds(float(lengths[longest])))

@@ -16,6 +16,9 @@ from topologies.spec import is_client
 
 Pair = frozenset[str]
 
+#: The one step of schedules that is no fault, by its name.
+REBALANCE = "rebalance"
+
 #: The time of what has not happened within the record.
 NEVER_US = math.inf
 
@@ -79,6 +82,11 @@ class Step:
     def blocks_publishers(self) -> bool:
         """An alarm on any node blocks them on all."""
         return bool(self.alarmed)
+
+    @property
+    def is_fault(self) -> bool:
+        """Rebalancing takes nothing away, so that there is nothing to heal."""
+        return self.fault != REBALANCE
 
     @property
     def injected(self) -> bool:
@@ -163,6 +171,11 @@ class Facts:
         for event in self.of_kind("fault"):
             steps.setdefault(event["step"], []).append(event)
         return tuple(_step(number, changes) for number, changes in sorted(steps.items()))
+
+    @cached_property
+    def last_healed_us(self) -> int | None:
+        """When the last fault was healed; None without any."""
+        return max((s.states["healed"] for s in self.steps if s.is_fault and "healed" in s.states), default=None)
 
     @cached_property
     def node_states(self) -> tuple[tuple[int, Mapping[str, str]], ...]:

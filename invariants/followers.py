@@ -15,6 +15,9 @@ from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Ve
 
 #: Members renew what they tell of their logs every 5 s, each at its own time: two of them may be apart by so much.
 TOLD_LATE_S = 10.0
+#: Who told nothing for longer than this before the end leaves it open how it did.
+SILENT_S_MAX = 15.0
+NOTHING_TOLD = Curve(np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,7 @@ class Followers(InvariantSpec):
         kinds = {queue.kind for queue in facts.queues} & {"quorum", "mirrored"}
         if not kinds or "recovery" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "no queue has followers, or the run has no recovery phase")
-        healed_us = [step.states["healed"] for step in facts.steps if "healed" in step.states]
-        start_us = max(healed_us, default=facts.phases["recovery"])
+        start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
         end_us = facts.phases.get("end", facts.events[-1]["t_us"])
         followers = [*_members(history, facts, start_us, end_us), *_mirrors(facts, start_us, end_us)]
         return self._finding(facts, followers, start_us, end_us)
@@ -85,29 +87,33 @@ def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iter
         for queue in quorum:
             for node in sorted(queue.members):
                 name = f"{queue.name} on {node}"
-                mine = written.get((node, queue.name))
-                if mine is None or not len(mine := mine.within(start_us, end_us)):
-                    yield Follower(name, None, None)
-                else:
-                    yield _member(name, mine, _lacking(mine, queue, committed))
+                mine = written.get((node, queue.name), NOTHING_TOLD).within(start_us, end_us)
+                lacking = _lacking(mine, queue, committed)
+                # one that falls silent before the end, or has only told what it was when the fault was healed
+                last_us = int(lacking.t_us[-1]) if len(lacking) else 0
+                told = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + TOLD_LATE_S * 1e6)
+                yield _member(name, lacking) if told else Follower(name, None, None)
 
 
 def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
-    """How many entries the member lacks of what any member had committed ``TOLD_LATE_S`` before."""
+    """How many entries the member lacks of what any member had committed ``TOLD_LATE_S`` before, where one told."""
     before_us = mine.t_us - round(TOLD_LATE_S * 1e6)
     told = [committed[node, queue.name].at(before_us) for node in queue.members if (node, queue.name) in committed]
-    most = np.max(np.nan_to_num(told, nan=0.0), axis=0) if told else np.zeros(len(mine))
-    return Curve(mine.t_us, np.maximum(most - mine.values, 0))
+    if not told:
+        return NOTHING_TOLD
+    known = ~np.all(np.isnan(told), axis=0)
+    most = np.max(np.nan_to_num(told, nan=0.0), axis=0)
+    return Curve(mine.t_us[known], np.maximum(most - mine.values, 0)[known])
 
 
-def _member(name: str, mine: Curve, lacking: Curve) -> Follower:
+def _member(name: str, lacking: Curve) -> Follower:
     behind = np.flatnonzero(lacking.values > 0)
     last = int(behind[-1]) if len(behind) else None
     after = 0 if last is None else last + 1
     return Follower(
         name,
-        last_behind_us=None if last is None else int(mine.t_us[last]),
-        caught_up_us=int(mine.t_us[after]) if after < len(mine) else None,
+        last_behind_us=None if last is None else int(lacking.t_us[last]),
+        caught_up_us=int(lacking.t_us[after]) if after < len(lacking) else None,
         entries_behind=int(lacking.values.max()),
     )
 

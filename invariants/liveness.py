@@ -38,12 +38,11 @@ def _unmended(cluster: ClusterFacts, periods: Sequence[Situation]) -> Iterable[P
 def unpromised(
     facts: Facts, cluster: ClusterFacts, queue: QueueFacts, span_us: Period, *, grace_s: float
 ) -> list[Period]:
-    """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that; and whenever
-    the load pauses, from which it comes back at once."""
+    """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that."""
     periods = _periods(facts, cluster, span_us)
     bad = [(s.start_us, s.end_us) for s in periods if not writable_from(queue, cluster, s)]
     bad += [*_unmended(cluster, periods), *_blocked(facts)]
-    return merged([*((start, end + grace_s * 1e6) for start, end in bad), *_pauses(facts, span_us)])
+    return merged((start, end + grace_s * 1e6) for start, end in bad)
 
 
 def _blocked(facts: Facts) -> Iterable[Period]:
@@ -55,8 +54,9 @@ def _blocked(facts: Facts) -> Iterable[Period]:
                 yield common
 
 
-def _pauses(facts: Facts, span_us: Period) -> Iterable[Period]:
-    return ((start, end) for start, end, rate_per_s in facts.rate.pieces(*span_us) if rate_per_s == 0)
+def pauses(facts: Facts, span_us: Period) -> list[Period]:
+    """When no queue is sent anything, by the load's own steps."""
+    return merged((start, end) for start, end, rate_per_s in facts.rate.pieces(*span_us) if rate_per_s == 0)
 
 
 def least_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:

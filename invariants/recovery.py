@@ -30,8 +30,7 @@ class Recovery(InvariantSpec):
         facts = Facts(history.events)
         if "recovery" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "the run has no recovery phase")
-        healed_us = [step.states["healed"] for step in facts.steps if "healed" in step.states]
-        start_us = max(healed_us, default=facts.phases["recovery"])
+        start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
         end_us = facts.phases.get("end", float("inf"))
         nodes = [(t, ill_nodes(states)) for t, states in facts.node_states if start_us <= t < end_us]
         samples = [e for e in facts.of_kind("sample") if start_us <= e["t_us"] < end_us]

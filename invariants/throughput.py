@@ -10,7 +10,7 @@ from pydantic import Field
 from invariants.availability import Availability
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import demanded, least_share, merged, unpromised, unsettled
+from invariants.liveness import demanded, least_share, merged, pauses, unpromised, unsettled
 from invariants.situations import Period, possible_window, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
@@ -96,6 +96,7 @@ class Throughput(InvariantSpec):
             Availability().bound_s(cluster.net_ticktime_s) if self.lost_grace_s is None else self.lost_grace_s
         )
         exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
+        exempt += pauses(facts, span_us)
         for queue in facts.queues:
             exempt += unpromised(facts, cluster, queue, span_us, grace_s=self.grace_s)
         window_us = self.window_s * 1e6

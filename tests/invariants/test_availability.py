@@ -160,6 +160,14 @@ def test_a_pause_of_the_load_excuses_itself_and_no_more() -> None:
     assert check(confirms((0, 4), (50.1, 90)), pause).verdict is Verdict.INVALID
 
 
+def test_pathological_pauses_do_not_hide_a_dead_queue() -> None:
+    """It confirms nothing from 20 s on, and the load pauses again and again: each piece between is short."""
+    pauses = load(10, 100, *[(100, 10), (0, 2)] * 6)
+    finding = check(confirms((0, 20)), pauses)
+    assert finding.verdict is Verdict.INVALID
+    assert round(float(finding.numbers["stall_s"] or 0)) == 70 - 6 * 2
+
+
 ALARM = fault(20, 50, name="alarm", alarm="disk", alarmed=["b1"])
 
 

@@ -76,6 +76,15 @@ def test_unknown_where_a_member_says_nothing() -> None:
     assert "q1 on c1" in finding.summary
 
 
+def test_unknown_where_nobody_tells_what_is_committed() -> None:
+    only_written = [rows for rows in raft() if rows[0]["metric"] == "raft_written_index"]
+    assert check(only_written).verdict is Verdict.UNKNOWN
+
+
+def test_unknown_where_a_member_falls_silent_before_the_end() -> None:
+    assert check(raft(lambda at: entries(at) if at < 75 else None)).verdict is Verdict.UNKNOWN
+
+
 def mirrors(behind_until_s: float) -> list[Any]:
     return [event(at, "sample", queues={"q1": {"behind": int(at < behind_until_s)}}) for at in range(95)]
 

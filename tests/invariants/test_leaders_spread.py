@@ -41,8 +41,19 @@ def test_sane_a_node_that_is_down_leads_nothing() -> None:
 
 def test_pathological() -> None:
     finding = check(rebalanced(40), led(0, 95, "a1", "a1", "b1"))
-    assert (finding.verdict, finding.numbers["spread"]) == (Verdict.INVALID, 2)
+    assert (finding.verdict, finding.numbers["excess"]) == (Verdict.INVALID, 1)
     assert "a1 leads 2, b1 leads 1, c1 leads 0" in finding.summary
+
+
+def test_sane_as_even_as_the_broker_makes_it() -> None:
+    """Of four queues two may lie on each of two nodes: none leads more than its share, rounded up."""
+    assert check(rebalanced(40), led(0, 95, "a1", "a1", "b1", "b1")).verdict is Verdict.VALID
+    assert check(rebalanced(40), led(0, 95, "a1", "a1", "a1", "b1")).verdict is Verdict.INVALID
+
+
+def test_pathological_even_only_before_it_began_to_act() -> None:
+    finding = check(rebalanced(40), led(0, 42, "a1", "b1", "c1"), led(42, 95, "a1", "a1", "a1"))
+    assert finding.verdict is Verdict.INVALID
 
 
 def test_pathological_spread_too_late() -> None:
