@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
     group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
     group.addoption("--scale", type=_scale, default=DEFAULT_SCALE, help=f"of the case study's load ({DEFAULT_SCALE:g})")
+    group.addoption("--check-only", action="store_true", help="check every scenario, and play none")
     group.addoption("--budget-min", type=float, help="play what fits into so many minutes, longest not played first")
     group.addoption("--seed", type=int, help="decides everything random (default: the scenario's own)")
     group.addoption("--runs-dir", type=Path, default=Path("reports/runs"), help="where run directories go")
@@ -206,10 +207,13 @@ def play(
             scenario = scenario.model_copy(update={"seed": seed})
         if not scenario.applies_to(broker.version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {broker.version}")
+        if request.config.getoption("--check-only"):
+            fault_file.parse(fault_file.dump(scenario), source=scenario.title)
+            pytest.skip("checked, not played")
         where = pace.told(request.node.nodeid)
         tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
         result = run_scenario(scenario, bench)
-        pace.judged(result.verdict, as_expected=result.as_expected)
+        pace.judged(request.node.nodeid, result.verdict, as_expected=result.as_expected)
         tell(outcome_line(result.document, result.run.path))
         return accept(result)
 

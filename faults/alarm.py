@@ -79,8 +79,14 @@ class AlarmInjection:
 
     def heal(self) -> None:
         limit = LIMITS[self.resource]
+        failed = []
         for node, before in self._limits.items():
-            self.arena.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.restored, str(before))
+            try:
+                self.arena.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.restored, str(before))
+            except ClusterError as error:  # the others must be healed too
+                failed.append(str(error))
+        if failed:
+            raise ClusterError("; ".join(failed))
 
     def prove(self, *, timeout_s: float) -> Proof:
         return self._await(alarmed=True, timeout_s=timeout_s)
@@ -104,8 +110,8 @@ class AlarmInjection:
         limit = LIMITS[self.resource]
         for node in self.nodes:
             row = self._row(node)
-            if row is not None:
-                self._limits[node] = int(row[limit.shown])
+            if row is not None:  # what an earlier step found, as what is shown may still be what that one set
+                self._limits[node] = self.arena.limits.setdefault((node, self.resource), int(row[limit.shown]))
         return [f"{node} does not tell its {limit.shown}" for node in self.nodes if node not in self._limits]
 
     def _row(self, node: str) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Protocol, Self
 from pydantic import Field, model_validator
 
 from topologies.cluster import Cluster
-from topologies.management import ApiError, ApiUnreachable
+from topologies.management import MIRROR_CRITICAL, QUORUM_CRITICAL, ApiError, ApiUnreachable
 from topologies.observer import Observer
 from topologies.spec import Spec, Topology
 
@@ -117,7 +117,7 @@ class NotCritical(Spec):
     def holds(self, scene: Scene) -> bool:
         api = scene.cluster.api(self.node)
         try:
-            return not any(map(api.is_critical, ("node-is-quorum-critical", "node-is-mirror-sync-critical")))
+            return not any(map(api.is_critical, (QUORUM_CRITICAL, MIRROR_CRITICAL)))
         except (ApiError, ApiUnreachable):
             return False
 

@@ -108,6 +108,8 @@ class Arena:
     load: RunningWorkload
     cuts: CutCount = field(default_factory=CutCount)
     refusals: CutCount = field(default_factory=CutCount)
+    #: The limits, in bytes, of each node and resource before any fault changed them.
+    limits: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def is_silent(self, link: Link) -> bool:
         """Whether some fault lets nothing pass over the link now."""

@@ -25,6 +25,7 @@ BLIP_S = 2.0
 LEADER_TOLD_WITHIN_S = 15.0
 
 Told = TypeVar("Told", bound=Proof | LateProof)
+Answer = TypeVar("Answer", str | None, tuple[str, ...])
 
 #: Journals one event: ``record("fault", step=..., ...)``, see ``reports.events``.
 Record = Callable[..., object]
@@ -100,7 +101,7 @@ class _PlayedStep:
             self.nemesis.arena.cluster.topology,
             self._leader_of,
             random.Random(f"{self.nemesis.seed}/{self.index}"),  # noqa: S311 - a seeded choice, no secret
-            self.nemesis.arena.observer.followers_of,
+            self._followers_of,
         )
         try:
             injection = self.step.prepare(self.nemesis.arena, resolver, for_s=self.step.for_s)
@@ -122,15 +123,20 @@ class _PlayedStep:
                 self.healed.tell(self.index)
 
     def _leader_of(self, queue: str) -> str | None:
+        return self._told(self.nemesis.arena.observer.leader_of, queue, what="leader")
+
+    def _followers_of(self, queue: str) -> tuple[str, ...]:
+        return self._told(self.nemesis.arena.observer.followers_of, queue, what="followers")
+
+    def _told(self, ask: Callable[[str], Answer], queue: str, *, what: str) -> Answer:
         """While a node is cut off, brokers take their time to tell."""
-        leader_of = self.nemesis.arena.observer.leader_of
         with suppress(WaitTimeout):
             wait_until(
-                lambda: leader_of(queue) is not None or self.interrupted.is_set(),
+                lambda: bool(ask(queue)) or self.interrupted.is_set(),
                 timeout_s=LEADER_TOLD_WITHIN_S,
-                what=f"the leader of {queue}",
+                what=f"the {what} of {queue}",
             )
-        return leader_of(queue)
+        return ask(queue)
 
     def _await_beginning(self) -> str | None:
         """Waits for the step's time or condition; why it will never begin, None once it does."""

@@ -296,6 +296,8 @@ def _collisions(scenario: Scenario) -> Iterator[tuple[Place, str]]:
         taken = step.touches_processes(topology) & other.touches_processes(topology)
         if timed and taken:  # a step that waits looks for itself whether its node is there
             yield ("schedule", j, field), f"step {i} has taken {', '.join(sorted(taken))} away at that time already"
+        if step.fault == other.fault == "alarm" and step.resource == other.resource:
+            yield ("schedule", j, field), f"step {i} raises the alarm of {step.resource} at that time already, or may"
         slow = step.fault == other.fault == "latency"
         links = step.touches_links(topology) & other.touches_links(topology) if slow else ()
         if links:

@@ -39,6 +39,7 @@ class Pace:
     left_out: int = 0
     took: dict[str, Played] = field(default_factory=dict)
     verdicts: Counter[str] = field(default_factory=Counter)
+    told_of: set[str] = field(default_factory=set)
 
     def expected_s(self, test: str) -> float:
         """As long as it took the last time; the mean of all others where it was never played."""
@@ -55,7 +56,7 @@ class Pace:
         day = random.Random(int(self.now_s() // DAY_S))  # noqa: S311 - a choice that need only vary
         shuffled = day.sample(sorted(tests), len(tests))
         for test in sorted(shuffled, key=lambda test: self.known[test]["at_s"] if test in self.known else 0.0):
-            if self.expected_s(test) <= left_s:
+            if self.expected_s(test) <= left_s or not chosen:  # what never fits is played alone
                 left_s -= self.expected_s(test)
                 chosen.add(test)
         return chosen
@@ -71,14 +72,16 @@ class Pace:
         left_s = sum(map(self.expected_s, self.waiting))
         return f"{number} of {self.total}, about {duration_text(left_s)} to go"
 
-    def ended(self, test: str, took_s: float, *, skipped: bool) -> None:
+    def ended(self, test: str, took_s: float) -> None:
+        """Only what came to a verdict is worth remembering."""
         if test in self.waiting:
             self.waiting.remove(test)
-            if not skipped:
+            if test in self.told_of:
                 self.took[test] = Played(took_s=round(took_s, 1), at_s=round(self.now_s(), 1))
 
-    def judged(self, word: str, *, as_expected: bool) -> None:
+    def judged(self, test: str, word: str, *, as_expected: bool) -> None:
         """Count how a scenario ended; a violation that is known is told apart."""
+        self.told_of.add(test)
         self.verdicts[f"{word} (known)" if as_expected and word != "VALID" else word] += 1
 
     def summary(self) -> str:
@@ -101,7 +104,7 @@ class PacePlugin:
         self._config = config
         self._budget_s = budget_s
         self._spent: dict[str, float] = {}
-        self._skipped: set[str] = set()
+        self._ends_s = float("inf")
         self.pace = Pace(_remembered(config))
 
     @pytest.hookimpl(trylast=True)
@@ -113,16 +116,26 @@ class PacePlugin:
         items[:] = [item for item in items if item not in left_out]
         self.pace.begin([test for test in playing if test in fitting], left_out=len(left_out))
 
+    def pytest_runtestloop(self) -> None:
+        if self._budget_s is not None:
+            self._ends_s = time.monotonic() + self._budget_s
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """The first is always played; what takes longer than expected must not make a night of it."""
+        begun = len(self.pace.waiting) < self.pace.total
+        if begun and item.nodeid in self.pace.waiting and time.monotonic() > self._ends_s:
+            self.pace.left_out += 1
+            pytest.skip("the time is over")
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._spent[report.nodeid] = self._spent.get(report.nodeid, 0.0) + report.duration
-        if report.skipped:
-            self._skipped.add(report.nodeid)
         if report.when == "teardown":
-            self.pace.ended(report.nodeid, self._spent.pop(report.nodeid), skipped=report.nodeid in self._skipped)
+            self.pace.ended(report.nodeid, self._spent.pop(report.nodeid))
 
     def pytest_sessionfinish(self) -> None:
-        if self.pace.took and self._config.cache is not None:
-            self._config.cache.set(CACHE_KEY, self.pace.remembered())
+        cache = getattr(self._config, "cache", None)  # pytest may run without it
+        if self.pace.took and cache is not None:
+            cache.set(CACHE_KEY, self.pace.remembered())
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         summary = self.pace.summary()
@@ -131,5 +144,6 @@ class PacePlugin:
 
 
 def _remembered(config: pytest.Config) -> Mapping[str, Played]:
-    found = config.cache.get(CACHE_KEY, {}) if config.cache is not None else {}
+    cache = getattr(config, "cache", None)
+    found = cache.get(CACHE_KEY, {}) if cache is not None else {}
     return found if isinstance(found, dict) else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from faults.catalogue import AnyFault
@@ -50,10 +50,12 @@ HANGS_WHILE_STOPPING = Expectation(
 )
 
 
-def known_hangs(workload: Workload) -> tuple[Expectation, ...]:
-    """What may keep any node away that comes back."""
-    stopping = (HANGS_WHILE_STOPPING,) if workload.queue_type == "mirrored" else ()
-    return (HANGS_IN_GLOBAL_SYNC, *stopping)
+def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expectation, ...]:
+    """What may keep any node away that comes back, and what may break in consequence of that which is demanded."""
+    known = (HANGS_IN_GLOBAL_SYNC, *([HANGS_WHILE_STOPPING] if workload.queue_type == "mirrored" else []))
+    return tuple(
+        hang.model_copy(update={"also": tuple(name for name in hang.also if name in demanded)}) for hang in known
+    )
 
 
 def noticed_s(net_ticktime_s: int) -> float:
@@ -145,7 +147,7 @@ def partition_scenario(
         invariants=Invariants.model_validate(
             {name: bounds for name, bounds in demanded.items() if name not in without}
         ),
-        expect=(*expect, *known_hangs(workload)),
+        expect=(*expect, *known_hangs(workload, demanded=[name for name in demanded if name not in without])),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,7 @@ LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
 DRAIN_IDLE_S = 6.0
 RECOVERY_POLL_S = 0.25
+SAMPLED_WITHIN_S = 10.0
 #: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s.
 NUMBERS_SETTLE_S = 7.0
 #: For what was declared last to reach every node.
@@ -161,6 +162,7 @@ def _phases(
     drained = load.drain(lambda: _depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
     events.record("drain", **vars(drained))
     if scraping is not None:
+        _await_acknowledged(observer, timeout_s=scenario.phases.drain_s)
         _spend(load, seconds_s=NUMBERS_SETTLE_S)
     if scenario.workload.declare_every_s is not None:
         known = read_metadata(arena.cluster, stage.run.name, timeout_s=METADATA_AGREES_WITHIN_S)
@@ -253,6 +255,17 @@ def _unseen_nodes(cluster: Cluster) -> str:
     return ""
 
 
+def _await_acknowledged(observer: Observer, *, timeout_s: float) -> None:
+    """Consumers work off what they hold; one that does not is for a checker to tell."""
+    ends_s = time.monotonic() + timeout_s
+    with suppress(WaitTimeout):
+        wait_until(
+            lambda: not any(row["unacked"] for row in observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S).values()),
+            timeout_s=max(0.1, ends_s - time.monotonic()),
+            what="all deliveries to be acknowledged",
+        )
+
+
 def _last_confirms_within_s(scenario: Scenario) -> float:
     """So long that a queue which confirms nothing any more is told from one that only waits."""
     demanded = scenario.chosen_invariants.get("availability")
@@ -264,7 +277,7 @@ def _last_confirms_within_s(scenario: Scenario) -> float:
 def _depths(observer: Observer, queues: Collection[str]) -> Mapping[str, Depth] | None:
     """None also where the brokers do not know of some queue what it holds."""
     try:
-        rows = observer.fresh_queues(timeout_s=10.0)
+        rows = observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S)
     except WaitTimeout:
         return None
     known = {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items()}

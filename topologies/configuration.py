@@ -21,6 +21,7 @@ _OWNED_FAMILIES = (
     "cluster_formation",
     "cluster_partition_handling",
     "log.file",
+    "collect_statistics_interval",
 )
 
 

@@ -22,6 +22,10 @@ QUEUE_COLUMNS = (
 NODE_COLUMNS = "name,running,partitions,mem_used,mem_limit,mem_alarm,disk_free_limit,disk_free_alarm"
 
 
+#: Health checks of whether a node can be spared.
+QUORUM_CRITICAL, MIRROR_CRITICAL = "node-is-quorum-critical", "node-is-mirror-sync-critical"
+
+
 class ApiError(Exception):
     """The broker answered, and refused. ``status`` is the HTTP status, ``text`` what it said."""
 
@@ -112,12 +116,12 @@ class ManagementApi:
         return frozenset(str(node["name"]) for node in self.nodes() if node.get("running"))
 
     def is_critical(self, check: str) -> bool:
-        """Whether a health check of this node (``node-is-quorum-critical``) says that something would be lost without
-        it. False where the version has no such check, as with mirrors since 4.0."""
+        """Whether a health check of this node (``QUORUM_CRITICAL``) says that something would be lost without it. False
+        where the version knows nothing of mirrors any more. Raises ``ApiError`` where it has no such check yet."""
         try:
             self.get(f"health/checks/{check}", timeout_s=5.0)
         except ApiError as error:
-            if error.status == 404:
+            if error.status == 404 and check == MIRROR_CRITICAL:
                 return False
             if error.status == 503:
                 return True

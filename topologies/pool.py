@@ -64,7 +64,7 @@ class ClusterPool:
 def unfit_reason(cluster: LocalCluster) -> str:
     """Why the cluster must not serve another scenario; empty if it may.
 
-    It may if nothing is cut or delayed, every node sees all nodes running and no partition, and no
+    It may if nothing is cut or delayed, every node sees all nodes running, no partition and no alarm, and no
     virtual host is left that a fresh cluster would not have.
     """
     if cluster.reconfigured:
@@ -74,8 +74,9 @@ def unfit_reason(cluster: LocalCluster) -> str:
     try:
         cluster.await_formed(timeout_s=10.0)
         for node in cluster.topology.node_names:
-            if any(member.get("partitions") for member in cluster.api(node).nodes()):
-                return f"{node} reports a partition"
+            for trouble in ("partitions", "mem_alarm", "disk_free_alarm"):
+                if any(member.get(trouble) for member in cluster.api(node).nodes()):
+                    return f"{node} reports {trouble}"
         if cluster.topology.definitions is None:
             left = set(cluster.api(cluster.topology.node_names[0]).vhosts()) - set(_FOUND_FRESH)
             return f"virtual hosts were left behind: {', '.join(sorted(left))}" if left else ""

@@ -118,10 +118,12 @@ class PrometheusServer:
         self.close()
 
     def _has_scraped(self) -> bool:
-        answer = httpx.get(
-            f"{self._url}/api/v1/query", params={"query": "up"}, timeout=_ANSWER_TIMEOUT_S, trust_env=False
-        )
-        return bool(answer.json()["data"]["result"])
+        query = f"{self._url}/api/v1/query"
+        try:
+            answer = httpx.get(query, params={"query": "up"}, timeout=_ANSWER_TIMEOUT_S, trust_env=False)
+            return bool(answer.json()["data"]["result"])
+        except (httpx.HTTPError, ValueError, KeyError):
+            return False
 
     def _await_ready(self) -> None:
         try:

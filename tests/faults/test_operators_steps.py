@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
+from faults import fault_file
 from faults.conditions import AfterStep, NodeIs, NotCritical, Scene, When
 from faults.targets import Resolver, TargetError
 from tests.faults.test_fault_file import SANE, refused
@@ -29,6 +31,10 @@ def scheduled(*steps: dict[str, Any]) -> dict[str, Any]:
         ({"at_s": 1, "fault": "alarm", "node": "x9", "resource": "disk"}, "'x9' is no target"),
         ({"at_s": 1, "fault": "lose_disk", "node": "follower:q9"}, "names no queue of the workload"),
         ({"at_s": 1, "fault": "stop", "node": "a1", "configure": {"listeners.tcp.1": "5672"}}, "has its own values"),
+        (
+            {"at_s": 1, "fault": "stop", "node": "a1", "configure": {"collect_statistics_interval": "5000"}},
+            "has its own values",
+        ),
         ({"at_s": 1, "fault": "kill", "node": "a1", "configure": {"x": "1"}}, "no such field"),
         ({"when": {"after_step": {"step": 1}}, "fault": "rebalance"}, "step 1 does not come before this one"),
         ({"when": {"after_step": {"step": 0}, "not_critical": {"node": "x9"}}, "fault": "rebalance"}, "'x9' is not in"),
@@ -38,6 +44,14 @@ def scheduled(*steps: dict[str, Any]) -> dict[str, Any]:
 def test_refused(step: dict[str, Any], told: str) -> None:
     first = {"at_s": 0, "for_s": 1, "fault": "kill", "node": "b1"}
     assert told in refused(scheduled(first, {"for_s": 2, **step}))
+
+
+def test_two_alarms_of_one_resource_at_a_time_are_refused() -> None:
+    """The second would take for the limit what the first has set."""
+    alarm = {"fault": "alarm", "node": "a1", "for_s": 5}
+    memory, disk = {**alarm, "at_s": 1, "resource": "memory"}, {**alarm, "at_s": 3, "resource": "disk"}
+    assert "step 0 raises the alarm of memory" in refused(scheduled(memory, {**memory, "at_s": 4}))
+    fault_file.parse(yaml.safe_dump(scheduled(memory, disk, {**memory, "at_s": 6})))
 
 
 def test_an_expectation_demands_a_regular_expression() -> None:

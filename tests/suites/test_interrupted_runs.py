@@ -20,7 +20,7 @@ from reports.run_directory import RunDirectory
 from topologies.places import BLOCK_PORTS
 from topologies.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("prometheus")]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FORMED_WITHIN_S = 120.0

@@ -14,7 +14,7 @@ from suites.scenario import Bench, run_scenario
 from topologies import catalogue
 from workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("measurable")]
 
 MEASURED = ("memory", "alarms", "followers", "unacked")
 

@@ -17,6 +17,7 @@ def test_what_was_not_played_for_longest_comes_first() -> None:
     assert pace.fitting(["a", "b", "c", "new"], 100) == {"new", "b"}
     assert pace.fitting(["a", "b", "c"], 179) == {"b", "c"}
     assert pace.fitting(["a", "b", "c"], 180) == {"a", "b", "c"}
+    assert pace.fitting(["a"], 10) == {"a"}  # it would never be played
 
 
 def test_where_nothing_is_remembered_other_tests_come_first_each_day() -> None:
@@ -37,7 +38,8 @@ def test_each_is_played_within_some_nights() -> None:
         chosen = pace.fitting(tests, 3 * USUAL_S)
         pace.begin(sorted(chosen), left_out=len(tests) - len(chosen))
         for test in sorted(chosen):
-            pace.ended(test, USUAL_S, skipped=False)
+            pace.judged(test, "VALID", as_expected=True)
+            pace.ended(test, USUAL_S)
         known, seen = pace.remembered(), seen | chosen
     assert seen == set(tests)
 
@@ -46,15 +48,16 @@ def test_progress() -> None:
     pace = Pace(KNOWN)
     pace.begin(["a", "b", "c"], left_out=0)
     assert pace.told("a") == "1 of 3, about 3 min 00 s to go"
-    pace.ended("a", 90, skipped=False)
+    pace.judged("a", "INVALID", as_expected=False)
+    pace.ended("a", 90)
     assert pace.told("b") == "2 of 3, about 1 min 20 s to go"
     assert pace.remembered()["a"]["took_s"] == 90
 
 
-def test_what_was_skipped_tells_nothing() -> None:
+def test_what_came_to_no_verdict_tells_nothing() -> None:
     pace = Pace(KNOWN)
     pace.begin(["a", "b"], left_out=0)
-    pace.ended("a", 0.1, skipped=True)
+    pace.ended("a", 0.1)
     assert pace.remembered() == KNOWN
     assert pace.told("b").startswith("2 of 2")
 
@@ -62,11 +65,11 @@ def test_what_was_skipped_tells_nothing() -> None:
 def test_summary() -> None:
     pace = Pace(KNOWN)
     assert pace.summary() == ""
-    pace.judged("VALID", as_expected=True)
+    pace.judged("a", "VALID", as_expected=True)
     assert pace.summary() == "1 scenario: 1 VALID"
-    pace.judged("VALID", as_expected=True)
-    pace.judged("INVALID", as_expected=True)
-    pace.judged("INVALID", as_expected=False)
+    pace.judged("a", "VALID", as_expected=True)
+    pace.judged("a", "INVALID", as_expected=True)
+    pace.judged("a", "INVALID", as_expected=False)
     pace.begin([], left_out=3)
     assert pace.summary() == (
         "4 scenarios: 2 VALID, 1 INVALID (known), 1 INVALID; 3 did not fit into the time and come first the next time"

@@ -26,6 +26,7 @@ class PretendedCluster:
         self.links = SimpleNamespace(proxied=proxied, clean=True)
         self.vhosts = ["/"]
         self.partitions: list[str] = []
+        self.alarmed = False
         self.formed = True
         self.reconfigured = False
         self.closed = False
@@ -35,7 +36,9 @@ class PretendedCluster:
             raise ClusterError(f"b1 is down after {timeout_s} s")
 
     def api(self, _node: str) -> SimpleNamespace:
-        return SimpleNamespace(vhosts=lambda: self.vhosts, nodes=lambda: [{"partitions": self.partitions}])
+        return SimpleNamespace(
+            vhosts=lambda: self.vhosts, nodes=lambda: [{"partitions": self.partitions, "mem_alarm": self.alarmed}]
+        )
 
     def close(self) -> None:
         self.closed = True
@@ -86,6 +89,10 @@ def _parted(cluster: PretendedCluster) -> None:
     cluster.partitions = ["c1@localhost"]
 
 
+def _alarmed(cluster: PretendedCluster) -> None:
+    cluster.alarmed = True
+
+
 def _littered(cluster: PretendedCluster) -> None:
     cluster.vhosts = ["/", "run-1"]
 
@@ -94,7 +101,7 @@ def _reconfigured(cluster: PretendedCluster) -> None:
     cluster.reconfigured = True
 
 
-@pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _littered, _reconfigured])
+@pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _alarmed, _littered, _reconfigured])
 def test_an_unfit_cluster_is_replaced(pool: ClusterPool, spoil: Any) -> None:
     first = pretended(pool, THREE)
     spoil(first)

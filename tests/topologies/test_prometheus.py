@@ -18,7 +18,6 @@ from reports.history import now_us
 from reports.metrics import METRICS, SERIES, read_metrics, scraped_series
 from reports.scraped import Clocks, ScrapeError, save_metrics
 from topologies.cluster import ClusterError
-from topologies.distributions import find_prometheus
 from topologies.places import claim_place
 from topologies.prometheus import PrometheusServer, reading, scrape_config
 from topologies.waiting import wait_until
@@ -73,11 +72,13 @@ def one(table: pa.Table, metric: str, node: str) -> list[tuple[str, float]]:
     return sorted({(row["queue"], row["value"]) for row in rows.to_pylist()})
 
 
-def test_what_is_scraped_is_kept_on_the_clock_of_the_run(endpoint: int, port: int, tmp_path: Path) -> None:
+def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
+    prometheus: Path, endpoint: int, port: int, tmp_path: Path
+) -> None:
     clocks = Clocks(now_us(), time.time_ns() // 1000)
     config = scrape_config({"a1": endpoint, "b1": port + 1}, vhost="run", series=scraped_series())
     data, file = tmp_path / "data", tmp_path / "metrics.parquet"
-    with PrometheusServer(find_prometheus(), config, port=port, data=data, cluster=tmp_path) as server:
+    with PrometheusServer(prometheus, config, port=port, data=data, cluster=tmp_path) as server:
         server.await_scraping()
         wait_until(lambda: scrapes(server) >= 5, timeout_s=30, what="five scrapes")
         rows = save_metrics(server.url, file, clocks, until_us=now_us())
@@ -94,7 +95,7 @@ def test_what_is_scraped_is_kept_on_the_clock_of_the_run(endpoint: int, port: in
     assert one(table, "scraped", "b1") == [("", 0)]  # nobody listens there
     assert clocks.t_us - 1_000_000 <= pc.min(table["t_us"]).as_py() <= pc.max(table["t_us"]).as_py() <= now_us()
 
-    with reading(find_prometheus(), data) as again:
+    with reading(prometheus, data) as again:
         save_metrics(again.url, tmp_path / "again.parquet", clocks, until_us=now_us())
     assert one(read_metrics(tmp_path / "again.parquet"), "unacked", "a1") == [("q1", 7)]
 
@@ -106,9 +107,9 @@ def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(port: int, tmp
     assert not list(tmp_path.glob("*metrics.parquet"))
 
 
-def test_a_server_that_ends_at_once_is_told_with_its_words(port: int, tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_is_told_with_its_words(prometheus: Path, port: int, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"Prometheus ended with status 2.*\n.*no_such_setting"):
-        PrometheusServer(find_prometheus(), {"no_such_setting": 1}, port=port, data=tmp_path / "data", cluster=tmp_path)
+        PrometheusServer(prometheus, {"no_such_setting": 1}, port=port, data=tmp_path / "data", cluster=tmp_path)
 
 
 def test_only_what_the_queries_need_is_scraped() -> None:

@@ -40,8 +40,16 @@ take_turn(Node, Turn) ->
             ok = file:write_file(turn(Turn, "node"), atom_to_list(Node)),
             Turn;
         {error, eexist} ->
-            take_turn(Node, Turn + 1)
+            case is_unfinished(Node, Turn) of
+                true -> Turn;
+                false -> take_turn(Node, Turn + 1)
+            end
     end.
+
+%% A turn that this node took and did not end, as it died while it joined.
+is_unfinished(Node, Turn) ->
+    file:read_file(turn(Turn, "node")) =:= {ok, atom_to_binary(Node, utf8)}
+        andalso not filelib:is_file(turn(Turn, "joined")).
 
 await_turn(1, _Left) -> {ok, 1};
 await_turn(Turn, Left) when Left =< 0 -> {error, lists:concat(["turn ", Turn - 1, " has not joined"])};
