@@ -62,8 +62,14 @@ def pauses(facts: Facts, span_us: Period) -> list[Period]:
 def least_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
     """The part of the steady rate that can be asked for in all of that time: 1, but less while the target is below that
     of the steady phase, or, where that had none, below the rate that it reached."""
+    return min(1.0, target_share(facts, period_us, steady_per_s=steady_per_s))
+
+
+def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
+    """The least target of that time as a part of that of the steady phase, more than 1 while the load peaks; 1 where
+    there was no limit."""
     target_per_s, usual_per_s = facts.rate.least(*period_us), facts.rate.plain or steady_per_s
-    return 1.0 if target_per_s is None else min(1.0, target_per_s / usual_per_s)
+    return 1.0 if target_per_s is None else target_per_s / usual_per_s
 
 
 def unsettled(

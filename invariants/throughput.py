@@ -10,7 +10,7 @@ from pydantic import Field
 from invariants.availability import Availability
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import demanded, least_share, merged, pauses, unpromised, unsettled
+from invariants.liveness import demanded, least_share, merged, pauses, target_share, unpromised, unsettled
 from invariants.situations import Period, possible_window, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
@@ -28,7 +28,8 @@ class Throughput(InvariantSpec):
     pause (``invariants.liveness``). If no window is left, or the steady phase did not come near its target, the
     finding is UNKNOWN.
 
-    Told, not judged: ``kept_ratio``, the same for all the time in which a node was away.
+    Told, not judged: ``kept_ratio``, the confirms of all the time in which a node was away, as a part of what the
+    steady phase would have had at the target of then.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -74,7 +75,8 @@ class Throughput(InvariantSpec):
         ]
         short = sum(ratio < self.ratio_min for ratio, _ in ratios)
         away = _node_away(facts, facts.cluster, (chaos_us, span[1]))
-        asked = sum(asked_per_s(period) * seconds(period[1] - period[0]) for period in away)
+        sent_per_s = [steady_per_s * target_share(facts, period, steady_per_s=steady_per_s) for period in away]
+        asked = sum(rate * seconds(end - start) for rate, (start, end) in zip(sent_per_s, away, strict=True))
         kept = sum(rate_per_s(*period) * seconds(period[1] - period[0]) for period in away)
         return Finding(
             Verdict.INVALID if short else Verdict.VALID,

@@ -34,8 +34,10 @@ def test_sane_within_its_bound() -> None:
     assert check(*GROWN, drained_within_s=20).verdict is Verdict.VALID
 
 
-def test_sane_a_queue_that_never_grew_is_drained_at_once() -> None:
-    assert check((5, 100), (20, 101), (30, 100)).numbers["drained_after_s"] == 10
+def test_sane_queues_that_never_grew_have_nothing_to_drain() -> None:
+    finding = check((5, 100), (20, 300), (30, 250), drained_within_s=1)
+    assert (finding.verdict, finding.numbers["drained_after_s"]) == (Verdict.VALID, None)
+    assert check((5, 100), (20, 301), (30, 250), (50, 80), drained_within_s=1).verdict is Verdict.INVALID
 
 
 def test_pathological_drained_too_late() -> None:

@@ -195,3 +195,14 @@ def test_what_is_kept_while_a_node_is_away_is_told() -> None:
     killed = fault(20, 30, name="kill", down=["c1"])
     assert check(load((0, 20, 50), (20, 30, 20), (30, 90, 50)), killed).numbers["kept_ratio"] == 0.4
     assert check(load((0, 90, 50)), CUT).numbers["kept_ratio"] is None
+
+
+def test_what_is_kept_is_a_part_of_the_target_of_then() -> None:
+    peak = literal.event(10, "load", begins_us=literal.us(10), rate_per_s=50, variable_rate=[STEP])
+    killed = fault(20, 30, name="kill", down=["c1"])
+    assert check(load((0, 10, 50), (10, 40, 100), (40, 90, 50)), killed, peak).numbers["kept_ratio"] == 1
+    assert check(load((0, 90, 50)), killed, peak).numbers["kept_ratio"] == 0.5
+
+
+#: Twice the rate of the steady phase.
+STEP = {"rate_per_s": 100, "for_s": 30}
