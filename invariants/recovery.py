@@ -18,9 +18,9 @@ Observation = tuple[int, str]
 class Recovery(InvariantSpec):
     """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up,
     none says that it is partitioned from another, and every queue has a leader and as many members online as were
-    declared, for good: what falls ill again has not recovered. A run that waited for recovery in vain, confirms and
-    deliveries included, has not recovered either. Mirrors that are there and not synchronised are told,
-    not judged."""
+    declared, for good: what falls ill again has not recovered (a queue that is listed as ill once only was slow to
+    tell). A run that waited for recovery in vain, confirms and deliveries included, has not recovered either. Mirrors
+    that are there and not synchronised are told, not judged."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "history_whole"})
 
@@ -36,7 +36,7 @@ class Recovery(InvariantSpec):
         samples = [e for e in facts.of_kind("sample") if start_us <= e["t_us"] < end_us]
         if not nodes or not samples:
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
-        queues = [(e["t_us"], ill_queues(facts.queues, e["queues"])) for e in samples]
+        queues = _believed([(e["t_us"], ill_queues(facts.queues, e["queues"])) for e in samples])
         splits = [(e["t_us"], ill_partitions(e.get("partitions", {}))) for e in samples]
         given_up = next((e for e in facts.of_kind("recovery") if not e["complete"]), None)
         if given_up is not None:
@@ -98,6 +98,17 @@ def ill_partitions(partitions: Mapping[str, Sequence[str]]) -> str:
 def _listed(parts: Iterable[str]) -> str:
     lines = list(parts)
     return ", ".join(lines[:EXAMPLES_MAX]) + (f" and {len(lines) - EXAMPLES_MAX} more" if lines[EXAMPLES_MAX:] else "")
+
+
+def _believed(observations: list[Observation]) -> list[Observation]:
+    """Without what was missing once, and was there before and after: a member that is slow to answer is listed as one
+    that is not there."""
+    padded = [(0, "unknown"), *observations, (0, "unknown")]
+    return [
+        now
+        for before, now, after in zip(padded, observations, padded[2:], strict=False)
+        if not now[1] or before[1] or after[1]
+    ]
 
 
 def _last_ill(observations: list[Observation]) -> Observation:

@@ -59,6 +59,15 @@ def test_pathological_queue_vanishes() -> None:
     assert "q1 is not listed" in finding.summary
 
 
+def test_a_queue_that_is_listed_as_ill_once_was_slow_to_tell() -> None:
+    def listed(*ill: int) -> Finding:
+        return check(node_states(), [sample(at, online=2 if at in ill else 3) for at in range(95)])
+
+    assert listed(80).numbers["recovered_after_s"] == 0
+    assert listed(80, 81).numbers["recovered_after_s"] == 12
+    assert listed(94).verdict is Verdict.UNKNOWN
+
+
 def test_pathological_relapse() -> None:
     finding = check(node_states(unlike={"b1": [(40, 72, "down"), (80, 88, "down")]}), samples())
     assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, 18)
