@@ -101,14 +101,13 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _believed(observations: list[Observation]) -> list[Observation]:
-    """Without what was missing once, and was there before and after: a member that is slow to answer is listed as one
-    that is not there."""
-    padded = [(0, "unknown"), *observations, (0, "unknown")]
-    return [
-        now
-        for before, now, after in zip(padded, observations, padded[2:], strict=False)
-        if not now[1] or before[1] or after[1]
-    ]
+    """Without what was missing once, after all was there and before all is, or nothing more is told: a member that is
+    slow to answer is listed as one that is not there."""
+    kept = observations[:1]
+    for before, now, after in zip(observations, observations[1:], [*observations[2:], (0, "")], strict=False):
+        if not now[1] or before[1] or after[1]:
+            kept.append(now)
+    return kept
 
 
 def _last_ill(observations: list[Observation]) -> Observation:
