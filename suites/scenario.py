@@ -143,7 +143,7 @@ def _phases(
 
     _await_flow(load, connected_within_s=scenario.workload.start_spread_s + LOAD_FLOWS_WITHIN_S)
     if scraping is not None:
-        scraping.await_scraping()
+        scraping.await_scraping(nodes=len(scenario.topology.nodes))
     with declaring(arena.cluster, scenario.workload, vhost=stage.run.name, record=events.record):
         phase("steady")
         _spend(load, seconds_s=scenario.phases.steady_s)

@@ -85,8 +85,8 @@ class Scraping(Protocol):
         """Where it answers queries."""
         ...
 
-    def await_scraping(self) -> None:
-        """Returns once it has scraped; it begins some seconds after its start."""
+    def await_scraping(self, *, nodes: int) -> None:
+        """Returns once so many nodes have answered it; it begins some seconds after its start."""
         ...
 
     def close(self) -> None: ...

@@ -98,9 +98,10 @@ class PrometheusServer:
     def pid(self) -> int:
         return self._process.pid
 
-    def await_scraping(self) -> None:
+    def await_scraping(self, *, nodes: int) -> None:
+        what = f"Prometheus at {self._url} to scrape {nodes} nodes"
         try:
-            wait_until(self._has_scraped, timeout_s=_SCRAPES_WITHIN_S, what=f"Prometheus at {self._url} to scrape")
+            wait_until(lambda: self._scraped_nodes() >= nodes, timeout_s=_SCRAPES_WITHIN_S, what=what)
         except WaitTimeout as error:
             raise ClusterError(f"{error}; see {self._log}") from error
 
@@ -117,13 +118,13 @@ class PrometheusServer:
     ) -> None:
         self.close()
 
-    def _has_scraped(self) -> bool:
-        query = f"{self._url}/api/v1/query"
+    def _scraped_nodes(self) -> int:
+        url, query = f"{self._url}/api/v1/query", {"query": 'up{job="nodes"} == 1'}
         try:
-            answer = httpx.get(query, params={"query": "up"}, timeout=_ANSWER_TIMEOUT_S, trust_env=False)
-            return bool(answer.json()["data"]["result"])
+            answer = httpx.get(url, params=query, timeout=_ANSWER_TIMEOUT_S, trust_env=False)
+            return len(answer.json()["data"]["result"])
         except (httpx.HTTPError, ValueError, KeyError):
-            return False
+            return 0
 
     def _await_ready(self) -> None:
         try:

@@ -90,11 +90,19 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+#: pytest as a person starts it: whoever runs in the background inherits that Ctrl-C is ignored.
+PYTEST = """
+import signal, sys, pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 def interrupted(tmp_path: Path) -> Iterator[PytestRun]:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "fault.yaml").write_text(FAULT_FILE)
-    command = [sys.executable, "-m", "pytest", f"--fault-file={tmp_path / 'fault.yaml'}"]
+    command = [sys.executable, "-c", PYTEST, f"--fault-file={tmp_path / 'fault.yaml'}"]
     with (tmp_path / "output").open("wb") as output:
         process = subprocess.Popen(
             [*command, f"--runs-dir={tmp_path / 'runs'}", "-p", "no:cacheprovider"],

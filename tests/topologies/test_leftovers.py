@@ -27,8 +27,9 @@ PORTS = 40
 
 #: Says when its cluster is there; forks a process that inherits all it has; then does as it is told.
 RUN = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs in the background inherits that it is ignored
 from topologies.local import LocalCluster
 from topologies.spec import Topology
 topology = Topology(name="leftovers", zones={"a": 1, "b": 1, "c": 1})

@@ -79,7 +79,7 @@ def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
     config = scrape_config({"a1": endpoint, "b1": port + 1}, vhost="run", series=scraped_series())
     data, file = tmp_path / "data", tmp_path / "metrics.parquet"
     with PrometheusServer(prometheus, config, port=port, data=data, cluster=tmp_path) as server:
-        server.await_scraping()
+        server.await_scraping(nodes=1)
         wait_until(lambda: scrapes(server) >= 5, timeout_s=30, what="five scrapes")
         rows = save_metrics(server.url, file, clocks, until_us=now_us())
         pid = server.pid
