@@ -12,7 +12,7 @@ from typing import Any
 
 from faults.catalogue import AnyFault
 from faults.scenario import Invariants, Phases, Scenario
-from suites.partitions import ELECTED_AFTER_S, WINDOW_S, known_hangs, shape, stall_s_max
+from suites.partitions import ELECTED_AFTER_S, WINDOW_S, known_hangs, stall_s_max
 from topologies.spec import Topology
 from workloads.spec import Mirroring, Workload
 
@@ -42,10 +42,6 @@ def load(queue_type: str, scale: float, **fields: Any) -> Workload:
         **fields,
     }
     return Workload.model_validate(whole).scaled(scale)
-
-
-def cluster(topology: str, net_ticktime_s: int) -> Topology:
-    return shape(topology, net_ticktime_s)
 
 
 def adverse_scenario(

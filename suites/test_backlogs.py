@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,9 +12,9 @@ from faults.catalogue import AnyFault
 from faults.kill import Kill
 from faults.scenario import Scenario
 from faults.stop import Stop
-from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, cluster, load
+from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.judging import Result
-from suites.partitions import QUEUE_TYPES
+from suites.partitions import QUEUE_TYPES, shape
 from workloads.spec import ProcessingStep, RateStep
 
 pytestmark = [pytest.mark.backlogs, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
@@ -33,17 +33,14 @@ MILLION = 1_000_000
 SMALL_BYTES = 64
 #: While the backlog is built, a consumer takes that long for a message, with its prefetch full.
 IDLE_MS = 30_000.0
-RESTARTS: dict[str, tuple[AnyFault, ...]] = {
-    "restart": (Stop(at_s=0, for_s=AWAY_S, node="leader:q1"),),
-    "kill": (Kill(at_s=0, for_s=AWAY_S, node="leader:q1"),),
-}
+RESTARTS: Mapping[str, type[Stop] | type[Kill]] = {"restart": Stop, "kill": Kill}
 
 
 def backlog_played(
     play: Play, title: str, queue_type: str, scale: float, tick_s: int, *schedule: AnyFault, **fields: Any
 ) -> Result:
     workload = load(queue_type, scale, consumers=CONSUMERS, **fields)
-    return play(adverse_scenario(title, cluster(THREE, tick_s), workload, *schedule))
+    return play(adverse_scenario(title, shape(THREE, tick_s), workload, *schedule))
 
 
 def slowdown() -> list[ProcessingStep]:
@@ -104,10 +101,10 @@ def test_million(restart: str, queue_type: str, net_ticktime_s: int, play: Play)
         prefetch=200,
     )
     idle = [ProcessingStep(processing_ms=IDLE_MS, for_s=built_s)]
-    step = RESTARTS[restart][0].model_copy(update={"at_s": built_s - 60})
+    step = RESTARTS[restart](at_s=built_s - 60, for_s=AWAY_S, node="leader:q1")
     scenario = adverse_scenario(
         f"A million messages wait, {restart}",
-        cluster(THREE, net_ticktime_s),
+        shape(THREE, net_ticktime_s),
         workload.model_copy(update={"variable_processing": tuple(idle)}),
         step,
         phases={"drain_s": 900, "recovery_s": 180},

@@ -13,9 +13,9 @@ from faults.catalogue import AnyFault
 from faults.kill import Kill
 from faults.lose_disk import LoseDisk
 from faults.scenario import Scenario
-from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, cluster, load
+from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.judging import Result
-from suites.partitions import QUEUE_TYPES
+from suites.partitions import QUEUE_TYPES, shape
 from workloads.spec import RateStep
 
 pytestmark = [pytest.mark.kills, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
@@ -64,10 +64,10 @@ def test_killed_at_each_intensity(queue_type: str, scale: float, net_ticktime_s:
         for i, node in enumerate(("a1", "b1", "c1", "leader:q1"))
     ]
     title = "A node dies at each intensity of a stepped load"
-    play(adverse_scenario(title, cluster(THREE, net_ticktime_s), workload, *kills))
+    play(adverse_scenario(title, shape(THREE, net_ticktime_s), workload, *kills))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_killed(schedule: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
     title, topology, steps = SCHEDULES[schedule]
-    play(adverse_scenario(title, cluster(topology, net_ticktime_s), load(queue_type, scale), *steps))
+    play(adverse_scenario(title, shape(topology, net_ticktime_s), load(queue_type, scale), *steps))

@@ -18,9 +18,9 @@ from faults.rebalance import Rebalance
 from faults.scenario import Scenario
 from faults.stop import Stop
 from invariants.measured import curves, of_nodes
-from suites.case_study import FIRST_STEP_S, adverse_scenario, cluster, load
+from suites.case_study import FIRST_STEP_S, adverse_scenario, load
 from suites.judging import Result
-from suites.partitions import QUEUE_TYPES
+from suites.partitions import QUEUE_TYPES, shape
 from topologies.spec import Topology
 
 pytestmark = [pytest.mark.rolling_restarts, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
@@ -72,27 +72,27 @@ def rolled(
 
 @pytest.mark.parametrize("how", HOW)
 def test_waiting_for_queues(how: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    topology = cluster("three_nodes_three_zones", net_ticktime_s)
+    topology = shape("three_nodes_three_zones", net_ticktime_s)
     title = f"Rolling restart, {how}, waiting for queues"
     rolled(play, title, topology, queue_type, scale, waiting=True, **HOW[how])
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_not_waiting(how: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    topology = cluster("three_nodes_three_zones", net_ticktime_s)
+    topology = shape("three_nodes_three_zones", net_ticktime_s)
     title = f"Rolling restart, {how}, not waiting"
     rolled(play, title, topology, queue_type, scale, waiting=False, **HOW[how])
 
 
 def test_five_nodes(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    topology = cluster("five_nodes_three_zones", net_ticktime_s)
+    topology = shape("five_nodes_three_zones", net_ticktime_s)
     title = "Rolling restart, graceful, waiting for queues"
     rolled(play, title, topology, queue_type, scale, waiting=True, **HOW["graceful"])
 
 
 def test_configuration_changed_on_the_way(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
     """Each node has less memory to use after its restart."""
-    topology = cluster("three_nodes_three_zones", net_ticktime_s)
+    topology = shape("three_nodes_three_zones", net_ticktime_s)
     title = "The configuration changes in a rolling restart"
     result = rolled(play, title, topology, queue_type, scale, waiting=True, **HOW["graceful"], configure=NEW_SETTINGS)
     limits = of_nodes(curves(result.run.metrics, "memory_limit"))
