@@ -18,7 +18,7 @@ partitions: setup
 	$(pytest) -m "partitions and not slow" suites $(ARGS)
 
 nightly: setup
-	$(pytest) --budget-min 140 suites $(ARGS)
+	$(pytest) --budget-min 140 --endurance-min 10 suites $(ARGS)
 
 test: setup
 	$(pytest) tests $(ARGS)

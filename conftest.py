@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
     group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
     group.addoption("--scale", type=_scale, default=DEFAULT_SCALE, help=f"of the case study's load ({DEFAULT_SCALE:g})")
+    group.addoption("--endurance-min", type=_minutes, default=60, help="how long restarts follow each other (60)")
     group.addoption("--check-only", action="store_true", help="check every scenario, and play none")
     group.addoption("--budget-min", type=float, help="play what fits into so many minutes, longest not played first")
     group.addoption("--seed", type=int, help="decides everything random (default: the scenario's own)")
@@ -61,6 +62,13 @@ def _scale(text: str) -> float:
     if not 0 < scale <= 10:
         raise argparse.ArgumentTypeError(f"{text!r} is no number over 0 up to 10; 1 is the case study's own load")
     return scale
+
+
+def _minutes(text: str) -> int:
+    """Raises ArgumentTypeError for what is no whole number of minutes, or is over a day."""
+    if not text.isdecimal() or not 0 < int(text) <= 24 * 60:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of minutes from 1 to {24 * 60}")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -174,6 +182,11 @@ def net_ticktime_s(pytestconfig: pytest.Config) -> int:
 def scale(pytestconfig: pytest.Config) -> float:
     """The part of the case study's load that the suites of kills, restarts and backlogs put on their clusters."""
     return float(pytestconfig.getoption("--scale"))
+
+
+@pytest.fixture(scope="session")
+def endurance_min(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.getoption("--endurance-min"))
 
 
 @pytest.fixture

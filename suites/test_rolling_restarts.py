@@ -43,21 +43,27 @@ HOW: Mapping[str, Mapping[str, Any]] = {
 NEW_SETTINGS = {"vm_memory_high_watermark.relative": "0.3"}
 
 
-def rolling(topology: Topology, *, waiting: bool, fault: str, **fields: Any) -> Iterator[AnyFault]:
-    """Each node in turn, and then the leaders are spread again."""
+def rolling(topology: Topology, *, waiting: bool, fault: str, rounds: int = 1, **fields: Any) -> Iterator[AnyFault]:
+    """Each node in turn, and then the leaders are spread again; ``rounds`` times."""
     restart = {"stop": Stop, "kill": Kill}[fault]
     names = topology.node_names
-    yield restart(at_s=FIRST_STEP_S, for_s=AWAY_S, node=names[0], **fields)
-    for i, node in enumerate(names[1:]):
-        if waiting:
-            back = {"node_is": NodeIs(node=names[i], state="up"), "not_critical": NotCritical(node=node)}
-            when = When(after_step=AfterStep(step=i, wait_s=BETWEEN_S), **back)
-        else:
-            when = When(after_step=AfterStep(step=i))
-        yield restart(when=when, for_s=AWAY_S, node=node, **fields)
-    last = AfterStep(step=len(names) - 1, wait_s=BETWEEN_S)
-    all_back = When(after_step=last, node_is=NodeIs(node=names[-1], state="up"))
-    yield Rebalance(when=all_back, for_s=REBALANCE_WITHIN_S)
+    for begins in range(0, rounds * (len(names) + 1), len(names) + 1):
+        for i, node in enumerate(names):
+            yield restart(for_s=AWAY_S, node=node, **fields, **turn(begins + i, node, names[i - 1], waiting=waiting))
+        last = AfterStep(step=begins + len(names) - 1, wait_s=BETWEEN_S)
+        all_back = When(after_step=last, node_is=NodeIs(node=names[-1], state="up"))
+        yield Rebalance(when=all_back, for_s=REBALANCE_WITHIN_S)
+
+
+def turn(step: int, node: str, before: str, *, waiting: bool) -> dict[str, Any]:
+    """When ``node`` is restarted, as fields of its step: after what came last, the restart of ``before`` or later."""
+    if step == 0:
+        return {"at_s": FIRST_STEP_S}
+    if not waiting:
+        return {"when": When(after_step=AfterStep(step=step - 1))}
+    back = NodeIs(node=before, state="up")
+    after = AfterStep(step=step - 1, wait_s=BETWEEN_S)
+    return {"when": When(after_step=after, node_is=back, not_critical=NotCritical(node=node))}
 
 
 def rolled(
@@ -99,3 +105,10 @@ def test_configuration_changed_on_the_way(queue_type: str, scale: float, net_tic
     assert sorted(limits) == sorted(topology.node_names)
     for node, limit in limits.items():
         assert limit.values[-1] < limit.values[0], f"{node} still has its old watermark"
+
+
+def test_throughout(queue_type: str, endurance_min: int, scale: float, net_ticktime_s: int, play: Play) -> None:
+    """One rolling restart follows another; each takes about a minute."""
+    topology = shape("three_nodes_three_zones", net_ticktime_s)
+    title = f"Rolling restarts for {endurance_min} min"
+    rolled(play, title, topology, queue_type, scale, waiting=True, rounds=endurance_min, **HOW["graceful"])
