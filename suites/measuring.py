@@ -14,7 +14,8 @@ from reports.metrics import scraped_series
 from reports.run_directory import RunDirectory
 from reports.scraped import Clocks, ScrapeError, save_metrics
 from topologies.cluster import Cluster, ClusterError, Scraping
-from topologies.distributions import ToolMissingError, find_prometheus
+from topologies.distributions import ToolMissingError
+from topologies.local import LocalHost
 from topologies.prometheus import reading
 
 
@@ -53,7 +54,7 @@ def recover(run: RunDirectory) -> str:
     if clocks is None or run.metrics_file.exists() or not run.scraped.exists():
         return ""
     try:
-        with reading(find_prometheus(), run.scraped) as server:
+        with reading(LocalHost, run.scraped) as server:
             save_metrics(server.url, run.metrics_file, clocks, until_us=events[-1]["t_us"])
     except (ClusterError, ScrapeError, ToolMissingError) as error:
         return f"what was scraped is in {run.scraped}, and could not be read: {error}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.cluster import ClusterError
+from topologies.files import LOOPBACK, NodePorts
 from topologies.spec import Topology
 
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\-$]+)\s*=")
@@ -19,6 +20,7 @@ _OWNED_FAMILIES = (
     "management.listener",
     "prometheus",
     "cluster_formation",
+    "loopback_users",
     "cluster_partition_handling",
     "log.file",
     "collect_statistics_interval",
@@ -33,27 +35,23 @@ class RenderedConf:
     replaced: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class NodePorts:
-    """The loopback ports of one broker."""
-
-    amqp: int
-    management: int
-    distribution: int
-    epmd: int
-    prometheus: int
-
-
 def harness_keys(
-    topology: Topology, ports: NodePorts, formation: Mapping[str, str], broker_name: Callable[[str], str]
+    topology: Topology,
+    ports: NodePorts,
+    formation: Mapping[str, str],
+    broker_name: Callable[[str], str],
+    *,
+    listen: str = LOOPBACK,
 ) -> dict[str, str]:
     """What the harness sets in every rabbitmq.conf, whatever the user's says. ``broker_name`` gives a node's Erlang
-    name."""
+    name, ``listen`` is the address of its listeners."""
+    from_elsewhere = {} if listen == LOOPBACK else {"loopback_users": "none"}
     return {
-        "listeners.tcp.1": f"127.0.0.1:{ports.amqp}",
-        "management.tcp.ip": "127.0.0.1",
+        "listeners.tcp.1": f"{listen}:{ports.amqp}",
+        "management.tcp.ip": listen,
         "management.tcp.port": str(ports.management),
-        "prometheus.tcp.ip": "127.0.0.1",
+        **from_elsewhere,
+        "prometheus.tcp.ip": listen,
         "prometheus.tcp.port": str(ports.prometheus),
         **partition_handling_keys(topology, broker_name),
         "collect_statistics_interval": "1000",

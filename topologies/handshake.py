@@ -65,9 +65,9 @@ AMQP_GREETING = Greeting(
 class Probe:
     """A connection on which a greeting can be sent at the right moment. Raises OSError where nobody accepts it."""
 
-    def __init__(self, port: int, greeting: Greeting, *, timeout_s: float) -> None:
+    def __init__(self, address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> None:
         self._greeting = greeting
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self._socket = socket.create_connection(address, timeout=timeout_s)
         if _SO_TIMESTAMPNS is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
@@ -102,11 +102,11 @@ class Probe:
         self.close()
 
 
-def round_trip_ms(port: int, greeting: Greeting, *, timeout_s: float) -> float | None:
+def round_trip_ms(address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> float | None:
     """Milliseconds from the greeting to its answer; None if none came in ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     try:
-        with Probe(port, greeting, timeout_s=timeout_s) as probe:
+        with Probe(address, greeting, timeout_s=timeout_s) as probe:
             begun = time.monotonic()
             probe.send()
             answered_s = probe.receive(timeout_s=deadline - time.monotonic())

@@ -1,4 +1,4 @@
-"""Where each node of a local cluster has its ports and files, and all that is written there for it to read."""
+"""Where each node of a cluster has its ports and files, and all that is written there for it to read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import itertools
 import secrets
 import shutil
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
-from topologies.broker_process import BrokerFiles, server_environ, turns_folder
-from topologies.configuration import NodePorts, formation_keys, harness_keys, read_user_file, render_conf
-from topologies.distributions import BrokerHome, compiled_erlang
+from topologies.configuration import formation_keys, harness_keys, read_user_file, render_conf
+from topologies.distributions import BrokerHome
+from topologies.environment import server_environ, tool_environ, turns_folder
+from topologies.files import BrokerFiles, NodePorts
+from topologies.host import Net
 from topologies.places import Place
 from topologies.spec import Link, Topology, is_client
 
@@ -21,8 +24,11 @@ _PORTS_BESIDE_NODES = 2
 class Layout:
     """The ports are the place's, in order: those of each node, of Toxiproxy, of Prometheus, and of each proxy."""
 
-    def __init__(self, topology: Topology, proxied: Collection[Link], broker: BrokerHome, place: Place) -> None:
+    def __init__(
+        self, topology: Topology, proxied: Collection[Link], broker: BrokerHome, place: Place, net: Net
+    ) -> None:
         self.topology = topology
+        self.net = net
         self.folder = place.folder
         #: The user's lines that gave way to what the harness must own.
         self.replaced_settings: tuple[str, ...] = ()
@@ -34,27 +40,27 @@ class Layout:
         self.link_ports = dict(zip(_opened(proxied), ports, strict=False))
         self.files = {n: BrokerFiles(place.folder / n, place.folder / "logs" / f"{n}.log") for n in names}
 
-    def write(self) -> None:
-        """Write everything that the brokers read."""
+    def write(self, ebin: Path) -> None:
+        """Write everything that the brokers read. ``ebin``: this project's Erlang modules, compiled for them."""
         cookie = self.folder / ".erlang.cookie"
         cookie.touch(mode=0o600)
         cookie.write_text(secrets.token_hex(20))
         cookie.chmod(0o400)
-        shutil.copytree(compiled_erlang(self._broker), self.folder / "ebin")
+        shutil.copytree(ebin, self.folder / "ebin")
         turns_folder(self.folder).mkdir()
         for node, files in self.files.items():
             files.folder.mkdir()
             files.log.parent.mkdir(parents=True, exist_ok=True)
             self.configure(node, {})
             files.plugins.write_text(_PLUGINS)
-            files.peers.write_text("".join(f'{{"{peer}", {self._port_to(node, peer)}}}.\n' for peer in self.files))
+            files.peers.write_text("".join(f"{self._way_to(node, peer)}.\n" for peer in self.files))
             if self.topology.advanced_config is not None:
                 files.advanced_config.write_text(read_user_file(self.topology.advanced_config), encoding="utf-8")
 
     def configure(self, node: str, added: Mapping[str, str]) -> None:
         """Write the node's rabbitmq.conf: the user's and what is ``added`` to it, below what the harness must own."""
         formation = formation_keys(self._broker.release, tuple(map(broker_name, self.topology.node_names)))
-        owned = harness_keys(self.topology, self.ports[node], formation, broker_name)
+        owned = harness_keys(self.topology, self.ports[node], formation, broker_name, listen=self.net.listen)
         lines = [read_user_file(self.topology.rabbitmq_conf), *(f"{key} = {value}" for key, value in added.items())]
         conf = render_conf("\n".join(lines), owned)
         self.replaced_settings = conf.replaced
@@ -68,15 +74,23 @@ class Layout:
             self.files[node],
             broker_name=broker_name(node),
             ports=self.ports[node],
+            listen=self.net.listen,
             net_ticktime_s=self.topology.net_ticktime_s,
         )
 
-    def _port_to(self, node: str, peer: str) -> int:
-        return self.link_ports.get(Link(node, peer), self.ports[peer].distribution)
+    def tool_environ(self, node: str) -> dict[str, str]:
+        """The environment of a command line tool that speaks to the node."""
+        return tool_environ(self.environ(node), self.folder, listen=self.net.listen)
+
+    def _way_to(self, node: str, peer: str) -> str:
+        """An Erlang term, see ``BrokerFiles.peers``."""
+        proxy = self.link_ports.get(Link(node, peer))
+        host = self.net.name_of(peer if proxy is None else "toxiproxy")
+        return f'{{"{peer}", "{host}", {proxy or self.ports[peer].distribution}}}'
 
 
 def broker_name(node: str) -> str:
-    """The Erlang name of a node of any local cluster."""
+    """The Erlang name of a node of any cluster; how its host is found, ``resilience_distribution`` knows."""
     return f"{node}@localhost"
 
 

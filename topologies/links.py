@@ -52,6 +52,10 @@ class Brokers(Protocol):
         """Where the link's target listens itself: for other brokers, or for AMQP if the source is a client."""
         ...
 
+    def address(self, name: str) -> str:
+        """Where the ports of a node, or of the proxies (``toxiproxy``), are reached from here."""
+        ...
+
 
 @dataclass(frozen=True)
 class Side:
@@ -114,7 +118,7 @@ class ToxiproxyLinks:
             self._call([Call.enable(_name(proxy), True) for proxy in whole])
 
     def refuses(self, link: Link) -> bool:
-        return all(_is_refused(self._ports[proxy]) for proxy in self._proxies_of([link]))
+        return all(_is_refused(self._listener(proxy)) for proxy in self._proxies_of([link]))
 
     def connection(self, link: Link) -> str | None:
         traffic = self._brokers.traffic(link.source).get(link.target)
@@ -136,21 +140,26 @@ class ToxiproxyLinks:
 
     def probe_ms(self, link: Link, *, timeout_s: float) -> float | None:
         proxy = self._opened_as(link)
-        return None if proxy is None else round_trip_ms(self._ports[proxy], self._greeting(proxy), timeout_s=timeout_s)
+        if proxy is None:
+            return None
+        return round_trip_ms(self._listener(proxy), self._greeting(proxy), timeout_s=timeout_s)
 
     def probe(self, link: Link, *, direct: bool = False) -> Probe | None:
         proxy = self._opened_as(link)
         if proxy is None:
             return None
-        port = self._brokers.port_behind(proxy) if direct else self._ports[proxy]
+        behind = (self._brokers.address(proxy.target), self._brokers.port_behind(proxy)) if direct else None
         try:
-            return Probe(port, self._greeting(proxy), timeout_s=_CONNECT_TIMEOUT_S)
+            return Probe(behind or self._listener(proxy), self._greeting(proxy), timeout_s=_CONNECT_TIMEOUT_S)
         except OSError:
             return None
 
     def _opened_as(self, link: Link) -> Link | None:
         """The proxy through which a connection over ``link`` is opened: a client's for both of its directions."""
         return next((proxy for proxy in (link, link.back) if proxy in self._ports), None)
+
+    def _listener(self, proxy: Link) -> tuple[str, int]:
+        return self._brokers.address("toxiproxy"), self._ports[proxy]
 
     def _greeting(self, proxy: Link) -> Greeting:
         if proxy.client is not None:
@@ -179,10 +188,9 @@ class ToxiproxyLinks:
                 yield link.back, "downstream"
 
     def _create_all(self) -> None:
-        behind = self._brokers.port_behind
-        self._call(
-            [Call.create(_name(p), listen_port=port, upstream_port=behind(p)) for p, port in self._ports.items()]
-        )
+        behind, server = self._brokers.port_behind, self._optional_server
+        assert server is not None or not self._ports
+        self._call([server.creation(_name(p), port, p.target, behind(p)) for p, port in self._ports.items() if server])
         self._call([Call.add_toxic(_name(proxy), side.toxic(s)) for (proxy, s), side in self._sides.items()])
 
     def _call(self, calls: list[Call]) -> None:
@@ -195,9 +203,9 @@ def _name(proxy: Link) -> str:
     return f"{proxy.source}_to_{proxy.target}".replace(":", "-")
 
 
-def _is_refused(port: int) -> bool:
+def _is_refused(listener: tuple[str, int]) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_CONNECT_TIMEOUT_S):
+        with socket.create_connection(listener, timeout=_CONNECT_TIMEOUT_S):
             return False
     except ConnectionRefusedError:
         return True

@@ -10,8 +10,7 @@ Source: RabbitMQ, "Monitoring with Prometheus and Grafana"; Prometheus, "Configu
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +19,10 @@ from typing import Any, Self
 import httpx
 
 from topologies.cluster import ClusterError
+from topologies.files import LOOPBACK
+from topologies.host import Host
 from topologies.places import claim_place, default_root
-from topologies.reaper import Reaper, marked
+from topologies.reaper import Reaper
 from topologies.waiting import WaitTimeout, wait_until
 
 SCRAPE_EVERY_S = 1
@@ -40,10 +41,10 @@ _SCRAPES_WITHIN_S = 30.0
 _ANSWER_TIMEOUT_S = 2.0
 
 
-def scrape_config(endpoints: Mapping[str, int], *, vhost: str, series: Collection[str]) -> Mapping[str, Any]:
-    """What the server is to scrape: ``endpoints`` gives each node's port on loopback. Only the named ``series`` are
+def scrape_config(endpoints: Mapping[str, str], *, vhost: str, series: Collection[str]) -> Mapping[str, Any]:
+    """What the server is to scrape: ``endpoints`` gives each node's as ``host:port``. Only the named ``series`` are
     kept; each carries the topology's name of its node as the label ``node``."""
-    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"node": node}} for node, port in endpoints.items()]
+    targets = [{"targets": [endpoint], "labels": {"node": node}} for node, endpoint in endpoints.items()]
     kept = {"source_labels": ["__name__"], "regex": "|".join(sorted(series)), "action": "keep"}
     common = {"static_configs": targets, "metric_relabel_configs": [kept]}
     detailed = {"metrics_path": "/metrics/detailed", "params": {"vhost": [vhost], "family": list(QUEUE_FAMILIES)}}
@@ -54,36 +55,26 @@ def scrape_config(endpoints: Mapping[str, int], *, vhost: str, series: Collectio
 
 
 class PrometheusServer:
-    """A Prometheus process that listens on loopback, from now until ``close`` (or leaving the context).
+    """A Prometheus server on the host of a cluster, from now until ``close`` (or leaving the context).
 
-    It carries the mark of the folder ``cluster``, so it ends with the cluster whatever becomes of the test run; what
-    it scraped stays in ``data``. Raises ``ClusterError``.
+    It ends with the cluster whatever becomes of the test run; what it scraped stays in ``data``. Raises
+    ``ClusterError``.
     """
 
-    def __init__(self, program: Path, config: Mapping[str, Any], *, port: int, data: Path, cluster: Path) -> None:
+    def __init__(self, host: Host, config: Mapping[str, Any], *, port: int, data: Path) -> None:
         data.mkdir(parents=True, exist_ok=True)
         config_file, self._log = data / "prometheus.yml", data / "prometheus.log"
         config_file.write_text(json.dumps(config, indent=2), encoding="utf-8")  # JSON is YAML
-        self._url = f"http://127.0.0.1:{port}"
-        command = [
-            str(program),
+        self._url = f"http://{LOOPBACK}:{port}"
+        arguments = [
             f"--config.file={config_file.name}",
-            f"--web.listen-address=127.0.0.1:{port}",
+            f"--web.listen-address={host.net.listen}:{port}",
             "--storage.tsdb.path=series",
             f"--storage.tsdb.retention.time={_RETENTION}",
             f"--query.lookback-delta={LOOKBACK_S}s",
             "--log.level=warn",
         ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                env=marked({}, cluster),
-                cwd=data,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._running = host.serve("prometheus", arguments, ports=[port], folder=data, log=self._log)
         try:
             self._await_ready()
         except BaseException:
@@ -94,10 +85,6 @@ class PrometheusServer:
     def url(self) -> str:
         return self._url
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def await_scraping(self, *, nodes: int) -> None:
         what = f"Prometheus at {self._url} to scrape {nodes} nodes"
         try:
@@ -106,9 +93,7 @@ class PrometheusServer:
             raise ClusterError(f"{error}; see {self._log}") from error
 
     def close(self) -> None:
-        """What was scraped is in the files already, so there is nothing to wait for."""
-        self._process.kill()
-        self._process.wait()
+        self._running.close()
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +118,9 @@ class PrometheusServer:
             raise ClusterError(f"{error}; see {self._log}") from error
 
     def _is_ready(self) -> bool:
-        if self._process.poll() is not None:
+        if self._running.exit_status is not None:
             story = self._log.read_text(errors="replace").splitlines()[-5:]
-            raise ClusterError("\n".join([f"Prometheus ended with status {self._process.returncode}:", *story]))
+            raise ClusterError("\n".join([f"Prometheus ended with status {self._running.exit_status}:", *story]))
         try:
             answer = httpx.get(f"{self._url}/-/ready", timeout=_ANSWER_TIMEOUT_S, trust_env=False)
         except httpx.HTTPError:
@@ -144,9 +129,10 @@ class PrometheusServer:
 
 
 @contextmanager
-def reading(program: Path, data: Path) -> Iterator[PrometheusServer]:
-    """A server that scrapes nothing and answers from what another one has left in ``data``."""
+def reading(opened: Callable[[Path], Host], data: Path) -> Iterator[PrometheusServer]:
+    """A server that scrapes nothing and answers from what another one has left in ``data``. ``opened`` makes its host,
+    given a folder."""
     place = claim_place(default_root(), ports=1)
     with ExitStack() as stack:
         stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
-        yield stack.enter_context(PrometheusServer(program, {}, port=place.base_port, data=data, cluster=place.folder))
+        yield stack.enter_context(PrometheusServer(opened(place.folder), {}, port=place.base_port, data=data))

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from http.client import HTTPException, parse_headers
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from topologies.cluster import ClusterError
-from topologies.reaper import marked
+from topologies.files import LOOPBACK
+from topologies.host import Host
 from topologies.waiting import WaitTimeout, wait_until
 
 _API_TIMEOUT_S = 5.0
@@ -33,8 +33,8 @@ class Call(NamedTuple):
     body: Mapping[str, Any] | None = None
 
     @classmethod
-    def create(cls, proxy: str, *, listen_port: int, upstream_port: int) -> Call:
-        listen, upstream = f"127.0.0.1:{listen_port}", f"127.0.0.1:{upstream_port}"
+    def create(cls, proxy: str, *, listen: str, upstream: str) -> Call:
+        """``listen`` and ``upstream`` are written ``host:port``."""
         return cls("POST", "/proxies", {"name": proxy, "listen": listen, "upstream": upstream, "enabled": True})
 
     @classmethod
@@ -57,21 +57,20 @@ class Call(NamedTuple):
 
 
 class ToxiproxyServer:
-    """A Toxiproxy process that listens on loopback. Raises ``ClusterError``."""
+    """A Toxiproxy server on the host of a cluster. Raises ``ClusterError``."""
 
-    def __init__(self, program: Path, *, port: int, folder: Path) -> None:
+    def __init__(self, host: Host, *, port: int, proxies: Collection[int], folder: Path) -> None:
+        """``port`` is the API's, ``proxies`` are those of the proxies to come; it works in ``folder``."""
+        self._net = host.net
         self._port = port
         self._log = folder / "toxiproxy.log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [str(program), "-host", "127.0.0.1", "-port", str(port)],
-                env=marked({"LOG_LEVEL": "error"}, folder),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        arguments = ["-host", self._net.listen, "-port", str(port)]
+        self._running = host.serve("toxiproxy", arguments, ports=[port, *proxies], folder=folder, log=self._log)
+
+    def creation(self, proxy: str, port: int, target: str, target_port: int) -> Call:
+        """What makes a proxy that listens on ``port``, for a port of the node ``target``."""
+        upstream = f"{self._net.name_of(target)}:{target_port}"
+        return Call.create(proxy, listen=f"{self._net.listen}:{port}", upstream=upstream)
 
     def await_ready(self, *, timeout_s: float = 10.0) -> None:
         try:
@@ -100,15 +99,14 @@ class ToxiproxyServer:
                 raise ClusterError(f"Toxiproxy answered {call.method} {call.path} with {status}: {text[:300]}")
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._running.close()
 
     def _connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self._port), timeout=_API_TIMEOUT_S)
+        return socket.create_connection((LOOPBACK, self._port), timeout=_API_TIMEOUT_S)
 
     def _answers(self) -> bool:
-        if self._process.poll() is not None:
-            raise ClusterError(f"Toxiproxy ended with status {self._process.returncode}; see {self._log}")
+        if self._running.exit_status is not None:
+            raise ClusterError(f"Toxiproxy ended with status {self._running.exit_status}; see {self._log}")
         try:
             self.call([Call("GET", "/version")])
         except ClusterError:

@@ -5,13 +5,13 @@ from pydantic import ValidationError
 
 from topologies.cluster import ClusterError
 from topologies.configuration import (
-    NodePorts,
     formation_keys,
     harness_keys,
     partition_handling_keys,
     read_user_file,
     render_conf,
 )
+from topologies.files import NodePorts
 from topologies.spec import PauseIfAllDown, Topology
 
 PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4, prometheus=5)
@@ -36,6 +36,15 @@ def test_without_a_user_file_only_ours() -> None:
 
     assert settings(conf.text) == OWNED
     assert conf.replaced == ()
+
+
+def test_a_broker_that_is_reached_from_elsewhere_lets_its_user_in_from_there() -> None:
+    topology = Topology(name="t", zones={"a": 3})
+    keys = harness_keys(topology, PORTS, {}, at_localhost, listen="0.0.0.0")  # noqa: S104 - inside a container
+
+    assert keys["loopback_users"] == "none"
+    assert keys["listeners.tcp.1"] == "0.0.0.0:1"
+    assert "loopback_users" not in OWNED
 
 
 def test_user_settings_stay() -> None:

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,6 +17,7 @@ from reports.history import now_us
 from reports.metrics import METRICS, SERIES, read_metrics, scraped_series
 from reports.scraped import Clocks, ScrapeError, save_metrics
 from topologies.cluster import ClusterError
+from topologies.local import LocalHost
 from topologies.places import claim_place
 from topologies.prometheus import PrometheusServer, reading, scrape_config
 from topologies.waiting import wait_until
@@ -56,6 +56,11 @@ def endpoint() -> Iterator[int]:
 
 
 @pytest.fixture
+def host(prometheus: Path, tmp_path: Path) -> LocalHost:
+    return LocalHost(tmp_path, programs={"prometheus": prometheus})
+
+
+@pytest.fixture
 def port(tmp_path: Path) -> int:
     return claim_place(tmp_path, ports=2).base_port
 
@@ -73,19 +78,21 @@ def one(table: pa.Table, metric: str, node: str) -> list[tuple[str, float]]:
 
 
 def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
-    prometheus: Path, endpoint: int, port: int, tmp_path: Path
+    host: LocalHost, endpoint: int, port: int, tmp_path: Path
 ) -> None:
     clocks = Clocks(now_us(), time.time_ns() // 1000)
-    config = scrape_config({"a1": endpoint, "b1": port + 1}, vhost="run", series=scraped_series())
+    config = scrape_config(
+        {"a1": f"127.0.0.1:{endpoint}", "b1": f"127.0.0.1:{port + 1}"}, vhost="run", series=scraped_series()
+    )
     data, file = tmp_path / "data", tmp_path / "metrics.parquet"
-    with PrometheusServer(prometheus, config, port=port, data=data, cluster=tmp_path) as server:
+    with PrometheusServer(host, config, port=port, data=data) as server:
         server.await_scraping(nodes=1)
         wait_until(lambda: scrapes(server) >= 5, timeout_s=30, what="five scrapes")
         rows = save_metrics(server.url, file, clocks, until_us=now_us())
-        pid = server.pid
     table = read_metrics(file)
 
-    assert not psutil.pid_exists(pid)
+    with pytest.raises(httpx.ConnectError):
+        scrapes(server)
     assert table.schema.equals(SERIES)
     assert rows == table.num_rows
     assert one(table, "memory_used", "a1") == [("", 150)]
@@ -95,7 +102,7 @@ def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
     assert one(table, "scraped", "b1") == [("", 0)]  # nobody listens there
     assert clocks.t_us - 1_000_000 <= pc.min(table["t_us"]).as_py() <= pc.max(table["t_us"]).as_py() <= now_us()
 
-    with reading(prometheus, data) as again:
+    with reading(LocalHost, data) as again:
         save_metrics(again.url, tmp_path / "again.parquet", clocks, until_us=now_us())
     assert one(read_metrics(tmp_path / "again.parquet"), "unacked", "a1") == [("q1", 7)]
 
@@ -107,13 +114,13 @@ def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(port: int, tmp
     assert not list(tmp_path.glob("*metrics.parquet"))
 
 
-def test_a_server_that_ends_at_once_is_told_with_its_words(prometheus: Path, port: int, tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_is_told_with_its_words(host: LocalHost, port: int, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"Prometheus ended with status 2.*\n.*no_such_setting"):
-        PrometheusServer(prometheus, {"no_such_setting": 1}, port=port, data=tmp_path / "data", cluster=tmp_path)
+        PrometheusServer(host, {"no_such_setting": 1}, port=port, data=tmp_path / "data")
 
 
 def test_only_what_the_queries_need_is_scraped() -> None:
-    config = scrape_config({"a1": 1}, vhost="run", series=scraped_series())
+    config = scrape_config({"a1": "a1:1"}, vhost="run", series=scraped_series())
     (kept,) = config["scrape_configs"][0]["metric_relabel_configs"]
     assert set(kept["regex"].split("|")) == scraped_series()
     assert "rabbitmq_detailed_raft_log_commit_index" in scraped_series()

@@ -1,7 +1,7 @@
 %% Tells the brokers of one cluster where their peers listen, in place of epmd.
 %%
-%% The file named by the environment variable RESILIENCE_PEERS has one term a peer, {"a1", Port}. The
-%% port is the peer's own, or that of the proxy which carries the directed link to it. Nothing is ever
+%% The file named by the environment variable RESILIENCE_PEERS has one term a peer, {"a1", Host, Port}. They
+%% are the peer's own, or those of the proxy which carries the directed link to it. Nothing is ever
 %% registered anywhere, so no daemon is needed and none is left behind.
 %%
 %% It also writes, five times a second, which peers this node is connected to, the name of the connection, and
@@ -45,10 +45,10 @@ answer_loop(Listener) ->
 answer(Socket) ->
     {ok, <<$z, Name/binary>>} = gen_tcp:recv(Socket, 0, 1000),
     ok = inet:setopts(Socket, [{packet, raw}]),
-    case port_of(binary_to_list(Name)) of
-        {ok, Port} ->
+    case place_of(binary_to_list(Name)) of
+        {_, Port} ->
             gen_tcp:send(Socket, [<<$w, 0, Port:16, $M, 0, ?PROTOCOL:16, 5:16, (byte_size(Name)):16>>, Name, <<0:16>>]);
-        error ->
+        false ->
             gen_tcp:send(Socket, <<$w, 1>>)
     end.
 
@@ -81,16 +81,19 @@ register_node(_Name, _Port, _Family) -> {ok, 4 + erlang:unique_integer([positive
 listen_port_please(_Name, _Host) -> {ok, 0}.
 
 address_please(Name, _Host, _Family) ->
-    case port_of(Name) of
-        {ok, Port} -> {ok, ?LOOPBACK, Port, ?PROTOCOL};
-        error -> {error, nxdomain}
+    case place_of(Name) of
+        {Host, Port} -> address(inet:getaddr(Host, inet), Port);
+        false -> {error, nxdomain}
     end.
+
+address({ok, Address}, Port) -> {ok, Address, Port, ?PROTOCOL};
+address({error, Reason}, _Port) -> {error, Reason}.
 
 port_please(Name, Host) -> port_please(Name, Host, infinity).
 port_please(Name, _Host, _Timeout) ->
-    case port_of(Name) of
-        {ok, Port} -> {port, Port, ?PROTOCOL};
-        error -> noport
+    case place_of(Name) of
+        {_, Port} -> {port, Port, ?PROTOCOL};
+        false -> noport
     end.
 
 names() -> names(localhost).
@@ -101,11 +104,12 @@ open(_Port) -> ok.
 open(_Port, _Timeout) -> ok.
 close() -> ok.
 
-port_of(Name) ->
+%% {Host, Port} or false.
+place_of(Name) ->
     {ok, Peers} = file:consult(os:getenv("RESILIENCE_PEERS")),
     case lists:keyfind(text(Name), 1, Peers) of
-        {_, Port} -> {ok, Port};
-        false -> error
+        {_, Host, Port} -> {Host, Port};
+        false -> false
     end.
 
 text(Name) when is_atom(Name) -> atom_to_list(Name);

@@ -1,0 +1,90 @@
+"""The environment in which a broker is started, and its command line tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from topologies.distributions import BrokerHome
+from topologies.files import BrokerFiles, NodePorts
+from topologies.reaper import marked
+
+#: Idle schedulers must not burn the cores that the other brokers need.
+_SCHEDULERS_MAX = 4
+
+
+def tool_environ(server: Mapping[str, str], cluster: Path, *, listen: str) -> dict[str, str]:
+    """The environment in which RabbitMQ's command line tools reach the node that has the environment ``server``."""
+    kept = {name: value for name, value in server.items() if name != "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"}
+    return {
+        **kept,
+        "RABBITMQ_CTL_ERL_ARGS": _distribution_arguments(cluster, listen=listen),
+        # The tool is a node of its own for a moment: it answers on any free port, and counts no traffic.
+        "ERL_EPMD_PORT": "0",
+        "RESILIENCE_TRAFFIC": os.devnull,
+    }
+
+
+def _distribution_arguments(cluster: Path, *, listen: str) -> str:
+    interface = "{" + listen.replace(".", ",") + "}"
+    return (
+        f"-pa {cluster / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
+        f" -kernel inet_dist_use_interface {interface}"
+    )
+
+
+def turns_folder(cluster: Path) -> Path:
+    """Has a folder for every node that has got as far as joining the cluster (see resilience_formation.erl)."""
+    return cluster / "turns"
+
+
+def server_environ(
+    home: BrokerHome,
+    cluster: Path,
+    files: BrokerFiles,
+    *,
+    broker_name: str,
+    ports: NodePorts,
+    listen: str,
+    net_ticktime_s: int,
+) -> dict[str, str]:
+    """The environment in which ``rabbitmq-server`` becomes the Erlang machine of this node.
+
+    The machine starts its distribution itself (``-sname``) rather than leaving that to the broker, which
+    would first start a second machine only to have epmd running.
+    """
+    schedulers = min(os.cpu_count() or 1, _SCHEDULERS_MAX)
+    erlang_arguments = (
+        f"-sname {broker_name} {_distribution_arguments(cluster, listen=listen)}"
+        f" inet_dist_listen_min {ports.distribution} inet_dist_listen_max {ports.distribution}"
+        f" net_ticktime {net_ticktime_s} +S {schedulers}:{schedulers} +sbwt none +sbwtdcpu none +sbwtdio none"
+    )
+    inherited = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+    return marked(
+        {
+            "LANG": "C.UTF-8",
+            **inherited,
+            "PATH": f"{home.erlang_bin}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(cluster),  # holds .erlang.cookie, which thus is in no command line
+            # As under systemd the script replaces itself by the Erlang machine: signals reach that.
+            "RUNNING_UNDER_SYSTEMD": "true",
+            "RABBITMQ_NODENAME": broker_name,
+            "RABBITMQ_CONF_ENV_FILE": str(files.folder / "no-environment-file"),
+            "RABBITMQ_CONFIG_FILE": str(files.conf),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(files.advanced_config),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(files.plugins),
+            "RABBITMQ_MNESIA_BASE": str(files.data),
+            "RABBITMQ_MNESIA_DIR": str(files.data / "node"),
+            "RABBITMQ_LOG_BASE": str(files.log.parent),
+            "RABBITMQ_LOGS": str(files.log),
+            "RABBITMQ_PID_FILE": str(files.folder / "pid"),
+            "RABBITMQ_DIST_PORT": str(ports.distribution),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang_arguments,
+            "ERL_EPMD_PORT": str(ports.epmd),
+            "RESILIENCE_PEERS": str(files.peers),
+            "RESILIENCE_TURNS": str(turns_folder(cluster)),
+            "RESILIENCE_TRAFFIC": str(files.traffic),
+        },
+        cluster,
+    )

@@ -1,0 +1,331 @@
+"""A cluster that runs: everything that is the same whatever its brokers run in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from topologies.cluster import ClusterError, NodeState, ProcessState
+from topologies.configuration import read_user_file, takes_turns
+from topologies.distributions import BrokerHome
+from topologies.environment import turns_folder
+from topologies.files import LOOPBACK
+from topologies.host import Host
+from topologies.layout import Layout, broker_name, ports_needed
+from topologies.links import ToxiproxyLinks, Traffic
+from topologies.management import ApiError, ApiUnreachable, ManagementApi
+from topologies.places import claim_place, default_root
+from topologies.prometheus import PrometheusServer, scrape_config
+from topologies.reaper import Reaper
+from topologies.spec import Link, Topology
+from topologies.toxiproxy import ToxiproxyServer
+from topologies.waiting import WaitTimeout, wait_until
+
+_LISTENER_PROBE_TIMEOUT_S = 0.5
+
+
+class RunningCluster:
+    """One cluster on its host; ``close`` (or leaving the context) ends its processes and removes its folder.
+
+    Node arguments are names of the topology (``a1``). Raises ``ClusterError`` where a node cannot be
+    brought to the asked state.
+    """
+
+    def __init__(self, host: Host, layout: Layout, broker: BrokerHome) -> None:
+        """Use ``formed_on``; nothing is written or started yet."""
+        self.topology = layout.topology
+        #: Whether some node got other settings than the topology says.
+        self.reconfigured = False
+        self.broker_version = broker.version
+        self._broker = broker
+        self._host = host
+        self._layout = layout
+        self._apis = {n: ManagementApi(f"http://{LOOPBACK}:{ports.management}") for n, ports in layout.ports.items()}
+        self._brokers = {n: host.broker(n, f, layout.environ(n), layout.ports[n]) for n, f in layout.files.items()}
+        self._links: ToxiproxyLinks | None = None
+        self._stack = ExitStack()
+
+    @classmethod
+    def formed_on(
+        cls,
+        opened: Callable[[Path], Host],
+        topology: Topology,
+        broker: BrokerHome,
+        ebin: Path,
+        *,
+        proxied: Collection[Link] = (),
+        logs_of_failure: Path | None = None,
+        root: Path | None = None,
+        timeout_s: float = 120.0,
+    ) -> Self:
+        """Start a cluster and return when it has formed.
+
+        ``opened`` makes the host that is to run it, given the cluster's folder. ``ebin``: this project's Erlang
+        modules, compiled for ``broker``. ``proxied``: the links that must carry a proxy (the other direction of each
+        comes with it). ``logs_of_failure``: where the brokers' logs are copied if it does not form; its own folder is
+        removed. ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
+        """
+        unknown = frozenset(proxied) - topology.links - _links_of_clients(proxied, topology)
+        if unknown:
+            raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
+        place = claim_place(root or default_root(), ports=ports_needed(topology, proxied))
+        with ExitStack() as stack:
+            stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
+            host = opened(place.folder)
+            cluster = cls(host, Layout(topology, frozenset(proxied), broker, place, host.net), broker)
+            stack.callback(cluster._end_processes)
+            failed = stack.enter_context(ExitStack())
+            if logs_of_failure is not None:
+                failed.callback(cluster._copy_logs, logs_of_failure)
+            cluster._layout.write(ebin)
+            cluster._links = cluster._start_links(stack)
+            cluster._boot(timeout_s=timeout_s)
+            failed.pop_all()
+            cluster._stack = stack.pop_all()
+        return cluster
+
+    def close(self) -> None:
+        """End every process, remove the folder; returns when both are gone."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def driver(self) -> str:
+        return self._host.driver
+
+    @property
+    def replaced_settings(self) -> tuple[str, ...]:
+        return self._layout.replaced_settings
+
+    @property
+    def links(self) -> ToxiproxyLinks:
+        assert self._links is not None, "the links exist once the cluster has been started"
+        return self._links
+
+    def broker_name(self, node: str) -> str:
+        return broker_name(node)
+
+    def node_of(self, broker_name: str) -> str:
+        """The topology's name of an Erlang node."""
+        return broker_name.partition("@")[0]
+
+    def amqp_port(self, node: str, *, client: str | None = None) -> int:
+        direct = self._layout.ports[node].amqp
+        return direct if client is None else self._layout.link_ports.get(Link(client, node), direct)
+
+    def management_port(self, node: str) -> int:
+        return self._layout.ports[node].management
+
+    def port_behind(self, link: Link) -> int:
+        ports = self._layout.ports[link.target]
+        return ports.distribution if link.client is None else ports.amqp
+
+    def api(self, node: str) -> ManagementApi:
+        return self._apis[node]
+
+    def address(self, name: str) -> str:
+        return self._host.address(name)
+
+    def process(self, node: str) -> ProcessState:
+        return self._brokers[node].state()
+
+    def state(self, node: str) -> NodeState:
+        process = self.process(node)
+        if process == "gone":
+            return "down"
+        if process == "suspended":
+            return "suspended"
+        return "up" if _accepts(self.address(node), self._layout.ports[node].amqp) else "paused"
+
+    def kill(self, node: str) -> None:
+        self._brokers[node].kill()
+
+    def stop(self, node: str, *, timeout_s: float = 60.0) -> None:
+        self._brokers[node].stop(timeout_s=timeout_s)
+
+    def start(self, node: str) -> None:
+        self._brokers[node].start()
+
+    def lose_data(self, node: str) -> None:
+        if self.process(node) != "gone":
+            raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
+        shutil.rmtree(self._layout.files[node].data)
+
+    def stored_bytes(self, node: str) -> int:
+        return sum(file.stat().st_size for file in self._layout.files[node].data.rglob("*") if file.is_file())
+
+    def configure(self, node: str, settings: Mapping[str, str]) -> None:
+        self.reconfigured = True
+        self._layout.configure(node, settings)
+
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        command = [str(self._broker.home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
+        environ, folder = self._layout.tool_environ(node), self._layout.files[node].folder
+        told = f"{tool} {' '.join(arguments)} for {node}"
+        try:
+            done = self._host.run(node, command, environ, folder=folder, timeout_s=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"{told} gave no answer within {timeout_s:g} s") from error
+        if done.returncode != 0:
+            raise ClusterError(f"{told} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def pause(self, node: str) -> None:
+        self._brokers[node].pause()
+
+    def resume(self, node: str) -> None:
+        self._brokers[node].resume()
+
+    def scraped(self, vhost: str, *, series: Collection[str], data: Path) -> PrometheusServer:
+        name_of, layout = self._host.net.name_of, self._layout
+        endpoints = {n: f"{name_of(n)}:{ports.prometheus}" for n, ports in layout.ports.items()}
+        config = scrape_config(endpoints, vhost=vhost, series=series)
+        return PrometheusServer(self._host, config, port=layout.prometheus_port, data=data)
+
+    def logs(self) -> Mapping[str, Path]:
+        return {n: files.log for n, files in self._layout.files.items()}
+
+    def traffic(self, node: str) -> Mapping[str, Traffic]:
+        """What ``node`` counts on each connection that it considers alive (at most 0.2 s ago)."""
+        if self.process(node) == "gone":
+            return {}
+        try:
+            lines = self._layout.files[node].traffic.read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        rows = (line.split() for line in lines)
+        return {self.node_of(peer): Traffic(connection, *map(int, counts)) for peer, connection, *counts in rows}
+
+    def await_formed(self, *, timeout_s: float) -> None:
+        """Wait until every node accepts AMQP and every node sees all nodes running."""
+        deadline = time.monotonic() + timeout_s
+        for node in self.topology.node_names:
+            self._await_whole_view(node, timeout_s=deadline - time.monotonic())
+
+    def _await_whole_view(self, node: str, *, timeout_s: float) -> None:
+        all_names = frozenset(map(self.broker_name, self.topology.node_names))
+
+        def lacks() -> str:
+            self._raise_if_one_ended()
+            if self.state(node) != "up":
+                return f"{node} is {self.state(node)}"
+            if not self._brokers[node].has_booted:
+                return f"{node} has not completed its start"
+            try:
+                missing = all_names - self._apis[node].running_nodes()
+            except (ApiError, ApiUnreachable) as error:
+                return str(error)
+            return f"{node} does not see {', '.join(sorted(missing))}" if missing else ""
+
+        try:
+            wait_until(
+                lacks, timeout_s=timeout_s, poll_s=0.1, what=f"{node} to join its cluster", until=lambda s: not s
+            )
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; {self._story(node)}") from error
+
+    def _story(self, node: str) -> str:
+        """The last lines of the node's log (or of the process's own output, where it got no log)."""
+        files = self._layout.files[node]
+        source = files.log if files.log.exists() else files.output
+        text = source.read_text(errors="replace") if source.exists() else ""
+        return f"{source.name} of {node} ends:\n" + "\n".join(text.splitlines()[-15:])
+
+    def _copy_logs(self, folder: Path) -> None:
+        for log in self.logs().values():
+            if log.exists():
+                shutil.copy(log, folder)
+
+    def _start_links(self, stack: ExitStack) -> ToxiproxyLinks:
+        layout = self._layout
+        if not layout.link_ports:
+            return ToxiproxyLinks(None, {}, self)
+        server = ToxiproxyServer(
+            self._host, port=layout.toxiproxy_port, proxies=layout.link_ports.values(), folder=layout.folder
+        )
+        stack.callback(server.close)
+        server.await_ready()
+        return ToxiproxyLinks(server, layout.link_ports, self)
+
+    def _boot(self, *, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        self._start_in_turns(timeout_s=timeout_s)
+        self.await_formed(timeout_s=deadline - time.monotonic())
+        if self.topology.definitions is not None:
+            text = read_user_file(self.topology.definitions)
+            try:
+                self._apis[self.topology.node_names[0]].import_definitions(json.loads(text))
+            except ValueError as error:
+                raise ClusterError(f"{self.topology.definitions} is no JSON: {error}") from error
+            except (ApiError, ApiUnreachable) as error:
+                raise ClusterError(f"the broker refused {self.topology.definitions}: {error}") from error
+
+    def _start_in_turns(self, *, timeout_s: float) -> None:
+        """Start a few nodes, and another whenever one gets as far as joining.
+
+        Joining is serial and cheap, getting there is parallel and costs most of the CPU. Started all at
+        once they would all arrive together, and idle cores would watch them join.
+        """
+        waiting = list(self._brokers)
+        ahead = (os.cpu_count() or 1) + 1 if takes_turns(self._broker.release) else len(waiting)
+        turns = turns_folder(self._layout.folder)
+
+        def start_next() -> list[str]:
+            self._raise_if_one_ended()
+            arrived = sum(1 for _ in turns.iterdir())
+            while waiting and len(self._brokers) - len(waiting) - arrived < ahead:
+                self._brokers[waiting.pop(0)].start()
+            return waiting
+
+        try:
+            wait_until(
+                start_next,
+                timeout_s=timeout_s,
+                poll_s=0.02,
+                what="all nodes to be started",
+                until=lambda left: not left,
+            )
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; {self._story(next(iter(self._layout.files)))}") from error
+
+    def _raise_if_one_ended(self) -> None:
+        for node, broker in self._brokers.items():
+            if broker.exit_status is not None:
+                raise ClusterError(f"{node} ended with status {broker.exit_status}; {self._story(node)}")
+
+    def _end_processes(self) -> None:
+        for node, broker in self._brokers.items():
+            if self.process(node) != "gone":
+                broker.kill()
+        for api in self._apis.values():
+            api.close()
+
+
+def _links_of_clients(links: Collection[Link], topology: Topology) -> set[Link]:
+    """Those that have a client at one end and a node of the topology at the other."""
+    return {link for link in links if link.client is not None and {*link.nodes} & {*topology.node_names}}
+
+
+def _accepts(host: str, port: int) -> bool:
+    """Whether somebody listens; the broker sees a connection that closes before it spoke, and forgets it."""
+    try:
+        with socket.create_connection((host, port), timeout=_LISTENER_PROBE_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
