@@ -20,8 +20,9 @@ from suites.case_study import DEFAULT_SCALE
 from suites.judging import Result
 from suites.pace import PacePlugin
 from suites.scenario import Bench, run_scenario
-from topologies.distributions import BrokerHome, find_broker
-from topologies.drivers import DRIVERS
+from topologies.distributions import BrokerHome, ToolMissingError, find_broker
+from topologies.drivers import DRIVERS, Opened, WrongBrokerError
+from topologies.images import ImageNameError
 from topologies.pool import ClusterPool
 from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
 
@@ -43,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--driver", default="local", choices=sorted(DRIVERS), help="what brokers run in")
     group.addoption("--fault-file", action="append", default=[], type=Path, help="play this fault file, nothing else")
     group.addoption("--recheck", action="append", default=[], type=Path, help="judge this run directory again")
+    group.addoption("--broker", help="version or image of the broker, for --driver docker (3.10.8)")
     group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
     group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
     group.addoption("--scale", type=_scale, default=DEFAULT_SCALE, help=f"of the case study's load ({DEFAULT_SCALE:g})")
@@ -156,20 +158,31 @@ def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="session")
-def clusters(broker: BrokerHome) -> Iterator[ClusterPool]:
+def driver(pytestconfig: pytest.Config) -> Opened:
+    """What the options name, with its broker found."""
+    try:
+        return DRIVERS[pytestconfig.getoption("--driver")].open(pytestconfig.getoption("--broker"))
+    except (ToolMissingError, WrongBrokerError, ImageNameError) as error:
+        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+@pytest.fixture(scope="session")
+def clusters(driver: Opened) -> Iterator[ClusterPool]:
     """Forms clusters of the broker that the options name, one at a time, and keeps the last."""
-    with ClusterPool(broker=broker) as pool:
+    with ClusterPool(driver.form) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
 def broker() -> BrokerHome:
+    """The broker of the local driver, for tests of this project."""
     return find_broker()
 
 
 @pytest.fixture(scope="session")
-def bench(pytestconfig: pytest.Config, clusters: ClusterPool, live: TextIO) -> Bench:
-    return Bench(clusters, pytestconfig.rootpath / pytestconfig.getoption("--runs-dir"), live)
+def bench(pytestconfig: pytest.Config, driver: Opened, clusters: ClusterPool, live: TextIO) -> Bench:
+    runs = pytestconfig.rootpath / pytestconfig.getoption("--runs-dir")
+    return Bench(clusters, runs, live, driver.find_prometheus)
 
 
 @pytest.fixture(scope="session")
@@ -206,7 +219,7 @@ def accept(request: pytest.FixtureRequest) -> Callable[[Result], Result]:
 def play(
     request: pytest.FixtureRequest,
     tell: Callable[[str], None],
-    broker: BrokerHome,
+    driver: Opened,
     bench: Bench,
     accept: Callable[[Result], Result],
 ) -> Callable[[Scenario], Result]:
@@ -218,8 +231,8 @@ def play(
         seed = request.config.getoption("--seed")
         if seed is not None:
             scenario = scenario.model_copy(update={"seed": seed})
-        if not scenario.applies_to(broker.version):
-            pytest.skip(f"for RabbitMQ {scenario.broker}, this is {broker.version}")
+        if not scenario.applies_to(driver.broker_version):
+            pytest.skip(f"for RabbitMQ {scenario.broker}, this is {driver.broker_version}")
         if request.config.getoption("--check-only"):
             fault_file.parse(fault_file.dump(scenario), source=scenario.title)
             pytest.skip("checked, not played")

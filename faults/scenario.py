@@ -171,7 +171,7 @@ def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
     yield from _load_problems(scenario)
-    offered = DRIVERS[driver]
+    offered = DRIVERS[driver].offers
     for i, step in enumerate(scenario.schedule):
         if step.acts_on not in offered:
             text = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -62,6 +62,8 @@ class Bench:
     clusters: Clusters
     runs_root: Path
     live: TextIO
+    #: Raises ToolMissingError if there is none.
+    find_prometheus: Callable[[], object] = find_prometheus
 
 
 def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] | None = None) -> Result:
@@ -74,7 +76,7 @@ def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] |
     """
     fault_file.parse(fault_file.dump(scenario), source=scenario.title)
     if scenario.metrics:
-        find_prometheus()  # that there is none is told before anything is started
+        bench.find_prometheus()  # that there is none is told before anything is started
     run = RunDirectory.create(bench.runs_root, scenario.title)
     fault_file.save(scenario, run.fault_file)
     with EventLog(run.events_file) as events:

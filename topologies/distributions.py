@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,23 +147,39 @@ def _numbers(name: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", name))
 
 
-def compiled_erlang(broker: BrokerHome, cache: Path = TOOLS / "ebin") -> Path:
-    """The folder of this project's Erlang modules, compiled by the broker's own compiler: once for each compiler and
-    state of the sources, as a formation would wait for it."""
-    sources = sorted((Path(__file__).parent / "erlang").glob("*.erl"))
-    told = b"".join(source.read_bytes() for source in sources) + os.fsencode(broker.erlang_bin)
+def erlang_sources() -> list[Path]:
+    """This project's own Erlang modules."""
+    return sorted((Path(__file__).parent / "erlang").glob("*.erl"))
+
+
+def compiled_once(compiler: str, compile_into: Callable[[Path], None], cache: Path = TOOLS / "ebin") -> Path:
+    """The folder of our Erlang modules, compiled once for each ``compiler`` and state of the sources, as a formation
+    would wait for it. ``compile_into`` fills a folder with them, or raises."""
+    told = b"".join(source.read_bytes() for source in erlang_sources()) + os.fsencode(compiler)
     folder = cache / hashlib.sha256(told).hexdigest()[:16]
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=cache))
-    command = [str(broker.erlang_bin / "erlc"), "-o", str(draft), *map(str, sources)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        shutil.rmtree(draft)
-        raise ToolMissingError(f"{broker.erlang_bin / 'erlc'} failed on {folder}:\n{done.stdout}{done.stderr}")
     try:
+        compile_into(draft)
         draft.rename(folder)
     except OSError:  # another run was first
         shutil.rmtree(draft)
+    except BaseException:
+        shutil.rmtree(draft)
+        raise
     return folder
+
+
+def compiled_erlang(broker: BrokerHome, cache: Path = TOOLS / "ebin") -> Path:
+    """The folder of our Erlang modules, compiled by the broker's own compiler."""
+    erlc = str(broker.erlang_bin / "erlc")
+
+    def compile_into(draft: Path) -> None:
+        command = [erlc, "-o", str(draft), *map(str, erlang_sources())]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise ToolMissingError(f"{erlc} failed:\n{done.stdout}{done.stderr}")
+
+    return compiled_once(erlc, compile_into, cache)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from topologies.cluster import ClusterError
-from topologies.distributions import BrokerHome
 from topologies.local import LocalCluster
 from topologies.management import ApiError, ApiUnreachable
+from topologies.running import RunningCluster
 from topologies.spec import Link, Topology
 
 _FOUND_FRESH = ("/",)
@@ -19,28 +19,21 @@ _FOUND_FRESH = ("/",)
 class ClusterPool:
     """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
 
-    def __init__(self, *, broker: BrokerHome | None = None, toxiproxy: Path | None = None) -> None:
-        """``broker`` and ``toxiproxy``: what to run; see ``topologies.distributions`` where not given."""
-        self._broker = broker
-        self._toxiproxy = toxiproxy
-        self._kept: LocalCluster | None = None
+    def __init__(self, form: Callable[..., RunningCluster] = LocalCluster.form) -> None:
+        """``form`` starts a cluster, as ``RunningCluster.formed_on`` does."""
+        self._form = form
+        self._kept: RunningCluster | None = None
 
     def acquire(
         self, topology: Topology, proxied: Collection[Link] = (), *, logs_of_failure: Path | None = None
-    ) -> LocalCluster:
+    ) -> RunningCluster:
         """A healthy cluster of ``topology`` with proxies on ``proxied`` and no other link, as each costs throughput:
         the kept one or a new one. ``proxied`` holds both directions of each pair. The brokers' logs are copied to
         ``logs_of_failure`` if it does not form."""
         if self._kept is not None and not self._fits(self._kept, topology, frozenset(proxied)):
             self.close()
         if self._kept is None:
-            self._kept = LocalCluster.form(
-                topology,
-                proxied=proxied,
-                broker=self._broker,
-                toxiproxy=self._toxiproxy,
-                logs_of_failure=logs_of_failure,
-            )
+            self._kept = self._form(topology, proxied=proxied, logs_of_failure=logs_of_failure)
         return self._kept
 
     def close(self) -> None:
@@ -57,11 +50,11 @@ class ClusterPool:
         self.close()
 
     @staticmethod
-    def _fits(cluster: LocalCluster, topology: Topology, proxied: frozenset[Link]) -> bool:
+    def _fits(cluster: RunningCluster, topology: Topology, proxied: frozenset[Link]) -> bool:
         return cluster.topology == topology and proxied == cluster.links.proxied and not unfit_reason(cluster)
 
 
-def unfit_reason(cluster: LocalCluster) -> str:
+def unfit_reason(cluster: RunningCluster) -> str:
     """Why the cluster must not serve another scenario; empty if it may.
 
     It may if nothing is cut or delayed, every node sees all nodes running, no partition and no alarm, and no

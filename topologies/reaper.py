@@ -21,6 +21,9 @@ from pathlib import Path
 #: Every process of a cluster carries this variable with the cluster's folder, and is found by it.
 MARK = "RESILIENCE_CLUSTER"
 
+#: A cluster's folder that holds a file of this name has containers too.
+CONTAINERS = "containers"
+
 _PARENT_POLL_S = 0.5
 _CLOSE_TIMEOUT_S = 20.0
 
@@ -66,10 +69,12 @@ def marked(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 
 def remove_cluster(folder: Path, *, timeout_s: float = 10.0) -> None:
-    """SIGKILL every process that carries the mark of ``folder``, then remove the folder."""
+    """SIGKILL every process that carries the mark of ``folder``, remove its containers, then the folder."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         killed = _kill_marked(folder)
+        if (folder / CONTAINERS).exists() and not _without_containers(folder):
+            return  # its folder stays, so that they are found again
         shutil.rmtree(folder, ignore_errors=True)
         if not killed and not folder.exists():
             return
@@ -94,6 +99,19 @@ def _kill_marked(folder: Path) -> int:
         except psutil.Error:
             continue
     return killed
+
+
+def _without_containers(folder: Path) -> bool:
+    """Remove the containers of the cluster in ``folder``; whether that worked."""
+    from docker.errors import DockerException  # noqa: PLC0415 - only where there are containers
+
+    from topologies.engine import remove_all_of  # noqa: PLC0415
+
+    try:
+        remove_all_of(folder)
+    except DockerException:
+        return False
+    return True
 
 
 def _await_end_of_run(parent: int) -> None:

@@ -256,9 +256,8 @@ class RunningCluster:
         layout = self._layout
         if not layout.link_ports:
             return ToxiproxyLinks(None, {}, self)
-        server = ToxiproxyServer(
-            self._host, port=layout.toxiproxy_port, proxies=layout.link_ports.values(), folder=layout.folder
-        )
+        of_clients = [port for link, port in layout.link_ports.items() if link.client is not None]
+        server = ToxiproxyServer(self._host, port=layout.toxiproxy_port, published=of_clients, folder=layout.folder)
         stack.callback(server.close)
         server.await_ready()
         return ToxiproxyLinks(server, layout.link_ports, self)

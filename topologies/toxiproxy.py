@@ -59,13 +59,13 @@ class Call(NamedTuple):
 class ToxiproxyServer:
     """A Toxiproxy server on the host of a cluster. Raises ``ClusterError``."""
 
-    def __init__(self, host: Host, *, port: int, proxies: Collection[int], folder: Path) -> None:
-        """``port`` is the API's, ``proxies`` are those of the proxies to come; it works in ``folder``."""
+    def __init__(self, host: Host, *, port: int, published: Collection[int], folder: Path) -> None:
+        """``port`` is the API's; ``published`` are those of proxies that must be reachable on loopback too."""
         self._net = host.net
         self._port = port
         self._log = folder / "toxiproxy.log"
         arguments = ["-host", self._net.listen, "-port", str(port)]
-        self._running = host.serve("toxiproxy", arguments, ports=[port, *proxies], folder=folder, log=self._log)
+        self._running = host.serve("toxiproxy", arguments, ports=[port, *published], folder=folder, log=self._log)
 
     def creation(self, proxy: str, port: int, target: str, target_port: int) -> Call:
         """What makes a proxy that listens on ``port``, for a port of the node ``target``."""

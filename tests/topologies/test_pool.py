@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from topologies.cluster import ClusterError
-from topologies.local import LocalCluster
 from topologies.pool import ClusterPool
 from topologies.spec import Link, Topology
 
@@ -45,12 +44,11 @@ class PretendedCluster:
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> ClusterPool:
-    def form(topology: Topology, *, proxied: Collection[Link], **_tools: Any) -> PretendedCluster:
+def pool() -> ClusterPool:
+    def form(topology: Topology, *, proxied: Collection[Link], **_more: Any) -> Any:
         return PretendedCluster(topology, frozenset(proxied))
 
-    monkeypatch.setattr(LocalCluster, "form", form)
-    return ClusterPool()
+    return ClusterPool(form)
 
 
 def pretended(pool: ClusterPool, topology: Topology, proxied: Collection[Link] = ()) -> PretendedCluster:

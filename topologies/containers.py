@@ -1,0 +1,162 @@
+"""Containers of one cluster: how they are started, signalled and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import DockerException
+from requests import RequestException
+from testcontainers.core.container import DockerContainer
+
+from topologies.cluster import ClusterError, ProcessState
+from topologies.files import BrokerFiles
+from topologies.waiting import WaitTimeout, wait_until
+
+_STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}
+_KILLED_WITHIN_S = 20.0
+
+
+class Container:
+    """One container, which may be started again after it has ended. Raises ``ClusterError``."""
+
+    def __init__(self, name: str, made: DockerContainer, client: docker.DockerClient) -> None:
+        self.name = name
+        self._made = made
+        self._client = client
+        self._started = False
+        self._address = ""
+
+    @property
+    def id(self) -> str:
+        return str(self._made.get_container_id())
+
+    @property
+    def address(self) -> str:
+        """On the cluster's network, where it was when it was started last."""
+        return self._address
+
+    def start(self) -> None:
+        with self._telling("started"):
+            if self._started:
+                self._client.api.start(self.id)
+            else:
+                self._made.start()
+                self._started = True
+            (network,) = self._client.api.inspect_container(self.id)["NetworkSettings"]["Networks"].values()
+        self._address = network["IPAddress"] or self._address
+
+    def state(self) -> Mapping[str, Any]:
+        """As the engine tells it: ``Status``, ``ExitCode``, ..."""
+        if not self._started:
+            return {"Status": "created"}
+        with self._telling("looked at"):
+            return dict(self._client.api.inspect_container(self.id)["State"])
+
+    def process(self) -> ProcessState:
+        return _STATES.get(self.state()["Status"], "gone")
+
+    def exit_status(self) -> int | None:
+        state = self.state()
+        return int(state["ExitCode"]) if state["Status"] in ("exited", "dead") else None
+
+    def signal(self, name: str) -> None:
+        with self._telling(f"sent {name}"):
+            self._client.api.kill(self.id, signal=name)
+
+    def pause(self) -> None:
+        with self._telling("paused"):
+            self._client.api.pause(self.id)
+
+    def unpause(self) -> None:
+        with self._telling("resumed"):
+            self._client.api.unpause(self.id)
+
+    def printed(self) -> bytes:
+        with self._telling("asked what it printed"):
+            return bytes(self._client.api.logs(self.id))
+
+    def remove(self) -> None:
+        with self._telling("removed"):
+            self._client.api.remove_container(self.id, force=True, v=True)
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (DockerException, RequestException) as error:
+            raise ClusterError(f"the container of {self.name} could not be {what}: {error}") from error
+
+
+class BrokerContainer:
+    """The container of one node; a process that is started again finds the files of the one before."""
+
+    def __init__(self, container: Container, files: BrokerFiles) -> None:
+        self._container = container
+        self._files = files
+        self._output_begins = 0
+
+    @property
+    def exit_status(self) -> int | None:
+        return self._container.exit_status()
+
+    @property
+    def has_booted(self) -> bool:
+        return self._files.says_booted(since=self._output_begins)
+
+    def state(self) -> ProcessState:
+        return self._container.process()
+
+    def start(self) -> None:
+        if self.state() != "gone":
+            raise ClusterError(f"{self._container.name} cannot be started: its process is still there")
+        self._files.traffic.unlink(missing_ok=True)
+        output = self._files.output
+        self._output_begins = output.stat().st_size if output.exists() else 0
+        self._container.start()
+
+    def kill(self) -> None:
+        if self.state() == "suspended":
+            self._container.unpause()  # the engine kills nobody who is frozen
+        self._container.signal("SIGKILL")
+        self._await("gone", timeout_s=_KILLED_WITHIN_S)
+
+    def stop(self, *, timeout_s: float) -> None:
+        """SIGTERM, on which the Erlang machine shuts the broker down in order."""
+        self._container.signal("SIGTERM")
+        self._await("gone", timeout_s=timeout_s)
+
+    def pause(self) -> None:
+        self._container.pause()
+
+    def resume(self) -> None:
+        self._container.unpause()
+
+    def _await(self, wanted: ProcessState, *, timeout_s: float) -> None:
+        what = f"the process of {self._container.name} to be {wanted}"
+        try:
+            wait_until(self.state, timeout_s=timeout_s, poll_s=0.02, what=what, until=lambda state: state == wanted)
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; see {self._files.log}") from error
+
+
+class RunningContainer:
+    """The container of a program. Its output is kept in ``log`` when it has ended."""
+
+    def __init__(self, container: Container, log: Path) -> None:
+        self._container = container
+        self._log = log
+
+    @property
+    def exit_status(self) -> int | None:
+        status = self._container.exit_status()
+        if status is not None:
+            self._log.write_bytes(self._container.printed())
+        return status
+
+    def close(self) -> None:
+        self._log.write_bytes(self._container.printed())
+        self._container.remove()

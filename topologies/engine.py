@@ -1,0 +1,139 @@
+"""The container engine, and what of it belongs to one cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from topologies.distributions import TOOLS, BrokerHome, ToolMissingError, compiled_once, erlang_sources
+from topologies.images import Chosen, Image, broker_image, choose
+
+#: Every container, network and volume of a cluster carries this label with the cluster's folder.
+CLUSTER_LABEL = "rabbitmq-resilience.cluster"
+
+#: Which user the programs in containers are: the one whose files they read and write.
+USER = f"{os.getuid()}:{os.getgid()}"
+
+#: Where the official images and Debian's packages have the broker and Erlang.
+_HOMES = ("/opt/rabbitmq", "/usr/lib/rabbitmq/lib/rabbitmq_server-*")
+_SEARCHED = "/opt/erlang/bin:/usr/local/bin:/usr/bin:/bin"
+_LOOK = f"""
+for home in {" ".join(_HOMES)}; do
+    if [ -x "$home/sbin/rabbitmq-server" ]; then echo "$home"; basename "$home"/plugins/rabbit-[0-9]* .ez; break; fi
+done
+PATH={_SEARCHED} command -v erl
+"""
+#: Arguments: the folder for the compiled modules, and their sources.
+_COMPILE = """
+[Folder | Sources] = init:get_plain_arguments(),
+[{ok, _} = compile:file(Source, [{outdir, Folder}]) || Source <- Sources],
+halt().
+"""
+
+
+@dataclass(frozen=True)
+class BrokerImage:
+    """An image to start brokers from, and where it has the broker."""
+
+    name: str
+    broker: BrokerHome
+
+
+def connect(*, answer_within_s: float = 60.0) -> docker.DockerClient:
+    """The engine that DOCKER_HOST names, or the usual one. Raises ``ToolMissingError`` if none answers."""
+    try:
+        client = docker.from_env(timeout=math.ceil(answer_within_s))
+        client.ping()
+    except DockerException as error:
+        raise ToolMissingError(
+            f"no container engine answers ({error}). Start one (`make engine` where it may be installed), name it in "
+            "DOCKER_HOST, or leave out --driver docker: the local driver needs none."
+        ) from error
+    return client
+
+
+def find_broker_image(client: docker.DockerClient, wanted: str) -> BrokerImage:
+    """The image of a version or of that name, pulled if it is not there. Raises ``ToolMissingError``."""
+    name = _there_or_pulled(client, broker_image(wanted, there=_tags(client)))
+    told = _output(client, name, ["sh", "-c", _LOOK]).split()
+    if len(told) != 3 or not told[1].startswith("rabbit-"):
+        raise ToolMissingError(f"the image {name} has no broker and Erlang in {', '.join(_HOMES)}: {' '.join(told)}")
+    home, plugin, erl = told
+    return BrokerImage(name, BrokerHome(Path(home), Path(erl).parent, plugin.removeprefix("rabbit-")))
+
+
+def find_image(client: docker.DockerClient, image: Image) -> str:
+    """The name of a program's image, pulled if it is not there. Raises ``ToolMissingError``."""
+    return _there_or_pulled(client, choose(image, there=_tags(client)))
+
+
+def compiled_in(client: docker.DockerClient, image: BrokerImage, cache: Path = TOOLS / "ebin") -> Path:
+    """The folder of our Erlang modules, compiled by the compiler in the image: every broker brings one along."""
+    sources = erlang_sources()
+
+    def compile_into(draft: Path) -> None:
+        erl = str(image.broker.erlang_bin / "erl")
+        command = [erl, "-noshell", "-eval", _COMPILE, "-extra", str(draft), *map(str, sources)]
+        _output(client, image.name, command, mounts={str(draft): "rw", str(sources[0].parent): "ro"})
+
+    return compiled_once(str(client.images.get(image.name).id), compile_into, cache)
+
+
+def remove_all_of(folder: Path) -> None:
+    """Remove every container and network of the cluster in ``folder``. Raises docker's errors."""
+    client = docker.from_env()
+    mine: dict[str, Any] = {"label": f"{CLUSTER_LABEL}={folder}"}
+    containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
+    with ThreadPoolExecutor(max_workers=max(1, len(containers))) as pool:
+        list(pool.map(_remove, containers))
+    for network in client.networks.list(filters=mine):
+        network.remove()
+    client.close()
+
+
+def _remove(container: Any) -> None:
+    try:
+        container.remove(force=True, v=True)
+    except APIError as error:
+        if error.status_code not in (404, 409):  # somebody else removes it, or has
+            raise
+
+
+def _tags(client: docker.DockerClient) -> set[str]:
+    return {tag for image in client.images.list() for tag in image.tags}
+
+
+def _there_or_pulled(client: docker.DockerClient, chosen: Chosen) -> str:
+    try:
+        client.images.get(chosen.name)
+    except ImageNotFound:
+        try:
+            client.images.pull(chosen.name)
+        except DockerException as error:
+            raise ToolMissingError(
+                f"the image {chosen.name} is not here and cannot be pulled ({error}). `make images` builds images "
+                "from Debian's packages, and --broker takes any that the engine has."
+            ) from error
+    return chosen.name
+
+
+def _output(
+    client: docker.DockerClient, image: str, command: list[str], *, mounts: dict[str, str] | None = None
+) -> str:
+    """What a command in a container of its own prints. Raises ``ToolMissingError`` with its words if it fails."""
+    volumes = {path: {"bind": path, "mode": mode} for path, mode in (mounts or {}).items()}
+    try:
+        told = client.containers.run(
+            image, command, entrypoint=[], user=USER, volumes=volumes, network_mode="none", remove=True, stderr=True
+        )
+    except DockerException as error:
+        raise ToolMissingError(f"{shlex.join(command)[:200]} failed in the image {image}: {error}") from error
+    return bytes(told).decode(errors="replace")
