@@ -12,6 +12,7 @@ import yaml
 from faults import fault_file
 from faults.fault_file import FaultFileError
 from faults.scenario import VALID_EXPECTED
+from topologies.drivers import DRIVERS, Driver
 from topologies.spec import Link, PauseIfAllDown, Topology
 
 SANE: dict[str, Any] = {
@@ -209,7 +210,8 @@ def test_steps_that_take_the_same_node_away() -> None:
 
 
 def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faults.scenario.DRIVERS", {"external": frozenset({"clients"})})
+    driver = Driver(frozenset({"clients"}), DRIVERS["local"].open)
+    monkeypatch.setattr("faults.scenario.DRIVERS", {"external": driver})
     with pytest.raises(FaultFileError) as caught:
         fault_file.parse(yaml.safe_dump(SANE), driver="external")
     assert "schedule[0].fault: partition acts on links, and the driver external offers only clients" in str(
