@@ -3,6 +3,10 @@
 Whoever holds the lock file ``<root>/<base>.lock`` owns the folder ``<root>/<base>`` and the ports from
 ``base`` on. The kernel drops the lock when the last process that holds it is gone, so a folder whose
 lock is free was left behind by a run that died, and only such a folder is removed.
+
+Locks are known to this root only. A paused broker has closed its ports, and a run with another root, as another user
+has, would find them free. So the claim also holds the block's first port for UDP, which nobody here speaks, and which
+everybody on the machine sees.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.cluster import ClusterError
+from topologies.files import LOOPBACK
 from topologies.reaper import remove_cluster
 
 BLOCK_PORTS = 200
@@ -25,11 +30,11 @@ FIRST_BASES = range(20_000, 32_000, BLOCK_PORTS)
 
 @dataclass(frozen=True)
 class Place:
-    """A claimed folder and block of ports. ``lock_fd`` keeps the claim; the reaper inherits it."""
+    """A claimed folder and block of ports. ``claim_fds`` keep the claim; the reaper inherits them."""
 
     folder: Path
     base_port: int
-    lock_fd: int
+    claim_fds: tuple[int, ...]
 
     @property
     def lock_file(self) -> Path:
@@ -54,11 +59,12 @@ def claim_place(root: Path, *, ports: int) -> Place:
         lock_fd = _lock(root / f"{base}.lock")
         if lock_fd is None:
             continue
-        place = Place(root / str(base), base, lock_fd)
-        if all(_is_free(port) for port in range(base, base + ports)):
+        guard_fd = _guard(base)
+        place = Place(root / str(base), base, (lock_fd,) if guard_fd is None else (lock_fd, guard_fd))
+        if guard_fd is not None and all(_is_free(port) for port in range(base, base + ports)):
             place.folder.mkdir(mode=0o700)
             return place
-        _release(place)
+        release(place)
     raise ClusterError(f"no block of {ports} free ports between {FIRST_BASES.start} and {FIRST_BASES.stop}")
 
 
@@ -72,11 +78,11 @@ def _leftovers(root: Path) -> Iterator[Place]:
         lock_fd = _lock(folder.with_suffix(".lock"))
         if lock_fd is None:
             continue
-        place = Place(folder, int(folder.name), lock_fd)
+        place = Place(folder, int(folder.name), (lock_fd,))
         if folder.is_dir():
             remove_cluster(folder)
             yield place
-        _release(place)
+        release(place)
 
 
 def _lock(path: Path) -> int | None:
@@ -92,9 +98,21 @@ def _lock(path: Path) -> int | None:
     return None
 
 
-def _release(place: Place) -> None:
+def _guard(base: int) -> int | None:
+    """Hold the UDP port; None where somebody else holds it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guard:
+        try:
+            guard.bind((LOOPBACK, base))
+        except OSError:
+            return None
+        return os.dup(guard.fileno())
+
+
+def release(place: Place) -> None:
+    """Give a place up that holds nothing yet, or nothing any more."""
     place.lock_file.unlink(missing_ok=True)
-    os.close(place.lock_fd)
+    for descriptor in place.claim_fds:
+        os.close(descriptor)
 
 
 def _is_free(port: int) -> bool:

@@ -134,5 +134,5 @@ def reading(opened: Callable[[Path], Host], data: Path) -> Iterator[PrometheusSe
     given a folder."""
     place = claim_place(default_root(), ports=1)
     with ExitStack() as stack:
-        stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
+        stack.callback(Reaper(place.folder, place.lock_file, place.claim_fds).close)
         yield stack.enter_context(PrometheusServer(opened(place.folder), {}, port=place.base_port, data=data))

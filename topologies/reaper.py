@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 #: Every process of a cluster carries this variable with the cluster's folder, and is found by it.
@@ -31,20 +31,21 @@ _CLOSE_TIMEOUT_S = 20.0
 class Reaper:
     """The parent's end: starts the reaper of a cluster's folder, and has it do its work on ``close``.
 
-    The reaper shares the lock of the folder until all is removed, so no other run takes the place before.
+    The reaper shares the claim of the place (``topologies.places``) until all is removed, so no other run
+    takes it before.
     """
 
-    def __init__(self, folder: Path, lock_file: Path, lock_fd: int) -> None:
+    def __init__(self, folder: Path, lock_file: Path, claim_fds: Sequence[int]) -> None:
         self._folder = folder
         self._lock_file = lock_file
-        self._lock_fd = lock_fd
+        self._claim_fds = tuple(claim_fds)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "topologies.reaper", str(os.getpid()), str(folder), str(lock_file)],
             cwd=Path(__file__).resolve().parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(lock_fd,),
+            pass_fds=self._claim_fds,
             start_new_session=True,
         )
 
@@ -60,7 +61,8 @@ class Reaper:
             self._process.kill()
             self._process.wait()
             reap(self._folder, self._lock_file)
-        os.close(self._lock_fd)
+        for descriptor in self._claim_fds:
+            os.close(descriptor)
 
 
 def marked(environ: Mapping[str, str], folder: Path) -> dict[str, str]:

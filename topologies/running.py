@@ -79,7 +79,7 @@ class RunningCluster:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
         place = claim_place(root or default_root(), ports=ports_needed(topology, proxied))
         with ExitStack() as stack:
-            stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
+            stack.callback(Reaper(place.folder, place.lock_file, place.claim_fds).close)
             host = opened(place.folder)
             cluster = cls(host, Layout(topology, frozenset(proxied), broker, place, host.net), broker)
             stack.callback(cluster._end_processes)

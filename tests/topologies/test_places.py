@@ -20,6 +20,12 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
+def drop(place: Place) -> None:
+    """As if the run that holds it had died."""
+    for descriptor in place.claim_fds:
+        os.close(descriptor)
+
+
 def sleeper(place: Place) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
     process = subprocess.Popen(command, env=marked(os.environ, place.folder), stdout=subprocess.PIPE)
@@ -34,16 +40,28 @@ def test_two_claims_never_meet(root: Path) -> None:
 
     assert abs(one.base_port - other.base_port) >= 200
     assert one.folder != other.folder
-    os.close(one.lock_fd)
-    os.close(other.lock_fd)
+    drop(one)
+    drop(other)
+
+
+def test_two_claims_of_different_roots_never_meet(root: Path, tmp_path: Path) -> None:
+    """As of two users: the ports of a paused broker look free to the other one."""
+    one, other = claim_place(root, ports=5), claim_place(tmp_path, ports=5)
+    drop(one)
+    again = claim_place(tmp_path, ports=5)
+
+    assert abs(one.base_port - other.base_port) >= 200
+    assert again.base_port == one.base_port
+    drop(other)
+    drop(again)
 
 
 def test_a_port_in_use_is_passed_over(root: Path) -> None:
     first = claim_place(root, ports=5)
-    os.close(first.lock_fd)
+    drop(first)
     with socket.create_server(("127.0.0.1", first.base_port + 4)):
         second = claim_place(root, ports=5)
-    os.close(second.lock_fd)
+    drop(second)
 
     assert second.base_port != first.base_port
     assert second.base_port in FIRST_BASES
@@ -63,14 +81,14 @@ def test_sweep_leaves_what_is_in_use(root: Path) -> None:
     assert place.folder.is_dir()
     process.kill()
     process.wait()
-    os.close(place.lock_fd)
+    drop(place)
 
 
 def test_sweep_removes_what_a_dead_run_left(root: Path) -> None:
     place = claim_place(root, ports=1)
     (place.folder / "data").mkdir()
     process = sleeper(place)
-    os.close(place.lock_fd)
+    drop(place)
 
     assert sweep(root) == [place.folder]
     assert process.wait(10) != 0
@@ -79,7 +97,7 @@ def test_sweep_removes_what_a_dead_run_left(root: Path) -> None:
 
 def test_reaper_removes_all_when_told(root: Path) -> None:
     place = claim_place(root, ports=1)
-    reaper = Reaper(place.folder, place.lock_file, place.lock_fd)
+    reaper = Reaper(place.folder, place.lock_file, place.claim_fds)
     process = sleeper(place)
 
     reaper.close()
@@ -90,7 +108,7 @@ def test_reaper_removes_all_when_told(root: Path) -> None:
 
 def test_a_dead_reaper_is_stood_in_for(root: Path) -> None:
     place = claim_place(root, ports=1)
-    reaper = Reaper(place.folder, place.lock_file, place.lock_fd)
+    reaper = Reaper(place.folder, place.lock_file, place.claim_fds)
     psutil.Process(reaper.pid).kill()
     process = sleeper(place)
 

@@ -18,7 +18,7 @@ from reports.metrics import METRICS, SERIES, read_metrics, scraped_series
 from reports.scraped import Clocks, ScrapeError, save_metrics
 from topologies.cluster import ClusterError
 from topologies.local import LocalHost
-from topologies.places import claim_place
+from topologies.places import claim_place, release
 from topologies.prometheus import PrometheusServer, reading, scrape_config
 from topologies.waiting import wait_until
 
@@ -61,8 +61,10 @@ def host(prometheus: Path, tmp_path: Path) -> LocalHost:
 
 
 @pytest.fixture
-def port(tmp_path: Path) -> int:
-    return claim_place(tmp_path, ports=2).base_port
+def port(tmp_path: Path) -> Iterator[int]:
+    place = claim_place(tmp_path, ports=2)
+    yield place.base_port
+    release(place)
 
 
 def scrapes(server: PrometheusServer) -> int:

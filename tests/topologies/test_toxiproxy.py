@@ -90,7 +90,7 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     place = claim_place(tmp_path, ports=50)
     with ExitStack() as stack:
-        stack.callback(Reaper(place.folder, place.lock_file, place.lock_fd).close)
+        stack.callback(Reaper(place.folder, place.lock_file, place.claim_fds).close)
         server = ToxiproxyServer(LocalHost(place.folder), port=place.base_port, published=[], folder=place.folder)
         stack.callback(server.close)
         server.await_ready()
