@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import IO
 
 TICK_S = 2.0
+END_S = 5.0
 OUTPUT_LINES_MAX = 12
+LINE_BYTES_MAX = 100
 
 
 class Failed(Exception):
@@ -55,12 +58,12 @@ def run(
     doing: str,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    done: Callable[[], str] = str,
+    done: Callable[[], str] | None = None,
 ) -> str:
     """Run ``command`` to its end and return what it wrote.
 
-    ``doing`` and ``done()`` are shown while it runs. Raises ``Failed`` if it cannot be started or
-    ends with another status than 0. It has no input, so it cannot wait for an answer.
+    ``doing`` and ``done()``, or else the last line that it wrote, are shown while it runs. Raises ``Failed`` if
+    it cannot be started or ends with another status than 0. It has no input, so it cannot wait for an answer.
     """
     line = Line(doing)
     with tempfile.TemporaryFile() as output:
@@ -78,9 +81,9 @@ def run(
         with process:
             try:
                 while not _ended(process):
-                    line.show(done())
+                    line.show(done() if done else _last_line(output))
             except BaseException:
-                process.kill()
+                _end(process)
                 raise
             finally:
                 line.end()
@@ -92,12 +95,29 @@ def run(
     return text
 
 
+def _last_line(output: IO[bytes]) -> str:
+    """What was written to the file ``output`` last; the process that writes it shares its position, which stays."""
+    size_bytes = os.fstat(output.fileno()).st_size
+    end = os.pread(output.fileno(), LINE_BYTES_MAX, max(0, size_bytes - LINE_BYTES_MAX))
+    lines = end.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
 def _ended(process: subprocess.Popen[bytes]) -> bool:
     try:
         process.wait(timeout=TICK_S / 4)
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let ``process`` end by itself, as one that has mounted or written something must, but not for long."""
+    process.terminate()
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def megabytes(size_bytes: int) -> str:
