@@ -2,14 +2,19 @@
 # make nightly      sets everything up and plays what fits into 150 minutes of all suites, longest not played first
 # make test         sets everything up and runs the project's own tests
 # make setup        only sets everything up
+# make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
+# make engine       only provides a container engine for them
+# make engine-stop  ends the container engine, if it was set-up that started it
 # make lint         style, format and types
+# make clean        removes what set-up made in the checkout
 # Options for pytest go in ARGS, a Python in PYTHON, a broker in RABBITMQ_HOME.
 
 ARGS ?=
+VERSIONS ?=
 
 pytest := .venv/bin/python -m pytest
 
-.PHONY: partitions nightly test lint setup clean
+.PHONY: partitions nightly test lint setup images engine engine-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
@@ -32,5 +37,11 @@ lint:
 setup:
 	@setup/start
 
-clean:
+images:
+	@setup/start images $(VERSIONS)
+
+engine engine-stop:
+	@setup/start $@
+
+clean: engine-stop
 	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -50,14 +50,27 @@ def found() -> str | None:
         if os.environ.get("TOXIPROXY_SERVER"):
             raise Missing(str(error)) from error
         return None
-    if server == PLACE and not (STAMP.exists() and STAMP.read_text(encoding="utf-8") == VERSION):
+    if server == PLACE and not _in_place():
         return None
     return within_root(server)
+
+
+def _in_place() -> bool:
+    return PLACE.exists() and STAMP.exists() and STAMP.read_text(encoding="utf-8") == VERSION
 
 
 def make() -> str:
     PLACE.parent.mkdir(parents=True, exist_ok=True)
     return first_that_works((build, download))
+
+
+def linux_program() -> Path:
+    """A server that runs in an empty container: our own, which needs no library, whatever is on PATH."""
+    if platform.system() != "Linux":
+        raise Failed("Toxiproxy for a container is built on Linux only")
+    if not _in_place():
+        make()
+    return PLACE
 
 
 def first_that_works(sources: Sequence[Callable[[], None]]) -> str:

@@ -120,7 +120,7 @@ def test_no_committed_file_names_a_registry() -> None:
 def test_what_set_up_imports_needs_no_package() -> None:
     """Set-up runs before there is any package."""
     modules = [path for path in MODULES if room_of(path) == "setup"]
-    modules += [ROOT / "topologies" / "distributions.py", ROOT / "topologies" / "__init__.py"]
+    modules += [ROOT / "topologies" / f"{name}.py" for name in ("__init__", "distributions", "images", "waiting")]
     roots = {name.split(".")[0] for path in modules for _, name in imported(path)}
     assert roots - set(sys.stdlib_module_names) <= {"setup", "topologies"}
 

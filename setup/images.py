@@ -1,0 +1,194 @@
+"""Container images for machines that cannot pull: brokers and Prometheus from Debian's packages, Toxiproxy from the
+program that set-up provides. What is there, made by the same recipe, is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from setup import dockerd, engine, mmdebstrap, toxiproxy
+from setup.engine import Engine
+from setup.progress import Failed
+from setup.steps import Missing, Step
+from topologies import images
+from topologies.images import Image
+
+LABEL = f"{images.LABEL}={images.LABEL_VALUE}"
+RECIPE_LABEL = f"{images.LABEL}.recipe"
+
+#: No user of any image: who runs a container owns the folders that are mounted into it.
+ANYBODY = "54321:54321"
+
+_CANNOT = """\
+The image {name} could not be built: {why}
+How to provide it: on a machine that can pull images nothing has to be built, the official one is taken
+({official}); or build it elsewhere, and bring it here with `docker save` and `docker load`."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is made. ``packages`` are mmdebstrap's arguments; without them, Toxiproxy is all that is in it.
+
+    ``changes`` are instructions of a Dockerfile. ``proof`` is run in a container by a user who owns nothing; it ends
+    with status 0 if the image is good, and writes ``version x.y.z``.
+    """
+
+    image: Image
+    packages: tuple[str, ...]
+    changes: tuple[str, ...]
+    proof: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Changes with everything that the image's content depends on, but for what the packages become."""
+        parts = [self.image.local, self.image.release, self.packages, mmdebstrap.LEFT_OUT]
+        parts += [self.changes, self.proof]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+#: The distribution's own rabbitmq-server on PATH would change to the user rabbitmq; this one is what it starts.
+_BROKER_PATH = "/usr/lib/rabbitmq/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: A cookie is a secret of one cluster. The folders are open as in the official image.
+_BROKER_HOOKS = (
+    'rm -f "$1/var/lib/rabbitmq/.erlang.cookie"',
+    'chmod 777 "$1/etc/rabbitmq" "$1/var/lib/rabbitmq" "$1/var/lib/rabbitmq/mnesia" "$1/var/log/rabbitmq"',
+    'ln -s "/$(cd "$1" && echo usr/lib/*/faketime/libfaketimeMT.so.1)" "$1/usr/local/lib/libfaketime.so"',
+)
+_BROKER_PROOF = """\
+set -e
+erl -noinput -eval 'ok = crypto:start(), {module, _} = code:ensure_loaded(compile), halt(0).'
+command -v rabbitmq-server rabbitmqctl
+touch "$HOME/written" /etc/rabbitmq/written /var/log/rabbitmq/written
+tc -V
+iptables --version
+test "$(LD_PRELOAD=/usr/local/lib/libfaketime.so FAKETIME='@2001-02-03 04:05:06' date +%Y)" = 2001
+echo "version $(dpkg-query --show --showformat '${Version}' rabbitmq-server)"
+"""
+
+
+def broker_recipe(image: Image) -> Recipe:
+    """A broker with what faults need beside it: tc, iptables, and libfaketime at /usr/local/lib/libfaketime.so."""
+    include = "--include=rabbitmq-server,iproute2,iptables,libfaketime"
+    return Recipe(
+        image,
+        packages=("--variant=minbase", include, *(f"--customize-hook={hook}" for hook in _BROKER_HOOKS)),
+        changes=(
+            f"ENV PATH={_BROKER_PATH}",
+            "ENV LANG=C.UTF-8",
+            "ENV HOME=/var/lib/rabbitmq",
+            "EXPOSE 4369 5672 15672 15692 25672",
+            'CMD ["rabbitmq-server"]',
+        ),
+        proof=("sh", "-c", _BROKER_PROOF),
+    )
+
+
+TOXIPROXY = Recipe(
+    images.TOXIPROXY,
+    packages=(),
+    changes=("EXPOSE 8474", 'ENTRYPOINT ["/toxiproxy"]', 'CMD ["-host=0.0.0.0"]'),
+    proof=("/toxiproxy", "-version"),
+)
+
+PROMETHEUS = Recipe(
+    images.PROMETHEUS,
+    packages=("--variant=extract", "--include=prometheus", '--customize-hook=mkdir -m 1777 "$1/prometheus"'),
+    changes=(
+        "EXPOSE 9090",
+        "WORKDIR /prometheus",
+        'ENTRYPOINT ["/usr/bin/prometheus"]',
+        'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]',
+    ),
+    proof=("/usr/bin/prometheus", "--version"),
+)
+
+
+def found(recipe: Recipe) -> str | None:
+    """The name of the image that was made by ``recipe``, if it is there."""
+    try:
+        names = engine.answering().tags(f"{RECIPE_LABEL}={recipe.key}")
+    except Failed as error:
+        raise Missing(str(error)) from error
+    return min(names, default=None)
+
+
+def make(recipe: Recipe) -> str:
+    """Build, try and name the image; returns its name, which holds the version that was in the packages."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="image-", ignore_cleanup_errors=True) as folder:
+            archive = Path(folder) / "content.tar"
+            _fill(archive, recipe)
+            return _named(archive, recipe, engine.answering())
+    except Failed as error:
+        why = str(error).replace("\n", "\n    ")
+        raise Missing(_CANNOT.format(name=recipe.image.local, official=recipe.image.official, why=why)) from error
+
+
+def _fill(archive: Path, recipe: Recipe) -> None:
+    if recipe.packages and recipe.image.release:
+        mmdebstrap.bootstrap(recipe.image.release, recipe.packages, into=archive)
+        return
+    program = toxiproxy.linux_program()
+    with tarfile.open(archive, "w") as content:
+        content.add(program, "toxiproxy", filter=_owned_by_root)
+
+
+def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    member.mode = 0o755
+    return member
+
+
+def _named(archive: Path, recipe: Recipe, there: Engine) -> str:
+    """Import ``archive``, and name it once its proof has ended well: what is half-built never has the name."""
+    labels = (f"LABEL {LABEL}", f"LABEL {RECIPE_LABEL}={recipe.key}")
+    image = there.import_image(archive, changes=(*recipe.changes, *labels), doing="importing the image")
+    try:
+        version = told_version(there.run(image, recipe.proof, user=ANYBODY))
+        name = f"{recipe.image.local.rpartition(':')[0]}:{version}"
+        if version != recipe.image.version:
+            source = f"Debian {recipe.image.release}" if recipe.image.release else "the program"
+            print(f"      {source} is version {version} by now, not {recipe.image.version}", flush=True)
+        there.name_image(image, name)
+    except BaseException:
+        there.remove_image(image)
+        raise
+    there.remove_unnamed_images(LABEL)
+    return name
+
+
+def told_version(proof: str) -> str:
+    """The version in what a proof wrote. Raises ``Failed`` if it wrote none."""
+    told = re.search(r"\bversion (\d+\.\d+\.\d+)", proof)
+    if told is None:
+        raise Failed(f"the image does not tell its version: {proof.strip()[-200:]!r}")
+    return told[1]
+
+
+def step(recipe: Recipe, *, optional: bool = False) -> Step:
+    title = f"Image {recipe.image.local}"
+    return Step(title, partial(found, recipe), partial(make, recipe), optional=optional)
+
+
+def steps(versions: Sequence[str]) -> tuple[Step, ...]:
+    """Everything up to the images of these broker versions, or of all, of which then each may be missing: releases
+    leave mirrors. Raises ``Missing`` for a version that no release holds."""
+    known = {image.version: image for image in images.BROKERS}
+    unknown = [version for version in versions if version not in known]
+    if unknown:
+        raise Missing(
+            f"No Debian release is known that holds RabbitMQ {', '.join(unknown)}; known are {', '.join(known)}.\n"
+            "Other versions have to be pulled: the official images are taken where there is no local one."
+        )
+    wanted = [known[version] for version in versions or known]
+    brokers = (step(broker_recipe(image), optional=not versions) for image in wanted)
+    return (dockerd.STEP, mmdebstrap.STEP, step(TOXIPROXY), *brokers, step(PROMETHEUS, optional=True))
