@@ -83,19 +83,24 @@ class Engine:
     def remove_image(self, image: str) -> None:
         self._ask("DELETE", f"/images/{quote(image, safe=':')}", query={"force": "true"})
 
-    def remove_unnamed_images(self, label: str) -> None:
-        """Remove what lost its name to a newer image, and what broken-off calls left an hour ago or earlier."""
-        filters = json.dumps({"dangling": ["true"], "label": [label], "until": ["1h"]})
-        self._ask("POST", "/images/prune", query={"filters": filters})
+    def remove_left_over(self, *, images: str, containers: str) -> None:
+        """Remove the images with that label that lost their name to newer ones, and what calls that were broken off an
+        hour ago or earlier have left: images that never got a name, and containers with that label that have ended."""
+        left = {"images": {"dangling": ["true"], "label": [images]}, "containers": {"label": [containers]}}
+        for kind, filters in left.items():
+            query = {"filters": json.dumps({**filters, "until": ["1h"]})}
+            self._ask("POST", f"/{kind}/prune", query=query)
 
-    def run(self, image: str, command: Sequence[str], *, user: str) -> str:
-        """Run ``command`` in a container of its own, without network, to its end; returns what it wrote.
+    def run(self, image: str, command: Sequence[str], *, user: str, label: str) -> str:
+        """Run ``command`` in a container with ``label`` (``key=value``), without network, to its end; returns what it
+        wrote.
 
         Raises ``Failed`` with that if its status is not 0.
         """
-        host = {"NetworkMode": "none"}
+        key, _, value = label.partition("=")
         asked = {"Image": image, "Entrypoint": command[:1], "Cmd": command[1:], "User": user, "Tty": True}
-        container = self._json("POST", "/containers/create", body={**asked, "HostConfig": host})["Id"]
+        asked |= {"Labels": {key: value}, "HostConfig": {"NetworkMode": "none"}}
+        container = self._json("POST", "/containers/create", body=asked)["Id"]
         try:
             self._ask("POST", f"/containers/{container}/start")
             status = self._json("POST", f"/containers/{container}/wait")["StatusCode"]

@@ -21,6 +21,7 @@ from topologies import images
 from topologies.images import Image
 
 LABEL = f"{images.LABEL}={images.LABEL_VALUE}"
+PROOF_LABEL = f"{images.LABEL}=proof"
 RECIPE_LABEL = f"{images.LABEL}.recipe"
 
 #: No user of any image: who runs a container owns the folders that are mounted into it.
@@ -153,7 +154,7 @@ def _named(archive: Path, recipe: Recipe, there: Engine) -> str:
     labels = (f"LABEL {LABEL}", f"LABEL {RECIPE_LABEL}={recipe.key}")
     image = there.import_image(archive, changes=(*recipe.changes, *labels), doing="importing the image")
     try:
-        version = told_version(there.run(image, recipe.proof, user=ANYBODY))
+        version = told_version(there.run(image, recipe.proof, user=ANYBODY, label=PROOF_LABEL))
         name = f"{recipe.image.local.rpartition(':')[0]}:{version}"
         if version != recipe.image.version:
             source = f"Debian {recipe.image.release}" if recipe.image.release else "the program"
@@ -162,7 +163,7 @@ def _named(archive: Path, recipe: Recipe, there: Engine) -> str:
     except BaseException:
         there.remove_image(image)
         raise
-    there.remove_unnamed_images(LABEL)
+    there.remove_left_over(images=LABEL, containers=PROOF_LABEL)
     return name
 
 

@@ -58,6 +58,7 @@ class FakeEngine:
             f"POST /images/{IMPORTED}/tag": "",
             f"DELETE /images/{IMPORTED}": [],
             "POST /images/prune": {},
+            "POST /containers/prune": {},
             "POST /containers/create": {"Id": "c1"},
             "POST /containers/c1/start": "",
             "POST /containers/c1/wait": {"StatusCode": self.proof[0]},

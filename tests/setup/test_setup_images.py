@@ -38,6 +38,7 @@ def test_an_image_is_named_after_its_proof_ended_well(fake: FakeEngine) -> None:
     assert "LABEL rabbitmq-resilience=image" in changes
     assert f"LABEL rabbitmq-resilience.recipe={BOOKWORM.key}" in changes
     assert fake.containers[0]["User"] == images.ANYBODY
+    assert fake.containers[0]["Labels"] == {"rabbitmq-resilience": "proof"}
     assert REMOVE not in calls
 
 
