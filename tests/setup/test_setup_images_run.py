@@ -9,9 +9,12 @@ from setup.engine import Engine
 from setup.progress import Failed
 from topologies.images import BROKERS, Image
 
+#: The cookie is written first, or else server and tool would both make one.
 BOOT = """\
 export RABBITMQ_NODENAME=rabbit@localhost
-rabbitmq-server -detached && rabbitmqctl --quiet await_startup --timeout 240 &&
+(umask 377 && echo cookie > "$HOME/.erlang.cookie")
+rabbitmq-server -detached
+timeout 240 sh -c 'until rabbitmqctl --quiet await_startup > /tmp/said 2>&1; do :; done' || cat /tmp/said
 rabbitmqctl --quiet eval 'io:format("runs ~s~n", [rabbit_misc:version()]).'
 """
 
