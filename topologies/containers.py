@@ -121,12 +121,12 @@ class BrokerContainer:
     def kill(self) -> None:
         if self.state() == "suspended":
             self._container.unpause()  # the engine kills nobody who is frozen
-        self._container.signal("SIGKILL")
+        self._signal("SIGKILL")
         self._await("gone", timeout_s=_KILLED_WITHIN_S)
 
     def stop(self, *, timeout_s: float) -> None:
         """SIGTERM, on which the Erlang machine shuts the broker down in order."""
-        self._container.signal("SIGTERM")
+        self._signal("SIGTERM")
         self._await("gone", timeout_s=timeout_s)
 
     def pause(self) -> None:
@@ -134,6 +134,11 @@ class BrokerContainer:
 
     def resume(self) -> None:
         self._container.unpause()
+
+    def _signal(self, name: str) -> None:
+        if self.state() == "gone":
+            raise ClusterError(f"{self._container.name} cannot be sent {name}: its process is gone")
+        self._container.signal(name)
 
     def _await(self, wanted: ProcessState, *, timeout_s: float) -> None:
         what = f"the process of {self._container.name} to be {wanted}"

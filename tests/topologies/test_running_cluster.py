@@ -1,4 +1,4 @@
-"""The local driver on real brokers: it forms a cluster, breaks it as asked, and heals it."""
+"""Each driver on real brokers: it forms a cluster, breaks it as asked, and heals it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from topologies.cluster import Cluster, ClusterError, NodeState
 from topologies.local import LocalCluster
 from topologies.pool import unfit_reason
+from topologies.running import RunningCluster
 from topologies.spec import Link, Topology
 from topologies.waiting import wait_until
 
@@ -21,7 +22,7 @@ A_TO_B = Link("a1", "b1")
 
 
 @contextmanager
-def watched(cluster: LocalCluster, *, at_least_s: float) -> Iterator[set[tuple[str, NodeState]]]:
+def watched(cluster: RunningCluster, *, at_least_s: float) -> Iterator[set[tuple[str, NodeState]]]:
     """Collects every (node, state) that is seen until the block, and at least so many seconds, have gone by."""
     seen: set[tuple[str, NodeState]] = set()
     begun = time.monotonic()
@@ -34,13 +35,13 @@ def watched(cluster: LocalCluster, *, at_least_s: float) -> Iterator[set[tuple[s
     wait_until(look, timeout_s=at_least_s + 5, what="the time to pass", until=lambda gone_s: gone_s >= at_least_s)
 
 
-def await_state(cluster: LocalCluster, node: str, state: NodeState, *, timeout_s: float) -> None:
+def await_state(cluster: RunningCluster, node: str, state: NodeState, *, timeout_s: float) -> None:
     wait_until(
         lambda: cluster.state(node), timeout_s=timeout_s, what=f"{node} to be {state}", until=lambda seen: seen == state
     )
 
 
-def test_forms_whole_and_through_its_proxies(cluster: LocalCluster) -> None:
+def test_forms_whole_and_through_its_proxies(cluster: RunningCluster) -> None:
     contract: Cluster = cluster
 
     assert {contract.state(node) for node in contract.topology.node_names} == {"up"}
@@ -50,7 +51,7 @@ def test_forms_whole_and_through_its_proxies(cluster: LocalCluster) -> None:
     assert unfit_reason(cluster) == ""
 
 
-def test_a_whole_link_holds_nothing_even_when_busy(cluster: LocalCluster) -> None:
+def test_a_whole_link_holds_nothing_even_when_busy(cluster: RunningCluster) -> None:
     begun = time.monotonic()
     seen: set[int | None] = set()
 
@@ -63,7 +64,7 @@ def test_a_whole_link_holds_nothing_even_when_busy(cluster: LocalCluster) -> Non
     assert seen == {0}
 
 
-def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: LocalCluster) -> None:
+def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: RunningCluster) -> None:
     with watched(cluster, at_least_s=2) as seen:
         cluster.links.cut(OF_C1)
     held = {link: cluster.links.held_bytes(link) for link in OF_C1}
@@ -79,7 +80,7 @@ def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: LocalCluster) -> No
     assert unfit_reason(cluster) == ""
 
 
-def test_a_long_cut_pauses_the_minority_until_restored(cluster: LocalCluster) -> None:
+def test_a_long_cut_pauses_the_minority_until_restored(cluster: RunningCluster) -> None:
     with watched(cluster, at_least_s=15) as seen:
         cluster.links.cut(OF_C1)
     views = {node: cluster.api(node).running_nodes() for node in ("a1", "b1")}
@@ -95,7 +96,7 @@ def test_a_long_cut_pauses_the_minority_until_restored(cluster: LocalCluster) ->
     assert unfit_reason(cluster) == ""
 
 
-def test_a_delay_is_seen_by_the_probe_and_survives_a_cut(cluster: LocalCluster) -> None:
+def test_a_delay_is_seen_by_the_probe_and_survives_a_cut(cluster: RunningCluster) -> None:
     cluster.links.delay([A_TO_B], latency_ms=200, jitter_ms=20)
     delayed_ms = cluster.links.probe_ms(A_TO_B, timeout_s=2)
     other_ms = cluster.links.probe_ms(Link("a1", "c1"), timeout_s=2)
@@ -120,7 +121,7 @@ def test_a_delay_is_seen_by_the_probe_and_survives_a_cut(cluster: LocalCluster) 
     assert cluster.links.clean
 
 
-def test_a_delay_outlives_a_cut_that_parts_the_brokers(cluster: LocalCluster) -> None:
+def test_a_delay_outlives_a_cut_that_parts_the_brokers(cluster: RunningCluster) -> None:
     cluster.links.delay(OF_C1, latency_ms=100, jitter_ms=0)
     cluster.links.cut(OF_C1)
     await_state(cluster, "c1", "paused", timeout_s=15)
@@ -133,7 +134,7 @@ def test_a_delay_outlives_a_cut_that_parts_the_brokers(cluster: LocalCluster) ->
     assert probed_ms >= 100
 
 
-def test_a_killed_node_comes_back(cluster: LocalCluster) -> None:
+def test_a_killed_node_comes_back(cluster: RunningCluster) -> None:
     cluster.kill("b1")
     state, process = cluster.state("b1"), cluster.process("b1")
     with pytest.raises(ClusterError, match="b1 cannot be sent SIGKILL: its process is gone"):
@@ -146,7 +147,7 @@ def test_a_killed_node_comes_back(cluster: LocalCluster) -> None:
     assert (state, process) == ("down", "gone")
 
 
-def test_a_stopped_node_ends_in_order(cluster: LocalCluster) -> None:
+def test_a_stopped_node_ends_in_order(cluster: RunningCluster) -> None:
     cluster.stop("c1")
     state = cluster.state("c1")
     log = cluster.logs()["c1"].read_text()
@@ -157,7 +158,7 @@ def test_a_stopped_node_ends_in_order(cluster: LocalCluster) -> None:
     assert "Successfully stopped RabbitMQ" in log or "exited with reason: stopped" in log
 
 
-def test_a_paused_node_is_resumed(cluster: LocalCluster) -> None:
+def test_a_paused_node_is_resumed(cluster: RunningCluster) -> None:
     cluster.pause("a1")
     paused = cluster.state("a1")
     cluster.resume("a1")
@@ -167,7 +168,7 @@ def test_a_paused_node_is_resumed(cluster: LocalCluster) -> None:
     cluster.await_formed(timeout_s=60)
 
 
-def test_restoring_after_a_node_was_killed_behind_the_cut_does_not_hang(cluster: LocalCluster) -> None:
+def test_restoring_after_a_node_was_killed_behind_the_cut_does_not_hang(cluster: RunningCluster) -> None:
     cluster.links.cut(OF_C1)
     cluster.kill("c1")
     cluster.start("c1")
@@ -179,7 +180,7 @@ def test_restoring_after_a_node_was_killed_behind_the_cut_does_not_hang(cluster:
     assert restored_s < 3
 
 
-def test_probes_leave_no_trace_in_the_logs(cluster: LocalCluster) -> None:
+def test_probes_leave_no_trace_in_the_logs(cluster: RunningCluster) -> None:
     for link in cluster.topology.links:
         cluster.links.probe_ms(link, timeout_s=2)
 
