@@ -8,12 +8,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import docker
 import psutil
 import pytest
 
+from topologies.distributions import ToolMissingError
+from topologies.engine import CLUSTER_LABEL, connect
 from topologies.places import sweep
 from topologies.reaper import MARK
 from topologies.waiting import wait_until
@@ -30,11 +35,12 @@ RUN = """
 import os, signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs in the background inherits that it is ignored
-from topologies.local import LocalCluster
+from topologies.drivers import DRIVERS
 from topologies.spec import Topology
 topology = Topology(name="leftovers", zones={"a": 1, "b": 1, "c": 1})
 print("starting", flush=True)
-with LocalCluster.form(topology, proxied=topology.links, root=Path(sys.argv[1])) as cluster:
+form = DRIVERS[sys.argv[2]].open(None).form
+with form(topology, proxied=topology.links, root=Path(sys.argv[1])) as cluster:
     if os.fork() == 0:
         time.sleep(20)
         os._exit(0)
@@ -76,11 +82,12 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
+    """Of the local driver, where the test does not name another one."""
     root = tmp_path / "root"
     root.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(root)],
+        [sys.executable, "-c", RUN, str(root), getattr(request, "param", "local")],
         cwd=CHECKOUT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -156,3 +163,38 @@ def test_the_next_start_removes_what_even_the_reaper_left(run: Run) -> None:
     assert run.processes()
     assert sweep(run.root) == [run.root / str(base)]
     await_nothing_left(run, base)
+
+
+@pytest.fixture
+def engine() -> Iterator[docker.DockerClient]:
+    try:
+        client = connect()
+    except ToolMissingError as error:
+        pytest.skip(str(error))
+    with closing(client):
+        yield client
+
+
+@pytest.mark.parametrize("run", ["docker"], indirect=True)
+@pytest.mark.parametrize("reaped", [True, False], ids=["by the reaper", "by the next start"])
+def test_no_container_is_left_after_kill_9(run: Run, engine: docker.DockerClient, reaped: bool) -> None:
+    run.await_line("starting")
+    run.await_line("formed")
+    base = run.base_port()
+    mine: dict[str, Any] = {"label": f"{CLUSTER_LABEL}={run.root / str(base)}"}
+    there = engine.containers.list(filters=mine)
+    published = [port["HostIp"] for one in there for ports in one.ports.values() for port in ports or ()]
+    if not reaped:
+        for child in psutil.Process(run.process.pid).children():
+            child.kill()
+    run.process.kill()
+    run.process.wait(GONE_WITHIN_S)
+    if not reaped:
+        assert engine.containers.list(filters=mine)
+        sweep(run.root)
+
+    await_nothing_left(run, base)
+    assert len(there) == 3 + 1  # the brokers and Toxiproxy
+    assert set(published) == {"127.0.0.1"}
+    assert not engine.containers.list(all=True, filters=mine)
+    assert not engine.networks.list(filters=mine)
