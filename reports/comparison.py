@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reports.table import recorded, table_line
-from reports.words import NOTHING, verdict_word
+from reports.words import NOTHING, short_verdict
 
 KINDS = ("quorum", "mirrored")
 
@@ -83,7 +83,7 @@ def comparison(verdicts: Iterable[Mapping[str, Any]]) -> str:
             rows.setdefault(row, {})[kind] = verdict
     head = ("Scenario", "Topology", "Broker", "Verdict", *(measure.title for measure in MEASURES))
     lines = [
-        (row.name, row.topology, row.version, _pair(found, _word), *(_pair(found, _of(m)) for m in MEASURES))
+        (row.name, row.topology, row.version, _pair(found, short_verdict), *(_pair(found, _of(m)) for m in MEASURES))
         for row, found in sorted(rows.items())
     ]
     return "\n".join([_HEAD, table_line(head), table_line(["---"] * len(head)), *map(table_line, lines)]) + "\n"
@@ -91,11 +91,6 @@ def comparison(verdicts: Iterable[Mapping[str, Any]]) -> str:
 
 def _pair(found: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> str:
     return " / ".join(text(found[kind]) if kind in found else NOTHING for kind in KINDS)
-
-
-def _word(verdict: Mapping[str, Any]) -> str:
-    known = " (known)" if verdict_word(verdict) != "VALID" and verdict.get("as_expected") else ""
-    return verdict_word(verdict) + known
 
 
 def _of(measure: Measure) -> Callable[[Mapping[str, Any]], str]:

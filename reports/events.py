@@ -5,7 +5,8 @@ Every event has ``t_us`` and ``kind``. The kinds, with their fields:
 ===========  =======================================================================================
 cluster      ``topology``, ``nodes`` ({node: zone}), ``partition_handling``, ``pause_if_all_down``
              ({"nodes", "recover"} where that is the handling, else None), ``net_ticktime_s``,
-             ``broker_version``, ``khepri`` (whether metadata is in Raft), ``driver``, ``started_at``
+             ``broker_version``, ``khepri`` (whether metadata is in Raft), ``driver``,
+             ``formed_in_s`` (of the cluster, which may have served other runs before), ``started_at``
              (UTC, ISO 8601)
 queues       ``queues``: {queue: {"type", "members": [node], "leader": node}} as declared, in index order
 load         ``begins_us``, the moment from which the load varies (the end of the steady phase); ``rate_per_s``

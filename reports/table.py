@@ -1,4 +1,4 @@
-"""The table of all scenarios and their verdicts on each broker version, made from run directories.
+"""The table of all scenarios and their verdicts on each driver and broker version, made from run directories.
 
 .venv/bin/python -m reports.table reports/runs [MORE ...] > docs/verdicts.md
 """
@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from reports.run_directory import RunDirectory, RunDirectoryError
-from reports.words import NOTHING, WORDS, verdict_word
+from reports.words import NOTHING, WORDS, short_verdict, verdict_word
 
 _HEAD = """# Verdicts
 
-Generated from run directories by `python -m reports.table`. Each cell tells the last verdict on that broker version
-and how many runs ended how; *known* marks a violation that the scenario expects, with its reference below the table.
+Generated from run directories by `python -m reports.table`. Each cell tells the last verdict on that broker version, as
+processes or in containers, and how many runs ended how; *known* marks a violation that the scenario expects, with its
+reference below the table.
 """
 
 
@@ -32,16 +33,34 @@ class Scenario:
     queue_type: str
 
 
+@dataclass(frozen=True)
+class Platform:
+    """What makes one column."""
+
+    version: str
+    driver: str
+
+    def __str__(self) -> str:
+        return self.version if self.driver == "local" else f"{self.version} in containers"
+
+    def __lt__(self, other: Platform) -> bool:
+        return (_numbers(self.version), str(self)) < (_numbers(other.version), str(other))
+
+
+def platform(verdict: Mapping[str, Any]) -> Platform:
+    return Platform(str(verdict["broker_version"]), str(verdict.get("driver", "local")))
+
+
 def table(verdicts: Iterable[Mapping[str, Any]]) -> str:
     """Markdown, of verdicts in the order of their runs."""
-    cells: dict[Scenario, dict[str, list[Mapping[str, Any]]]] = {}
+    cells: dict[Scenario, dict[Platform, list[Mapping[str, Any]]]] = {}
     for verdict in verdicts:
         scenario = _scenario(verdict)
-        cells.setdefault(scenario, {}).setdefault(str(verdict["broker_version"]), []).append(verdict)
-    versions = sorted({version for row in cells.values() for version in row}, key=_numbers)
-    head = ("Scenario", "Topology", "Partition handling", "Queues", *versions)
+        cells.setdefault(scenario, {}).setdefault(platform(verdict), []).append(verdict)
+    platforms = sorted({platform for row in cells.values() for platform in row})
+    head = ("Scenario", "Topology", "Partition handling", "Queues", *map(str, platforms))
     rows = [
-        (s.name, s.topology, s.handling, s.queue_type, *(_cell(row.get(version, ())) for version in versions))
+        (s.name, s.topology, s.handling, s.queue_type, *(_cell(row.get(platform, ())) for platform in platforms))
         for s, row in sorted(cells.items())
     ]
     lines = [table_line(head), table_line(["---"] * len(head)), *map(table_line, rows)]
@@ -60,21 +79,20 @@ def _cell(runs: Sequence[Mapping[str, Any]]) -> str:
     if not runs:
         return NOTHING
     counts = Counter(map(verdict_word, runs))
-    last = verdict_word(runs[-1])
-    known = " (known)" if last != "VALID" and runs[-1].get("as_expected") else ""
+    last = short_verdict(runs[-1])
     if len(counts) == 1:
-        return f"{last}{known}, {len(runs)} of {len(runs)}"
-    return f"{last}{known}; " + ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
+        return f"{last}, {len(runs)} of {len(runs)}"
+    return f"{last}; " + ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
 
 
-def _references(cells: Mapping[Scenario, Mapping[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
+def _references(cells: Mapping[Scenario, Mapping[Platform, Sequence[Mapping[str, Any]]]]) -> list[str]:
     known: dict[str, None] = {}
     for scenario, row in sorted(cells.items()):
-        for version, runs in row.items():
+        for where, runs in row.items():
             for run in runs:
                 expected, reference = run.get("expected", "VALID"), run.get("reference") or "no reference"
                 if expected != "VALID" and run.get("as_expected"):
-                    known[f"- {scenario.name}, {scenario.queue_type}, {version}: {expected}; {reference}"] = None
+                    known[f"- {scenario.name}, {scenario.queue_type}, {where}: {expected}; {reference}"] = None
     return ["", "Known violations:", "", *known] if known else []
 
 

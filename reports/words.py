@@ -17,6 +17,12 @@ def verdict_word(judged: Mapping[str, Any]) -> str:
     return word if word in WORDS else "UNKNOWN"
 
 
+def short_verdict(verdict: Mapping[str, Any]) -> str:
+    """The verdict of a run, with a word where it is a violation that is known."""
+    known = " (known)" if verdict_word(verdict) != "VALID" and verdict.get("as_expected") else ""
+    return verdict_word(verdict) + known
+
+
 def expectation_text(verdict: Mapping[str, Any]) -> str:
     """What the scenario expects of this broker version, and whether it came; empty where it is plain VALID."""
     expected, came = verdict.get("expected"), verdict.get("as_expected")

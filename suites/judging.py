@@ -55,6 +55,7 @@ def judge_run(run: RunDirectory) -> Result:
         "seed": scenario.seed,
         "broker_version": version,
         "driver": facts.get("driver"),
+        "formed_in_s": facts.get("formed_in_s"),
         "title": scenario.title,
         "topology": scenario.topology.name,
         "partition_handling": scenario.topology.partition_handling,

@@ -298,6 +298,7 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         broker_version=cluster.broker_version,
         khepri=cluster.api(topology.node_names[0]).has_feature("khepri_db"),
         driver=cluster.driver,
+        formed_in_s=round(cluster.formed_in_s, 1),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     for setting in cluster.replaced_settings:

@@ -105,6 +105,11 @@ class Cluster(Protocol):
     def broker_version(self) -> str: ...
 
     @property
+    def formed_in_s(self) -> float:
+        """How long its formation took."""
+        ...
+
+    @property
     def replaced_settings(self) -> tuple[str, ...]:
         """The lines of the user's configuration that gave way to what the harness must own."""
         ...

@@ -45,6 +45,8 @@ class RunningCluster:
         self.topology = layout.topology
         #: Whether some node got other settings than the topology says.
         self.reconfigured = False
+        #: From the start of its first program until every node saw all others.
+        self.formed_in_s = 0.0
         self.broker_version = broker.version
         self._broker = broker
         self._host = host
@@ -87,8 +89,10 @@ class RunningCluster:
             if logs_of_failure is not None:
                 failed.callback(cluster._copy_logs, logs_of_failure)
             cluster._layout.write(ebin)
+            begun_s = time.monotonic()
             cluster._links = cluster._start_links(stack)
             cluster._boot(timeout_s=timeout_s)
+            cluster.formed_in_s = time.monotonic() - begun_s
             failed.pop_all()
             cluster._stack = stack.pop_all()
         return cluster

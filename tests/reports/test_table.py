@@ -28,6 +28,12 @@ def test_versions_are_columns_in_their_order() -> None:
     assert "| quorum | INVALID, 1 of 1 | VALID, 1 of 1 |" in text
 
 
+def test_containers_have_columns_of_their_own() -> None:
+    text = table([verdict(driver="docker"), verdict("INVALID"), verdict(driver="docker")])
+    assert "| Queues | 3.10.8 | 3.10.8 in containers |" in text
+    assert "| quorum | INVALID, 1 of 1 | VALID, 2 of 2 |" in text
+
+
 def test_known_violations_are_named_with_their_reference() -> None:
     expected = "INVALID by no_loss"
     text = table([verdict("INVALID", as_expected=True, expected=expected, reference="somewhere#1")])
