@@ -20,7 +20,7 @@ PACKAGES_WANTED = r"rabbitmq-server|erlang-[a-z0-9-]+"
 #: The packaged ``erl`` has its root folder written into it; this finds it from where the script lies,
 #: so that the checkout may be moved.
 _FIXED_ROOT = re.compile(r'^(\s*)ROOTDIR="?/usr/lib/erlang"?$', re.MULTILINE)
-_FOUND_ROOT = r'\1ROOTDIR=$(CDPATH= cd -- "$(dirname -- "$(readlink -f -- "$0")")/.." && pwd -P)'
+_FOUND_ROOT = r'\1ROOTDIR=$(CDPATH= cd -- "$(dirname -- "$(readlink -f -- "$0")")/{up}" && pwd -P)'
 
 _MISSING = """\
 A RabbitMQ broker is needed and could not be had:
@@ -52,7 +52,7 @@ def make() -> str:
     shutil.rmtree(partial, ignore_errors=True)
     try:
         debian.unpack("rabbitmq-server", wanted=PACKAGES_WANTED, into=partial)
-        make_movable(partial / "usr/lib/erlang/bin/erl")
+        make_movable(partial / "usr/lib/erlang")
         prove(partial)
     except Failed as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -65,12 +65,19 @@ def make() -> str:
     return used
 
 
-def make_movable(erl: Path) -> None:
-    """Let the ``erl`` script find its root folder. Raises ``Failed`` if it is not of the known form."""
-    script, replaced = _FIXED_ROOT.subn(_FOUND_ROOT, erl.read_text(encoding="utf-8"))
-    if replaced == 0:
-        raise Failed("the erl script names no root folder in the way that is known; set RABBITMQ_HOME instead")
-    erl.write_text(script, encoding="utf-8")
+def make_movable(erlang: Path) -> None:
+    """Let the ``erl`` scripts of an Erlang find its root folder. Raises ``Failed`` if one is not of the known form.
+
+    There are two: the one that people start, and beside the Erlang machine the one that it starts further machines by,
+    as RabbitMQ does from 3.13 on to ask its peers before it joins them.
+    """
+    for erl in (erlang / "bin/erl", *erlang.glob("erts-*/bin/erl")):
+        found = _FOUND_ROOT.format(up=os.path.relpath(erlang, erl.parent))
+        script, replaced = _FIXED_ROOT.subn(found, erl.read_text(encoding="utf-8"))
+        if replaced == 0:
+            told = f"the script {erl.relative_to(erlang)} of Erlang names no root folder in the way that is known"
+            raise Failed(f"{told}; set RABBITMQ_HOME instead")
+        erl.write_text(script, encoding="utf-8")
 
 
 def prove(place: Path) -> None:

@@ -85,18 +85,22 @@ def test_a_failed_download_leaves_no_broker_and_quotes_apt(tools: Path, path: Pa
     assert list(tools.iterdir()) == []
 
 
-def test_erl_finds_its_root_wherever_it_lies(tmp_path: Path) -> None:
-    erl = program(tmp_path / "here" / "bin" / "erl", ERL)
-    broker.make_movable(erl)
+@pytest.mark.parametrize("script", ["bin/erl", "erts-15.2.7/bin/erl"])
+def test_erl_finds_its_root_wherever_it_lies(script: str, tmp_path: Path) -> None:
+    for erl in ("bin/erl", "erts-15.2.7/bin/erl"):
+        program(tmp_path / "here" / erl, ERL)
+    broker.make_movable(tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
     link = tmp_path / "erl"
-    link.symlink_to("there/bin/erl")
+    link.symlink_to(Path("there") / script)
     assert run([link], doing="trying") == f"{tmp_path.resolve() / 'there'}\n"
 
 
 def test_an_unknown_erl_script_is_not_trusted(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="RABBITMQ_HOME"):
-        broker.make_movable(program(tmp_path / "erl", "exec beam"))
+    program(tmp_path / "bin" / "erl", ERL)
+    program(tmp_path / "erts-15.2.7" / "bin" / "erl", "exec beam")
+    with pytest.raises(Failed, match=r"erts-15\.2\.7/bin/erl .* RABBITMQ_HOME"):
+        broker.make_movable(tmp_path)
 
 
 def test_names_sizes_and_checksums_come_from_apt() -> None:
