@@ -14,24 +14,9 @@ from topologies.reaper import marked
 _SCHEDULERS_MAX = 4
 
 
-def tool_environ(server: Mapping[str, str], cluster: Path, *, listen: str) -> dict[str, str]:
+def tool_environ(server: Mapping[str, str]) -> dict[str, str]:
     """The environment in which RabbitMQ's command line tools reach the node that has the environment ``server``."""
-    kept = {name: value for name, value in server.items() if name != "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"}
-    return {
-        **kept,
-        "RABBITMQ_CTL_ERL_ARGS": _distribution_arguments(cluster, listen=listen),
-        # The tool is a node of its own for a moment: it answers on any free port, and counts no traffic.
-        "ERL_EPMD_PORT": "0",
-        "RESILIENCE_TRAFFIC": os.devnull,
-    }
-
-
-def _distribution_arguments(cluster: Path, *, listen: str) -> str:
-    interface = "{" + listen.replace(".", ",") + "}"
-    return (
-        f"-pa {cluster / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
-        f" -kernel inet_dist_use_interface {interface}"
-    )
+    return {name: value for name, value in server.items() if name != "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"}
 
 
 def turns_folder(cluster: Path) -> Path:
@@ -55,10 +40,15 @@ def server_environ(
     would first start a second machine only to have epmd running.
     """
     schedulers = min(os.cpu_count() or 1, _SCHEDULERS_MAX)
-    erlang_arguments = (
-        f"-sname {broker_name} {_distribution_arguments(cluster, listen=listen)}"
-        f" inet_dist_listen_min {ports.distribution} inet_dist_listen_max {ports.distribution}"
-        f" net_ticktime {net_ticktime_s} +S {schedulers}:{schedulers} +sbwt none +sbwtdcpu none +sbwtdio none"
+    interface = "{" + listen.replace(".", ",") + "}"
+    every_machine = (
+        f"-pa {cluster / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
+        f" -kernel inet_dist_use_interface {interface} net_ticktime {net_ticktime_s}"
+    )
+    own_machine = (
+        f"-sname {broker_name} -resilience_traffic {files.traffic}"
+        f" -kernel inet_dist_listen_min {ports.distribution} inet_dist_listen_max {ports.distribution}"
+        f" +S {schedulers}:{schedulers} +sbwt none +sbwtdcpu none +sbwtdio none"
     )
     inherited = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return marked(
@@ -80,11 +70,12 @@ def server_environ(
             "RABBITMQ_LOGS": str(files.log),
             "RABBITMQ_PID_FILE": str(files.folder / "pid"),
             "RABBITMQ_DIST_PORT": str(ports.distribution),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang_arguments,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": own_machine,
+            # Also for tools, and for the machine by which a broker from 3.13 on looks at its peers before it joins.
+            "ERL_ZFLAGS": every_machine,
             "ERL_EPMD_PORT": str(ports.epmd),
             "RESILIENCE_PEERS": str(files.peers),
             "RESILIENCE_TURNS": str(turns_folder(cluster)),
-            "RESILIENCE_TRAFFIC": str(files.traffic),
         },
         cluster,
     )

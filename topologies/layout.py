@@ -80,7 +80,7 @@ class Layout:
 
     def tool_environ(self, node: str) -> dict[str, str]:
         """The environment of a command line tool that speaks to the node."""
-        return tool_environ(self.environ(node), self.folder, listen=self.net.listen)
+        return tool_environ(self.environ(node))
 
     def _way_to(self, node: str, peer: str) -> str:
         """An Erlang term, see ``BrokerFiles.peers``."""

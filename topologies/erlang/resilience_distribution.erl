@@ -4,9 +4,10 @@
 %% are the peer's own, or those of the proxy which carries the directed link to it. Nothing is ever
 %% registered anywhere, so no daemon is needed and none is left behind.
 %%
-%% It also writes, five times a second, which peers this node is connected to, the name of the connection, and
-%% the bytes that it has sent to each by now, received from each by now, and had sent to each 0.6 s before: to the
-%% file named by RESILIENCE_TRAFFIC, one peer a line. What was sent then and is not received now has been held back.
+%% A broker, which is told by the flag -resilience_traffic File from tools and others that come for a moment, also
+%% writes, five times a second, which peers it is connected to, the name of the connection, and the bytes that it has
+%% sent to each by now, received from each by now, and had sent to each 0.6 s before: to that file, one peer a line.
+%% What was sent then and is not received now has been held back.
 %%
 %% The broker itself asks epmd for its own port once, past this module, when it lists its listeners. So
 %% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
@@ -26,11 +27,13 @@
 -define(LOOPBACK, {127, 0, 0, 1}).
 
 start_link() ->
-    Pid = spawn_link(fun() ->
-        spawn_link(?MODULE, answer_loop, [listen(list_to_integer(os:getenv("ERL_EPMD_PORT")))]),
-        traffic_loop(os:getenv("RESILIENCE_TRAFFIC"), [[], [], []])
-    end),
-    {ok, Pid}.
+    {ok, spawn_link(fun() -> serve(init:get_argument(resilience_traffic)) end)}.
+
+serve({ok, [[File]]}) ->
+    spawn_link(?MODULE, answer_loop, [listen(list_to_integer(os:getenv("ERL_EPMD_PORT")))]),
+    traffic_loop(File, [[], [], []]);
+serve(error) ->
+    receive after infinity -> ok end.
 
 listen(Port) ->
     {ok, Listener} = gen_tcp:listen(Port, [binary, {ip, ?LOOPBACK}, {active, false}, {reuseaddr, true}, {packet, 2}]),
