@@ -1,7 +1,7 @@
 """What the brokers said of themselves, second by second: the table of what is kept, and the file that keeps it.
 
-``metrics.parquet`` in the run directory has one row a value. A node that is down or does not answer has gaps. Raft's
-numbers and the depths of quorum queues are as old as their last tick, up to 5 s.
+``metrics.parquet`` in the run directory has one row a value. A node that is down or does not answer has gaps. The
+depths of quorum queues, and before 4.2 Raft's numbers too, are as old as their last tick, up to 5 s.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Metric(NamedTuple):
     unit: str
 
 
+_RAFT = "rabbitmq_detailed_raft_"
+
 METRICS = (
     Metric("scraped", 'up{job="nodes"}', "1 if the node answered"),
     Metric("memory_used", "rabbitmq_process_resident_memory_bytes", "bytes"),
@@ -40,10 +42,11 @@ METRICS = (
     Metric("replication_sent", "sum by (node) (rate(erlang_vm_dist_send_bytes[4s]))", "bytes/s"),
     Metric("ready", "rabbitmq_detailed_queue_messages_ready", "messages"),
     Metric("unacked", "rabbitmq_detailed_queue_messages_unacked", "messages"),
-    Metric("raft_commit_index", "rabbitmq_detailed_raft_log_commit_index", "entries"),
-    Metric("raft_written_index", "rabbitmq_detailed_raft_log_last_written_index", "entries"),
-    Metric("raft_snapshot_index", "rabbitmq_detailed_raft_log_snapshot_index", "entries"),
-    Metric("raft_commit_latency", "rabbitmq_detailed_raft_entry_commit_latency_seconds", "s"),
+    # 4.2 renamed what brokers tell of Raft (rabbitmq-server #13895); a cluster may have nodes of both kinds.
+    Metric("raft_commit_index", f"{_RAFT}commit_index or {_RAFT}log_commit_index", "entries"),
+    Metric("raft_written_index", f"{_RAFT}last_written_index or {_RAFT}log_last_written_index", "entries"),
+    Metric("raft_snapshot_index", f"{_RAFT}snapshot_index or {_RAFT}log_snapshot_index", "entries"),
+    Metric("raft_commit_latency", f"{_RAFT}commit_latency_seconds or {_RAFT}entry_commit_latency_seconds", "s"),
 )
 
 #: ``queue`` is empty for what a node says of itself; ``t_us`` is on the clock of every record, to a second.

@@ -78,8 +78,8 @@ def adverse_scenario(
     }
     return Scenario(
         title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
-        # Brokers tell of each queue's Raft log, by the names in reports.metrics, from 3.10 until before 4.2.
-        broker=">=3.10,<4" if workload.queue_type == "mirrored" else ">=3.10,<4.2",
+        # Only from 3.10 on do brokers tell of each queue's Raft log.
+        broker=">=3.10,<4" if workload.queue_type == "mirrored" else ">=3.10",
         seed=4711,
         topology=topology,
         workload=workload,

@@ -28,6 +28,8 @@ erlang_vm_dist_recv_bytes{peer="b1@localhost"} 1000
 erlang_vm_dist_recv_bytes{peer="c1@localhost"} 1000
 """
 QUEUES = """rabbitmq_detailed_queue_messages_unacked{vhost="run",queue="q1"} 7
+rabbitmq_detailed_raft_log_commit_index{vhost="run",queue="before_4.2"} 40
+rabbitmq_detailed_raft_commit_index{vhost="run",queue="q1"} 50
 """
 
 
@@ -99,6 +101,7 @@ def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
     assert rows == table.num_rows
     assert one(table, "memory_used", "a1") == [("", 150)]
     assert one(table, "unacked", "a1") == [("q1", 7)]
+    assert one(table, "raft_commit_index", "a1") == [("before_4.2", 40), ("q1", 50)]
     assert one(table, "replication_received", "a1") == [("", 0)]
     assert one(table, "memory_used", "b1") == []
     assert one(table, "scraped", "b1") == [("", 0)]  # nobody listens there
@@ -125,7 +128,7 @@ def test_only_what_the_queries_need_is_scraped() -> None:
     config = scrape_config({"a1": "a1:1"}, vhost="run", series=scraped_series())
     (kept,) = config["scrape_configs"][0]["metric_relabel_configs"]
     assert set(kept["regex"].split("|")) == scraped_series()
-    assert "rabbitmq_detailed_raft_log_commit_index" in scraped_series()
+    assert {"rabbitmq_detailed_raft_commit_index", "rabbitmq_detailed_raft_log_commit_index"} <= scraped_series()
     assert {"erlang_vm_dist_recv_bytes", "erlang_vm_dist_send_bytes"} <= scraped_series()
 
 
