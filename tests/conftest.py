@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,21 @@ def measurable(prometheus: Path, broker: BrokerHome) -> None:  # noqa: ARG001 - 
     """Skips where brokers do not tell of each queue what measured scenarios need."""
     if broker.release < (3, 10):
         pytest.skip(f"RabbitMQ {broker.version} tells no numbers of single queues")
+
+
+@pytest.fixture(scope="session")
+def pausing(broker: BrokerHome) -> None:
+    """Skips where a new cluster heeds no partition mode: from 4.2 on its metadata store is Khepri by default."""
+    if broker.release >= (4, 2):
+        pytest.skip(f"no node of RabbitMQ {broker.version} pauses")
+
+
+@pytest.fixture
+def has_queue_type(broker: BrokerHome) -> Callable[[str], None]:
+    """Skips where brokers do not have queues of that type."""
+
+    def demanded(queue_type: str) -> None:
+        if queue_type == "mirrored" and broker.release >= (4, 0):
+            pytest.skip(f"RabbitMQ {broker.version} has no mirrored queues")
+
+    return demanded

@@ -80,6 +80,7 @@ def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: RunningCluster) -> 
     assert unfit_reason(cluster) == ""
 
 
+@pytest.mark.usefixtures("pausing")
 def test_a_long_cut_pauses_the_minority_until_restored(cluster: RunningCluster) -> None:
     with watched(cluster, at_least_s=15) as seen:
         cluster.links.cut(OF_C1)
@@ -121,6 +122,7 @@ def test_a_delay_is_seen_by_the_probe_and_survives_a_cut(cluster: RunningCluster
     assert cluster.links.clean
 
 
+@pytest.mark.usefixtures("pausing")
 def test_a_delay_outlives_a_cut_that_parts_the_brokers(cluster: RunningCluster) -> None:
     cluster.links.delay(OF_C1, latency_ms=100, jitter_ms=0)
     cluster.links.cut(OF_C1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +27,10 @@ def test_every_node_is_asked_for_every_kind_and_no_name_comes_twice(nodes: int) 
 
 @pytest.mark.broker
 @pytest.mark.parametrize("queue_type", ["quorum", "mirrored", "classic"])
-def test_what_is_created_is_known_to_every_node(cluster: LocalCluster, queue_type: Any) -> None:
+def test_what_is_created_is_known_to_every_node(
+    cluster: LocalCluster, queue_type: Any, has_queue_type: Callable[[str], None]
+) -> None:
+    has_queue_type(queue_type)
     workload = Workload(queue_type=queue_type, queues=2, declare_every_s=0.1)
     vhost = f"declarations-{queue_type}"
     events: list[Event] = []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,8 +70,12 @@ def described(cluster: LocalCluster, vhost: str) -> list[dict[str, Any]]:
     ids=["classic", "quorum", "group_of_one", "mirrored", "two_mirrors", "lazy", "never_in_memory"],
 )
 def test_queues_are_where_they_belong(
-    cluster: LocalCluster, workload: Workload, request: pytest.FixtureRequest
+    cluster: LocalCluster,
+    workload: Workload,
+    request: pytest.FixtureRequest,
+    has_queue_type: Callable[[str], None],
 ) -> None:
+    has_queue_type(workload.queue_type)
     vhost = f"queues-{request.node.callspec.id}"
     places = declare(cluster, workload, vhost=vhost)
     try:

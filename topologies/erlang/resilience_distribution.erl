@@ -13,7 +13,7 @@
 %% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
 %% https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (EPMD protocol, PORT_PLEASE2).
 %%
-%% Callbacks as kernel's erl_epmd has them from OTP 21 to 28:
+%% Callbacks as kernel's erl_epmd has them from OTP 21 to 29:
 %% https://www.erlang.org/doc/apps/erts/alt_disco.html
 -module(resilience_distribution).
 
