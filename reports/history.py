@@ -6,7 +6,6 @@ processes share. A stream is readable up to the point where its writer died, and
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterator
 from enum import IntEnum
@@ -14,6 +13,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+
+from reports.frames import CONTINUATION, PREFIX, body_bytes, taken_together
+
+#: What is read at once of a stream whose batches are taken together.
+WINDOW_BYTES = 1 << 21
 
 PUBLISHES_SUFFIX = ".publishes.arrows"
 DELIVERIES_SUFFIX = ".deliveries.arrows"
@@ -101,6 +105,13 @@ class StreamReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches that are complete now and were not yielded before."""
+        return self._read(window_bytes=0)
+
+    def together(self) -> Iterator[pa.RecordBatch]:
+        """The same rows in the same order, many small batches as one; in a tenth of the time, if there are many."""
+        return self._read(window_bytes=WINDOW_BYTES)
+
+    def _read(self, *, window_bytes: int) -> Iterator[pa.RecordBatch]:
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -112,40 +123,33 @@ class StreamReader:
                     yield pa.ipc.read_record_batch(message, self._schema)
                 elif not pa.ipc.read_schema(message).equals(self._schema):
                     raise HistoryError(f"{self._path} does not have the columns {', '.join(self._schema.names)}")
+                while window_bytes and (taken := self._next_window(file, window_bytes)) is not None:
+                    yield taken
+
+    def _next_window(self, file: BinaryIO, window_bytes: int) -> pa.RecordBatch | None:
+        """The rows of as many frames as can be taken together now; None if the next is to be read by itself."""
+        taken, taken_bytes = taken_together(file.read(window_bytes), self._schema)
+        self._offset += taken_bytes
+        file.seek(self._offset)
+        return taken
 
     def _next_message(self, file: BinaryIO) -> pa.ipc.Message | None:
-        """The next message if it is complete. Its frame: a mark, the length of the metadata, the metadata, which
-        tell the length of the body, and the body (Arrow, "Encapsulated message format")."""
-        prefix = file.read(_PREFIX.size)
-        if len(prefix) < _PREFIX.size or prefix == _END_OF_STREAM:
+        """The next message if its frame is complete."""
+        prefix = file.read(PREFIX.size)
+        if len(prefix) < PREFIX.size or prefix == _END_OF_STREAM:
             return None
-        mark, metadata_bytes = _PREFIX.unpack(prefix)
-        if mark != _CONTINUATION:
+        mark, metadata_bytes = PREFIX.unpack(prefix)
+        if mark != CONTINUATION:
             raise HistoryError(f"{self._path} holds no Arrow message at byte {self._offset}")
         metadata = file.read(metadata_bytes)
         if len(metadata) < metadata_bytes:
             return None
-        body_bytes = _body_bytes(metadata)
-        body = file.read(body_bytes)
-        if len(body) < body_bytes:
+        length = body_bytes(metadata)
+        body = file.read(length)
+        if len(body) < length:
             return None
-        self._offset += len(prefix) + metadata_bytes + body_bytes
+        self._offset += len(prefix) + metadata_bytes + length
         return pa.ipc.read_message(pa.py_buffer(b"".join((prefix, metadata, body))))
 
 
-_CONTINUATION = 0xFFFFFFFF
-_PREFIX = struct.Struct("<Ii")
-_END_OF_STREAM = _PREFIX.pack(_CONTINUATION, 0)
-_BODY_LENGTH_SLOT = 4 + 2 * 3  # bodyLength is the fourth field of the flatbuffer table ``Message``
-
-
-def _body_bytes(metadata: bytes) -> int:
-    """The field ``bodyLength``, by the layout of flatbuffers: a root offset, a table, its vtable of field offsets."""
-    (table,) = struct.unpack_from("<I", metadata, 0)
-    (to_vtable,) = struct.unpack_from("<i", metadata, table)
-    vtable = table - to_vtable
-    (vtable_bytes,) = struct.unpack_from("<H", metadata, vtable)
-    if vtable_bytes <= _BODY_LENGTH_SLOT:
-        return 0
-    (field,) = struct.unpack_from("<H", metadata, vtable + _BODY_LENGTH_SLOT)
-    return int(struct.unpack_from("<q", metadata, table + field)[0]) if field else 0
+_END_OF_STREAM = PREFIX.pack(CONTINUATION, 0)

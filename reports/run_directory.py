@@ -111,11 +111,11 @@ class RunDirectory:
         return self.path / "report.html"
 
     def publishes(self) -> Iterator[pa.RecordBatch]:
-        """A fresh pass over every publisher's complete batches (schema ``PUBLISHES``)."""
+        """A fresh pass over the rows of every publisher (schema ``PUBLISHES``), in batches of any size."""
         return self._batches(PUBLISHES_SUFFIX, PUBLISHES)
 
     def deliveries(self) -> Iterator[pa.RecordBatch]:
-        """A fresh pass over every consumer's complete batches (schema ``DELIVERIES``)."""
+        """A fresh pass over the rows of every consumer (schema ``DELIVERIES``), in batches of any size."""
         return self._batches(DELIVERIES_SUFFIX, DELIVERIES)
 
     def log_texts(self) -> Iterator[str]:
@@ -153,7 +153,7 @@ class RunDirectory:
 
     def _batches(self, suffix: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for file in sorted(self.history.glob(f"*{suffix}"), key=_worker_and_life):
-            yield from StreamReader(file, schema).batches()
+            yield from StreamReader(file, schema).together()
 
 
 def _worker_and_life(file: Path) -> tuple[str, int, str]:

@@ -35,7 +35,7 @@ def settle(folder: Path) -> int:
 def _without_row(folder: Path, publisher: int, sent: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     recorded = np.zeros(sent, dtype=np.bool_)
     for path in folder.glob(f"publisher-{publisher}.*{PUBLISHES_SUFFIX}"):
-        for batch in StreamReader(path, PUBLISHES).batches():
+        for batch in StreamReader(path, PUBLISHES).together():
             recorded[_numpy(batch, "sequence")] = True
     return np.flatnonzero(~recorded)
 

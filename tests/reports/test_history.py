@@ -1,7 +1,11 @@
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reports.history import DELIVERIES, PUBLISHES, HistoryError, Outcome, StreamReader, StreamWriter
 
@@ -107,3 +111,101 @@ def test_batches_without_rows(tmp_path: Path) -> None:
     writer.append(rows(0, 0))
     writer.close()
     assert sequences(list(StreamReader(path, PUBLISHES).batches())) == []
+
+
+def write_batches(path: Path, sizes: Sequence[int]) -> None:
+    writer = StreamWriter(path, PUBLISHES)
+    for first, count in zip(accumulate(sizes, initial=0), sizes, strict=False):
+        writer.append(rows(first, count))
+    writer.close()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60),
+    window_bytes=st.sampled_from([8, 600, 2000, 1 << 21]),
+    torn=st.floats(0, 1),
+)
+def test_small_batches_are_taken_together_and_nothing_else_changes(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], window_bytes: int, torn: float
+) -> None:
+    path = tmp_path_factory.mktemp("history") / "p.arrows"
+    write_batches(path, sizes)
+    path.write_bytes(path.read_bytes()[: round(path.stat().st_size * torn)])
+    each = list(StreamReader(path, PUBLISHES).batches())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reports.history.WINDOW_BYTES", window_bytes)
+        together = list(StreamReader(path, PUBLISHES).together())
+
+    assert [row for batch in together for row in batch.to_pylist()] == [row for b in each for row in b.to_pylist()]
+
+
+def test_many_small_batches_become_few(tmp_path: Path) -> None:
+    path = tmp_path / "p.arrows"
+    write_batches(path, [7, 9, 7] * 300)
+
+    assert len(list(StreamReader(path, PUBLISHES).together())) < 5
+
+
+def test_deliveries_with_their_flags_are_taken_together(tmp_path: Path) -> None:
+    path = tmp_path / "c.arrows"
+    writer = StreamWriter(path, DELIVERIES)
+    for first in range(0, 900, 9):
+        sequence = list(range(first, first + 9))
+        same = {name: [1] * 9 for name in ("consumer", "publisher", "queue")}
+        flags = {"redelivered": [n % 3 == 0 for n in sequence], "intact": [n % 5 != 0 for n in sequence]}
+        writer.append({**same, "sequence": sequence, "received_us": sequence, **flags})
+    writer.close()
+
+    read = pa.Table.from_batches(StreamReader(path, DELIVERIES).together()).to_pydict()
+
+    assert read["sequence"] == list(range(900))
+    assert read["redelivered"] == [n % 3 == 0 for n in range(900)]
+    assert read["intact"] == [n % 5 != 0 for n in range(900)]
+
+
+def test_values_that_look_like_the_start_of_a_batch_are_values(tmp_path: Path) -> None:
+    path = tmp_path / "p.arrows"
+    write_batches(path, [5] * 10)
+    schema_bytes = PUBLISHES.serialize().size
+    start_of_batch = int.from_bytes(path.read_bytes()[schema_bytes : schema_bytes + 8], "little")
+    path.unlink()
+    writer = StreamWriter(path, PUBLISHES)
+    for i in range(50):
+        writer.append(rows(5 * i, 5) | {"sent_us": [0, start_of_batch if i % 4 == 1 else 1, 2, 3, 4]})
+    writer.close()
+
+    together = list(StreamReader(path, PUBLISHES).together())
+
+    assert sequences(together) == list(range(250))
+    sent_us = [moment for batch in together for moment in batch.column("sent_us").to_pylist()]
+    assert sent_us == [start_of_batch if n // 5 % 4 == 1 and n % 5 == 1 else n % 5 for n in range(250)]
+
+
+def test_rows_with_nulls_are_read_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "p.arrows"
+    writer = StreamWriter(path, PUBLISHES)
+    for i in range(6):
+        writer.append(rows(2 * i, 2) | {"node": [None, 1]})
+    writer.close()
+
+    together = list(StreamReader(path, PUBLISHES).together())
+
+    assert [node for batch in together for node in batch.column("node").to_pylist()] == [None, 1] * 6
+
+
+def test_a_stream_that_is_damaged_in_its_middle_is_told_also_of_many(tmp_path: Path) -> None:
+    path = tmp_path / "p.arrows"
+    write_batches(path, [4] * 20)
+    data = bytearray(path.read_bytes())
+    frame_bytes = (len(data) - 8 - PUBLISHES.serialize().size) // 20
+    start = PUBLISHES.serialize().size + 10 * frame_bytes
+    data[start : start + 8] = b"nonsense"
+    path.write_bytes(data)
+    read: list[pa.RecordBatch] = []
+
+    with pytest.raises(HistoryError, match="no Arrow message"):
+        read.extend(StreamReader(path, PUBLISHES).together())
+
+    assert sequences(read) == list(range(40))
