@@ -13,7 +13,7 @@ from pydantic import Field
 from invariants.columns import Array
 from invariants.facts import Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import demanded, pauses, unpromised
+from invariants.liveness import Promises, demanded, pauses, promises
 from invariants.situations import TICKS_MAX, Period
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
 
@@ -48,9 +48,12 @@ class Availability(InvariantSpec):
         start_us, end_us = facts.publishing_us
         none, idle = np.zeros(0, np.uint32), pauses(facts, (start_us, end_us))
         worst: list[_Stall] = []
+        promised: dict[Period, Promises] = {}
         for index, queue in enumerate(facts.queues):
             span_us = start_us, ledger.waited_us.get(index, end_us)
-            periods = demanded(span_us, unpromised(facts, facts.cluster, queue, span_us, grace_s=self.grace_s))
+            if span_us not in promised:
+                promised[span_us] = promises(facts, facts.cluster, span_us)
+            periods = demanded(span_us, promised[span_us].lacking(queue, grace_s=self.grace_s))
             moments = _moments(ledger.confirms.get(index, none), start_us)
             stalls = [_longest_stall(queue.name, moments, period, idle) for period in periods]
             worst += [max(stalls)] if stalls else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -201,10 +202,33 @@ class Facts:
                 periods.append((begun.pop(worker), event["t_us"]))
         return tuple(sorted([*periods, *((start, NEVER_US) for start in begun.values())]))
 
+    @cached_property
+    def _looked_us(self) -> list[int]:
+        return [t_us for t_us, _ in self.node_states]
+
+    @cached_property
+    def _up_us(self) -> Mapping[str, list[int]]:
+        """When each node was seen up."""
+        moments: dict[str, list[int]] = {}
+        for t_us, states in self.node_states:
+            for node in (node for node, state in states.items() if state == "up"):
+                moments.setdefault(node, []).append(t_us)
+        return moments
+
+    def sightings(self, start_us: float, end_us: float) -> Sequence[tuple[int, Mapping[str, str]]]:
+        """The ``node_states`` of that time, both ends included."""
+        return self.node_states[bisect_left(self._looked_us, start_us) : bisect_right(self._looked_us, end_us)]
+
+    def states_at(self, t_us: float) -> Mapping[str, str] | None:
+        """The latest sighting of the nodes at that moment; None before the first."""
+        seen = bisect_right(self._looked_us, t_us)
+        return self.node_states[seen - 1][1] if seen else None
+
     def first_up_us(self, node: str, *, after_us: float) -> float:
         """When ``node`` was first seen up at or after that moment; NEVER_US if it was not."""
-        sightings = (t_us for t_us, states in self.node_states if t_us >= after_us and states.get(node) == "up")
-        return next(sightings, NEVER_US)
+        moments = self._up_us.get(node, [])
+        first = bisect_left(moments, after_us)
+        return moments[first] if first < len(moments) else NEVER_US
 
     def at(self, t_us: float) -> str:
         """The moment as people read it: seconds since the run's first event."""

@@ -78,18 +78,14 @@ def _spreads(facts: Facts, start_us: float, end_us: float) -> Iterator[tuple[int
     """Each moment at which every queue had a leader that was known, how many more than its even share the node that
     leads most had (0 if none had), and who led how many."""
     for event in facts.of_kind("sample"):
-        leaders = [row.get("leader") for row in event["queues"].values()]
-        if not start_us < event["t_us"] <= end_us or not leaders or None in leaders:
+        if not start_us < event["t_us"] <= end_us:
             continue
-        up = [node for node, state in _states(facts, event["t_us"]).items() if state == "up"]
+        leaders = [row.get("leader") for row in event["queues"].values()]
+        if not leaders or None in leaders:
+            continue
+        up = [node for node, state in (facts.states_at(event["t_us"]) or {}).items() if state == "up"]
         led = Counter(leaders)
         counts = {node: led[node] for node in up}
         if counts:
             text = ", ".join(f"{node} leads {count}" for node, count in counts.items())
             yield event["t_us"], max(0, max(counts.values()) - math.ceil(len(leaders) / len(up))), text
-
-
-def _states(facts: Facts, t_us: int) -> dict[str, str]:
-    """The latest sighting of the nodes at that moment."""
-    seen = [states for at_us, states in facts.node_states if at_us <= t_us]
-    return dict(seen[-1]) if seen else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from invariants.facts import NEVER_US, ClusterFacts, Facts, QueueFacts
 from invariants.oracle import foresee, writable_from
@@ -16,10 +17,28 @@ from invariants.pauses import excused_pauses
 from invariants.situations import Period, Side, Situation, possible_window, situations
 
 
-def _periods(facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Situation]:
-    """With each step at its longest; nodes that had a reason to pause, and did, are as good as down."""
+@dataclass(frozen=True)
+class Promises:
+    """What a cluster promises its queues, worked out once for all of them.
+
+    ``periods`` are its situations with each step at its longest; ``never`` are the times in which no queue is promised.
+    """
+
+    cluster: ClusterFacts
+    periods: Sequence[Situation]
+    never: Sequence[Period]
+
+    def lacking(self, queue: QueueFacts, *, grace_s: float) -> list[Period]:
+        """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that."""
+        bad = [(s.start_us, s.end_us) for s in self.periods if not writable_from(queue, self.cluster, s)]
+        return merged((start, end + grace_s * 1e6) for start, end in [*bad, *self.never])
+
+
+def promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
+    """Nodes that had a reason to pause, and did, are as good as down."""
     steps = [*facts.steps, *excused_pauses(facts, cluster, span_us)]
-    return situations(cluster.nodes, steps, possible_window(facts), span_us)
+    periods = situations(cluster.nodes, steps, possible_window(facts), span_us)
+    return Promises(cluster, periods, [*_unmended(cluster, periods), *_blocked(facts)])
 
 
 def _unmended(cluster: ClusterFacts, periods: Sequence[Situation]) -> Iterable[Period]:
@@ -33,16 +52,6 @@ def _unmended(cluster: ClusterFacts, periods: Sequence[Situation]) -> Iterable[P
             split = ()
         elif split:
             yield period.start_us, period.end_us
-
-
-def unpromised(
-    facts: Facts, cluster: ClusterFacts, queue: QueueFacts, span_us: Period, *, grace_s: float
-) -> list[Period]:
-    """When ``queue`` may stand still: whenever it is not promised, and ``grace_s`` from the end of that."""
-    periods = _periods(facts, cluster, span_us)
-    bad = [(s.start_us, s.end_us) for s in periods if not writable_from(queue, cluster, s)]
-    bad += [*_unmended(cluster, periods), *_blocked(facts)]
-    return merged((start, end + grace_s * 1e6) for start, end in bad)
 
 
 def _blocked(facts: Facts) -> Iterable[Period]:

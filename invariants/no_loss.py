@@ -62,20 +62,16 @@ def _permitted(history: History, ledger: Ledger) -> tuple[Keys, tuple[str, ...]]
     reasons: dict[str, None] = {}
     found = [_NONE]
     columns = ("publisher", "sequence", "queue", "node", "outcome_us")
-    for publisher, sequence, queue, node, outcome_us in pieces(history.publishes(), *columns) if permits else ():
-        lost = np.zeros(len(publisher), np.bool_)
-        for (name,), rows in grouped(publisher):
-            lost[rows] = _lost(ledger.messages[name])[sequence[rows]]
+    for piece in pieces(history.publishes(), *columns) if permits else ():
+        lost = np.zeros(len(piece[0]), np.bool_)
+        for (name,), rows in grouped(piece[0]):
+            lost[rows] = _lost(ledger.messages[name])[piece[1][rows]]
+        publisher, sequence, queue, node, outcome_us = (column[lost] for column in piece)
         excused = np.zeros(len(publisher), np.bool_)
-        for permit in permits:
+        for permit in permits if len(publisher) else ():
             start_us, end_us = permit.confirmed_us
-            mine = (
-                lost
-                & (queue == permit.queue)
-                & (node == permit.node)
-                & (outcome_us >= start_us)
-                & (outcome_us < end_us)
-            )
+            mine = (queue == permit.queue) & (node == permit.node)
+            mine &= (outcome_us >= start_us) & (outcome_us < end_us)
             excused |= mine
             if mine.any():
                 reasons[permit.reason] = None

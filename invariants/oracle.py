@@ -11,6 +11,7 @@ rabbit_node_monitor of 3.10, ``partial_partition``, which the log tells as "Part
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from invariants.facts import ClusterFacts, QueueFacts
@@ -34,7 +35,13 @@ class Forecast:
 
 
 def foresee(cluster: ClusterFacts, situation: Situation) -> Forecast:
-    """What the cluster does about the cut of ``situation``."""
+    """What the cluster does about the cut of ``situation``, whenever it is."""
+    return _foreseen(cluster, Situation(0, 0, situation.up, situation.cut))
+
+
+@lru_cache(maxsize=4096)
+def _foreseen(cluster: ClusterFacts, situation: Situation) -> Forecast:
+    """An hour of faults has hundreds of situations and few shapes of them, and every queue asks about each."""
     pauses: set[str] = set()
     doubtful: set[str] = set()
     groups: list[Side] = []

@@ -80,13 +80,14 @@ def confirms_by_side(
     """Confirms of each queue on each side, from when each node must have noticed the cut until it was healed."""
     cuts = [cut for cut in prediction.cuts if not any(map(cut.cut_within, cut.components))]
     counts = np.zeros((len(cuts), max(1, len(facts.queues)), len(cluster.nodes)), np.int64)
+    noticed_us = np.array([cut.start_us + prediction.within_s * 1e6 for cut in cuts])
+    healed_us = np.array([cut.end_us for cut in cuts])  # no cut begins before the one before it ends
     for number, node, outcome, outcome_us in (
         pieces(history.publishes(), "queue", "node", "outcome", "outcome_us") if cuts else ()
     ):
-        for i, cut in enumerate(cuts):
-            noticed_us = cut.start_us + prediction.within_s * 1e6
-            rows = (outcome == Outcome.CONFIRMED) & (outcome_us >= noticed_us) & (outcome_us < cut.end_us)
-            np.add.at(counts[i], (number[rows], node[rows]), 1)
+        cut_of = np.searchsorted(noticed_us, outcome_us, side="right") - 1
+        rows = (outcome == Outcome.CONFIRMED) & (cut_of >= 0) & (outcome_us < healed_us[cut_of])
+        np.add.at(counts, (cut_of[rows], number[rows], node[rows]), 1)
     found = []
     for i, cut in enumerate(cuts):
         for index, queue in enumerate(facts.queues):
@@ -102,7 +103,7 @@ def _idle_groups(facts: Facts, cluster: ClusterFacts, prediction: Prediction) ->
     for cut in prediction.cuts:
         for group in foresee(cluster, cut).one_pauses:
             until_us = cut.start_us + prediction.within_s * 1e6
-            states = [s for t, s in facts.node_states if cut.start_us <= t <= until_us]
+            states = [s for _, s in facts.sightings(cut.start_us, until_us)]
             if not any(state.get(node) == "paused" for state in states for node in group):
                 names, faults = " nor ".join(sorted(group)), facts.beside(cut.start_us, until_us)
                 yield f"neither {names} paused, though they were cut apart and others still saw both, {faults}"
@@ -117,7 +118,7 @@ def _restarts(facts: Facts, cluster: ClusterFacts, prediction: Prediction) -> tu
         if forecast.aftermath != "restarts" or len(forecast.sides) < 2:
             continue
         until_us = cut.end_us + RESTARTED_WITHIN_S * 1e6
-        seen = [states for t, states in facts.node_states if cut.end_us <= t <= until_us]
+        seen = [states for _, states in facts.sightings(cut.end_us, until_us)]
         away = frozenset(node for states in seen for node, state in states.items() if state != "up")
         restarted |= dict.fromkeys(sorted(away))
         kept = [side for side in forecast.sides if not side & away]
@@ -140,9 +141,8 @@ class _Pause:
 
 def _observe(facts: Facts, spell: Spell, within_s: float) -> _Pause:
     """How the spell of a node that must pause went."""
-    states = [
-        (t, s[spell.node]) for t, s in facts.node_states if spell.start_us <= t < spell.end_us and spell.node in s
-    ]
+    sightings = facts.sightings(spell.start_us, spell.end_us)
+    states = [(t, s[spell.node]) for t, s in sightings if t < spell.end_us and spell.node in s]
     paused_us = next((t for t, state in states if state == "paused"), None)
     if paused_us is None or paused_us > spell.start_us + within_s * 1e6:
         late = "did not pause" if paused_us is None else f"paused only after {seconds(paused_us - spell.start_us):g} s"
@@ -168,9 +168,8 @@ def _unexpected_pauses(
     allowed = [(s.node, s.start_us, facts.first_up_us(s.node, after_us=s.end_us)) for s in prediction.may]
     wrong: dict[str, str] = {}
     for t_us, states in seen:
-        for node, state in states.items():
-            excused = any(node == name and start <= t_us <= end for name, start, end in allowed)
-            if state == "paused" and not excused:
+        for node in (node for node, state in states.items() if state == "paused"):
+            if not any(node == name and start <= t_us <= end for name, start, end in allowed):
                 moment = f"at {facts.at(t_us)}, {facts.beside(t_us, t_us)}"
                 wrong.setdefault(node, f"{node} was paused without need {moment}")
     return list(wrong.values())

@@ -69,8 +69,8 @@ def predict(facts: Facts, cluster: ClusterFacts, span_us: Period, *, margin_s: f
 
 def _served(facts: Facts, spell: Spell) -> bool:
     """Nodes do not pause while they start (RabbitMQ, "Clustering and Network Partitions", pause_minority)."""
-    before = [states.get(spell.node) for t_us, states in facts.node_states if t_us <= spell.start_us]
-    return not before or before[-1] == "up"
+    before = facts.states_at(spell.start_us)
+    return before is None or before.get(spell.node) == "up"
 
 
 def _spells(periods: Sequence[Situation], wanted: Callable[[Situation], Side]) -> list[Spell]:
@@ -115,9 +115,7 @@ def excused_pauses(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Iter
     """The times in which nodes were seen not to serve that may have paused, as if a step had taken them down."""
     for spell in predict(facts, cluster, span_us).may:
         up_us = spell.start_us
-        for t_us, states in facts.node_states:
-            if not spell.start_us <= t_us <= spell.end_us:
-                continue
+        for t_us, states in facts.sightings(spell.start_us, spell.end_us):
             if states.get(spell.node) == "up":
                 up_us = t_us
                 continue

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from invariants.facts import Facts, Pair, Step
@@ -75,24 +76,26 @@ def situations(
     cuts = [(step, window_us(step, None)) for step in steps if step.cut]
     inside = {t for _, period in [*downs, *cuts] for t in period if span_us[0] < t < span_us[1]}
     edges = [span_us[0], *sorted(inside), span_us[1]]
+    starts, everybody = edges[:-1], frozenset(nodes)
+    down: list[set[str]] = [set() for _ in starts]
+    cut: list[set[Pair]] = [set() for _ in starts]
+    closed: list[set[Pair]] = [set() for _ in starts]
+    for node, period in downs:
+        for i in _covered(starts, period):
+            down[i].add(node)
+    for step, period in cuts:
+        for i in _covered(starts, period):
+            cut[i] |= step.cut
+            closed[i] |= step.cut if step.sudden else frozenset()
     return [
-        Situation(
-            start,
-            end,
-            up=frozenset(nodes) - {node for node, period in downs if _covers(period, start)},
-            cut=_union(step.cut for step, period in cuts if _covers(period, start)),
-            closed=_union(step.cut for step, period in cuts if step.sudden and _covers(period, start)),
-        )
-        for start, end in itertools.pairwise(edges)
+        Situation(start, end, everybody - down[i], frozenset(cut[i]), frozenset(closed[i]))
+        for i, (start, end) in enumerate(itertools.pairwise(edges))
     ]
 
 
-def _covers(period: Period, t_us: float) -> bool:
-    return period[0] <= t_us < period[1]
-
-
-def _union(sets: Iterable[frozenset[Pair]]) -> frozenset[Pair]:
-    return frozenset().union(*sets)
+def _covered(starts: Sequence[float], period: Period) -> range:
+    """Which of the moments, in their order, the period covers."""
+    return range(bisect_left(starts, period[0]), bisect_left(starts, period[1]))
 
 
 def possible_window(facts: Facts) -> Callable[[Step, str | None], Period]:

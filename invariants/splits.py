@@ -36,8 +36,8 @@ def _restarted(facts: Facts, situation: Situation) -> dict[str, float]:
     """The nodes that were away soon after the healing though no step had taken them away."""
     away: dict[str, float] = {}
     until_us = situation.end_us + RESTARTED_WITHIN_S * 1e6
-    for t_us, states in facts.node_states:
-        if situation.end_us <= t_us < until_us:
+    for t_us, states in facts.sightings(situation.end_us, until_us):
+        if t_us < until_us:
             taken = {node for step in facts.steps if step.possible_us[0] <= t_us for node in step.down}
             for node in (n for n, state in states.items() if state != "up" and n not in taken):
                 away.setdefault(node, t_us)

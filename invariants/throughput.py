@@ -10,7 +10,7 @@ from pydantic import Field
 from invariants.availability import Availability
 from invariants.facts import ClusterFacts, Facts
 from invariants.ledger import TICK_US, ledger_of
-from invariants.liveness import demanded, least_share, merged, pauses, target_share, unpromised, unsettled
+from invariants.liveness import demanded, least_share, merged, pauses, promises, target_share, unsettled
 from invariants.situations import Period, possible_window, situations
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict, seconds
 
@@ -99,8 +99,9 @@ class Throughput(InvariantSpec):
         )
         exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
         exempt += pauses(facts, span_us)
+        promised = promises(facts, cluster, span_us)
         for queue in facts.queues:
-            exempt += unpromised(facts, cluster, queue, span_us, grace_s=self.grace_s)
+            exempt += promised.lacking(queue, grace_s=self.grace_s)
         window_us = self.window_s * 1e6
         return [
             (start + i * window_us, start + (i + 1) * window_us)
