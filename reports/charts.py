@@ -18,6 +18,8 @@ Panel = dict[str, Any]
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
 #: Curves that bound others.
 THIN = ("max", "target", "watermark")
+#: Each fault has a lane of its own, unless there are more: then those that are alike share one.
+FAULT_LANES_MAX = 12
 LATENCY_COLOURS = {"p50": "c2", "p95": "c1", "p99": "c3", "max": "c4"}
 
 
@@ -44,7 +46,11 @@ def charts(series: Series) -> dict[str, Any]:
     return {
         "duration_s": series.duration_s,
         "phases": [asdict(phase) for phase in line.phases],
-        "faults": [asdict(fault) for fault in line.faults],
+        "faults": [
+            {"fault": fault.fault, "start_s": fault.start_s, "end_s": fault.end_s}
+            for fault in line.faults
+            if not fault.skipped
+        ],
         "panels": shown,
     }
 
@@ -52,17 +58,31 @@ def charts(series: Series) -> dict[str, Any]:
 def _schedule(series: Series) -> Panel | None:
     phases = [asdict(phase) | {"text": phase.state, "state": "phase"} for phase in series.timeline.phases]
     lanes = [{"name": "phase", "intervals": phases}] if phases else []
-    lanes += [{"name": _fault_name(fault), "intervals": [_fault_bar(fault)]} for fault in series.timeline.faults]
+    lanes += _fault_lanes(series.timeline.faults)
     if not lanes:
         return None
     return {"kind": "lanes", "title": "Phases and faults", "states": [], "lanes": lanes}
 
 
-def _fault_name(fault: FaultWindow) -> str:
-    return f"{fault.step} {fault.fault}"
+def _fault_lanes(faults: Sequence[FaultWindow]) -> list[dict[str, Any]]:
+    """One lane a fault; of many, one for those of a kind that act on the same, or if these too are many, for a kind."""
+    if len(faults) <= FAULT_LANES_MAX:
+        return [{"name": f"{fault.step} {fault.fault}", "intervals": [_fault_bar(fault)]} for fault in faults]
+    together: dict[str, list[FaultWindow]] = {}
+    for fault in faults:
+        together.setdefault(f"{fault.fault} {fault.detail}".strip(), []).append(fault)
+    if len(together) > FAULT_LANES_MAX:
+        together = {}
+        for fault in faults:
+            together.setdefault(fault.fault, []).append(fault)
+    return [
+        {"name": name, "intervals": [_fault_bar(fault, shared=True) for fault in alike]}
+        for name, alike in together.items()
+    ]
 
 
-def _fault_bar(fault: FaultWindow) -> dict[str, Any]:
+def _fault_bar(fault: FaultWindow, *, shared: bool = False) -> dict[str, Any]:
+    """In a ``shared`` lane there is no room for words, but for doubts."""
     doubts = [
         word
         for word, holds in (
@@ -76,7 +96,7 @@ def _fault_bar(fault: FaultWindow) -> dict[str, Any]:
         "start_s": fault.start_s,
         "end_s": fault.end_s,
         "state": "fault",
-        "text": " · ".join([fault.detail or fault.fault, *doubts]),
+        "text": " · ".join([*([] if shared else [fault.detail or fault.fault]), *doubts]),
         "doubtful": bool(doubts),
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -25,6 +25,9 @@ from reports.timeline import FaultWindow
 from reports.words import NOTHING, duration_text, expectation_text, number_text, verdict_word
 
 ASSETS = Path(__file__).parent / "assets"
+
+#: More faults than these are folded away, but for those that are in doubt.
+FAULTS_SHOWN_MAX = 30
 
 MEANINGS = {
     "VALID": "Every promise held.",
@@ -154,10 +157,22 @@ def _timeline(seen: Series) -> str:
     )
 
 
-def _faults(faults: Iterable[FaultWindow]) -> str:
-    rows = "".join(_fault_row(fault) for fault in faults)
-    if not rows:
+def _faults(faults: Sequence[FaultWindow]) -> str:
+    if not faults:
         return '<p class="quiet">No fault was injected.</p>'
+    if len(faults) <= FAULTS_SHOWN_MAX:
+        return _fault_table(faults)
+    doubtful = [f for f in faults if f.skipped or not (f.healed and f.proven and f.heal_proven)]
+    all_of_them = f"<details><summary>All {len(faults)} faults</summary>{_fault_table(faults)}</details>"
+    if not doubtful:
+        return '<p class="quiet">Every fault and its healing was proven.</p>' + all_of_them
+    shown = doubtful[:FAULTS_SHOWN_MAX]
+    told = f'<p class="quiet">{len(doubtful)} of {len(faults)} faults are in doubt.</p>'
+    return told + _fault_table(shown) + all_of_them
+
+
+def _fault_table(faults: Iterable[FaultWindow]) -> str:
+    rows = "".join(map(_fault_row, faults))
     heads = ("Step", "Fault", "What", "Injected", "Healed", "Lasted", "Injection", "Healing")
     numeric = {"Injected", "Healed", "Lasted"}
     head = "".join(f'<th class="number">{h}</th>' if h in numeric else f"<th>{h}</th>" for h in heads)
@@ -170,7 +185,7 @@ def _fault_row(fault: FaultWindow) -> str:
         times[1] = '<span class="bad">never</span>'
     injection, healing = _proof(fault.proven, fault.proof), _proof(fault.heal_proven, fault.heal_proof)
     if fault.skipped:
-        times, injection, healing = [NOTHING] * 3, '<span class="doubt">{escape(fault.proof)}</span>', NOTHING
+        times, injection, healing = [NOTHING] * 3, f'<span class="doubt">{escape(fault.proof)}</span>', NOTHING
     cells = "".join(f'<td class="number">{time}</td>' for time in times)
     return (
         f"<tr><td>{fault.step}</td><td><b>{escape(fault.fault)}</b></td><td>{escape(fault.detail)}</td>"
@@ -200,7 +215,7 @@ def _commands(run: RunDirectory, verdict: Mapping[str, Any]) -> str:
 def _files(run: RunDirectory) -> str:
     files = [file for file in (run.verdict_file, run.events_file, run.fault_file) if file.exists()]
     files += sorted(file for file in run.logs.glob("**/*") if file.is_file())
-    files += sorted(run.history.glob("*.log"))
+    files += sorted(file for file in run.history.glob("*.log") if file.stat().st_size)
     links = [
         f'<a href="{escape(quote(name))}">{escape(name)}</a>' for name in (str(f.relative_to(run.path)) for f in files)
     ]

@@ -103,7 +103,6 @@
 
   function drawFaults(pen, panel) {
     for (const fault of run.faults) {
-      if (fault.skipped) continue;
       const from = x(panel, fault.start_s), to = x(panel, fault.end_s);
       pen.fillStyle = colours.fault;
       pen.globalAlpha = 0.09;
@@ -262,7 +261,7 @@
 
   function describe(s) {
     const phase = run.phases.find((p) => s >= p.start_s && s < p.end_s);
-    const active = run.faults.filter((f) => !f.skipped && s >= f.start_s && s < f.end_s).map((f) => f.fault);
+    const active = run.faults.filter((f) => s >= f.start_s && s < f.end_s).map((f) => f.fault);
     const states = panels.flatMap((p) => (p.kind === "lanes" && p.tell ? p.lanes : []))
       .map((lane) => [lane.name, lane.intervals.find((i) => s >= i.start_s && s < i.end_s)?.state])
       .filter(([, state]) => state && state !== "up").map(([name, state]) => `${name} ${state}`);
