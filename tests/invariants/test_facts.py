@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from invariants.facts import Facts
+from invariants.facts import NEVER_US, Facts
+from tests.invariants.literal import event, us
 
 
 def cut(*links: list[str]) -> dict[str, Any]:
@@ -27,3 +28,16 @@ def cut(*links: list[str]) -> dict[str, Any]:
 def test_a_cut_parts_brokers_and_a_client_is_none(links: list[list[str]], parted: list[tuple[str, str]]) -> None:
     (step,) = Facts([cut(*links)]).steps
     assert step.cut == set(map(frozenset, parted))
+
+
+def test_what_was_seen_of_nodes_is_found_by_its_time() -> None:
+    states = [("up", "up"), ("down", "up"), ("down", "up"), ("up", "up")]
+    facts = Facts([event(at, "nodes", states={"a1": a, "b1": b}) for at, (a, b) in enumerate(states)])
+
+    assert [facts.first_up_us("a1", after_us=us(at)) for at in (0, 0.5, 1, 3)] == [us(0), us(3), us(3), us(3)]
+    assert facts.first_up_us("a1", after_us=us(3.1)) == NEVER_US
+    assert facts.first_up_us("c1", after_us=us(0)) == NEVER_US
+    assert facts.states_at(us(-1)) is None
+    assert facts.states_at(us(2.9)) == {"a1": "down", "b1": "up"}
+    assert [t_us for t_us, _ in facts.sightings(us(1), us(2))] == [us(1), us(2)]
+    assert facts.sightings(us(4), NEVER_US) == ()

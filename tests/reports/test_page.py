@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,3 +175,60 @@ def test_the_index_lists_the_newest_first_and_unfinished_runs_too(tmp_path: Path
 
 def test_an_empty_index(tmp_path: Path) -> None:
     assert "There is no run yet" in write_index(tmp_path).read_text()
+
+
+def many_faults(run: RunDirectory, count: int, *, unproven: int, kinds: int = 3) -> None:
+    def event(at_s: float, step: int, state: str) -> str:
+        effect = {"nodes_down": [f"n{step % kinds}"]}
+        told = {"kind": "fault", "step": step, "fault": f"stop{step % kinds // 20}", "state": state, "effect": effect}
+        return json.dumps({"t_us": round(5e9 + at_s * 1e6), **told, "detail": ""}) + "\n"
+
+    states = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
+    run.events_file.write_text(
+        "".join(
+            event(10 * step + i, step, "unproven" if state == "proven" and step == unproven else state)
+            for step in range(count)
+            for i, state in enumerate(states)
+        )
+    )
+
+
+def run_data(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="run-data">(.*?)</script>', page)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_hundreds_of_faults_share_lanes_and_only_doubtful_ones_are_unfolded(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "rolling")
+    many_faults(run, 240, unproven=100)
+
+    page = write_page(run).read_text()
+
+    data = run_data(page)
+    (schedule,) = (panel for panel in data["panels"] if panel["title"] == "Phases and faults")
+    assert [lane["name"] for lane in schedule["lanes"]] == ["stop0 n0 down", "stop0 n1 down", "stop0 n2 down"]
+    bars = [bar for lane in schedule["lanes"] for bar in lane["intervals"]]
+    assert len(bars) == len(data["faults"]) == 240
+    assert [(bar["text"], bar["start_s"]) for bar in bars if bar["text"]] == [("not proven", 1001)]
+    shown, folded = page[page.index("<h2>Faults</h2>") : page.index("<h2>Run it again")].split("<details>")
+    assert "1 of 240 faults are in doubt" in shown
+    assert (shown.count("<tr>"), folded.count("<tr>")) == (1 + 1, 1 + 240)
+
+
+def test_lanes_stay_few_though_every_fault_acts_on_something_else(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "rolling")
+    many_faults(run, 40, unproven=-1, kinds=40)
+
+    (schedule,) = run_data(write_page(run).read_text())["panels"]
+
+    assert [(lane["name"], len(lane["intervals"])) for lane in schedule["lanes"]] == [("stop0", 20), ("stop1", 20)]
+
+
+def test_a_step_that_never_began_says_why(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "skipped")
+    told = {"t_us": 1, "kind": "fault", "step": 0, "fault": "kill", "state": "skipped", "detail": "no node was left"}
+    run.events_file.write_text(json.dumps(told) + "\n")
+
+    assert '<span class="doubt">no node was left</span>' in write_page(run).read_text()
