@@ -38,6 +38,8 @@ worker       ``worker``, ``event`` (started, connected, connection_lost, blocked
              killed), ``node``, ``detail``. Blocked: the broker takes nothing from a publisher, for an alarm
              of memory or disk, until unblocked
 clocks       ``wall_us``: the moment in microseconds of wall time since 1970, which the Prometheus server has
+machine      ``busy``, the part of all processors that was used, and ``others``, the part that was used by
+             none of our processes (containers are not ours in this sense); sampled every 5 s
 note         ``detail``: anything else worth telling
 ===========  =======================================================================================
 """

@@ -17,6 +17,7 @@ from reports.commands import rerun_command
 from reports.events import Event
 from reports.page import write_page
 from reports.run_directory import RunDirectory
+from suites.machine import disturbance
 from suites.measuring import recover
 from workloads.counters import COUNTERS_FILE
 from workloads.settlement import settle
@@ -50,6 +51,8 @@ def judge_run(run: RunDirectory) -> Result:
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
     met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
     expected, as_expected = _told(judgement, met or stated[0]), met is not None
+    # The engine's containers are no children of ours, and would count as others.
+    foreign = disturbance(history.events) if facts.get("driver") == "local" else ""
     document = {
         **judgement.as_dict(),
         "seed": scenario.seed,
@@ -65,7 +68,10 @@ def judge_run(run: RunDirectory) -> Result:
         "as_expected": as_expected,
         "started_at": facts.get("started_at"),
         "duration_s": _duration_s(history.events),
-        "notes": [*(event["detail"] for event in history.events if event["kind"] == "note"), *filter(None, [trouble])],
+        "notes": [
+            *(event["detail"] for event in history.events if event["kind"] == "note"),
+            *filter(None, [trouble, foreign]),
+        ],
         "rerun": rerun_command(run.path),
         "numbers": measures(run.metrics),
     }
@@ -85,6 +91,10 @@ def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterab
     if expected.invariant is not None and not {expected.invariant} <= deciding <= {expected.invariant, *expected.also}:
         return False
     return expected.log is None or any(re.search(expected.log, text, re.DOTALL) for text in logs())
+
+
+def _notes(events: Iterable[Event]) -> list[str]:
+    return [event["detail"] for event in events if event["kind"] == "note"]
 
 
 def _told(judgement: Judgement, expected: Expectation) -> Expectation:

@@ -23,6 +23,7 @@ from reports.index import write_index
 from reports.run_directory import RunDirectory
 from suites.judging import Result, judge_run
 from suites.live import Live, live_line
+from suites.machine import machine_watched
 from suites.measuring import measured
 from topologies.cluster import Cluster, Scraping
 from topologies.distributions import find_prometheus
@@ -115,6 +116,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             queues = declare(cluster, scenario.workload, vhost=vhost)
             events.record("queues", queues=queues)
             with (
+                machine_watched(events.record),
                 measured(scenario, cluster, stage.run, events) as scraping,
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
