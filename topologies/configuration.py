@@ -26,6 +26,9 @@ _OWNED_FAMILIES = (
     "collect_statistics_interval",
 )
 
+#: What every broker runs, as its file of enabled plugins says it: an Erlang term.
+ENABLED_PLUGINS = "[rabbitmq_management, rabbitmq_prometheus].\n"
+
 
 @dataclass(frozen=True)
 class RenderedConf:
@@ -103,6 +106,11 @@ def formation_keys(release: tuple[int, int], broker_names: tuple[str, ...]) -> d
     """
     if takes_turns(release):
         return {"cluster_formation.peer_discovery_backend": "resilience_formation"}
+    return listed_peers(broker_names)
+
+
+def listed_peers(broker_names: tuple[str, ...]) -> dict[str, str]:
+    """RabbitMQ's own peer discovery from a list in its configuration."""
     listed = {f"cluster_formation.classic_config.nodes.{i}": name for i, name in enumerate(broker_names, 1)}
     return {"cluster_formation.peer_discovery_backend": "classic_config", **listed}
 

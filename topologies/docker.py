@@ -28,6 +28,7 @@ from topologies import images
 from topologies.cluster import ClusterError
 from topologies.containers import BrokerContainer, Container, RunningContainer
 from topologies.engine import CLUSTER_LABEL, USER, BrokerImage, compiled_in, connect, find_image
+from topologies.environment import BOUND_OPEN_FILES
 from topologies.files import LOOPBACK, BrokerFiles, NodePorts
 from topologies.host import Net, Program
 from topologies.reaper import CONTAINERS
@@ -37,9 +38,6 @@ from topologies.spec import Topology
 #: On a network of their own, the name of each is that of the topology.
 _NET = Net("0.0.0.0", lambda name: name)  # noqa: S104 - inside a container
 
-#: An Erlang machine takes memory for as many files as it may open, and an engine may allow a thousand million; one that
-#: allows fewer than these is left at that.
-_OPEN_FILES = 65_536
 _PROGRAM_IMAGES: Mapping[Program, images.Image] = {"toxiproxy": images.TOXIPROXY, "prometheus": images.PROMETHEUS}
 
 # What is left behind is removed by our own reaper, for processes and containers alike.
@@ -72,12 +70,11 @@ class DockerHost:
 
     def broker(self, node: str, files: BrokerFiles, environ: Mapping[str, str], ports: NodePorts) -> BrokerContainer:
         # The broker replaces the shell, and so is what the engine's signals reach.
-        script = f"ulimit -n {_OPEN_FILES}; exec {self._image.broker.server} >>{files.output} 2>&1"
+        script = f"{BOUND_OPEN_FILES}; exec {self._image.broker.server} >>{files.output} 2>&1"
         command = ["sh", "-c", script]
-        published = (ports.amqp, ports.management, ports.prometheus)
         mine = {name: value for name, value in environ.items() if name not in ("TMPDIR", "LC_ALL")}
         container = self._container(
-            node, self._image.name, command, published, files.folder, environ=mine, entrypoint=[]
+            node, self._image.name, command, ports.published, files.folder, environ=mine, entrypoint=[]
         )
         return BrokerContainer(container, files)
 

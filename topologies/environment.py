@@ -13,10 +13,20 @@ from topologies.reaper import marked
 #: Idle schedulers must not burn the cores that the other brokers need.
 _SCHEDULERS_MAX = 4
 
+#: An Erlang machine takes memory for as many files as it may open, and an engine may allow a container a thousand
+#: million; one that allows fewer than these is left at that.
+_OPEN_FILES = 65_536
+BOUND_OPEN_FILES = f"ulimit -n {_OPEN_FILES}"
+
 
 def tool_environ(server: Mapping[str, str]) -> dict[str, str]:
     """The environment in which RabbitMQ's command line tools reach the node that has the environment ``server``."""
     return {name: value for name, value in server.items() if name != "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"}
+
+
+def net_ticktime_argument(*, net_ticktime_s: int) -> str:
+    """For the Erlang machine: how long a peer may be silent."""
+    return f"-kernel net_ticktime {net_ticktime_s}"
 
 
 def turns_folder(cluster: Path) -> Path:
@@ -43,7 +53,7 @@ def server_environ(
     interface = "{" + listen.replace(".", ",") + "}"
     every_machine = (
         f"-pa {cluster / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
-        f" -kernel inet_dist_use_interface {interface} net_ticktime {net_ticktime_s}"
+        f" -kernel inet_dist_use_interface {interface} {net_ticktime_argument(net_ticktime_s=net_ticktime_s)}"
     )
     own_machine = (
         f"-sname {broker_name} -resilience_traffic {files.traffic}"

@@ -18,6 +18,11 @@ class NodePorts:
     epmd: int
     prometheus: int
 
+    @property
+    def published(self) -> tuple[int, ...]:
+        """Those of a broker in a container that are reachable on loopback."""
+        return self.amqp, self.management, self.prometheus
+
 
 @dataclass(frozen=True)
 class BrokerFiles:

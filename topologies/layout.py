@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from topologies.configuration import formation_keys, harness_keys, read_user_file, render_conf
+from topologies.configuration import ENABLED_PLUGINS, formation_keys, harness_keys, read_user_file, render_conf
 from topologies.distributions import BrokerHome
 from topologies.environment import server_environ, tool_environ, turns_folder
 from topologies.files import BrokerFiles, NodePorts
@@ -16,7 +16,6 @@ from topologies.host import Net
 from topologies.places import Place
 from topologies.spec import Link, Topology, is_client
 
-_PLUGINS = "[rabbitmq_management, rabbitmq_prometheus].\n"
 _PORTS_PER_NODE = 5
 _PORTS_BESIDE_NODES = 2
 
@@ -52,7 +51,7 @@ class Layout:
             files.folder.mkdir()
             files.log.parent.mkdir(parents=True, exist_ok=True)
             self.configure(node, {})
-            files.plugins.write_text(_PLUGINS)
+            files.plugins.write_text(ENABLED_PLUGINS)
             files.peers.write_text("".join(f"{self._way_to(node, peer)}.\n" for peer in self.files))
             if self.topology.advanced_config is not None:
                 files.advanced_config.write_text(read_user_file(self.topology.advanced_config), encoding="utf-8")

@@ -41,13 +41,19 @@ _SCRAPES_WITHIN_S = 30.0
 _ANSWER_TIMEOUT_S = 2.0
 
 
-def scrape_config(endpoints: Mapping[str, str], *, vhost: str, series: Collection[str]) -> Mapping[str, Any]:
-    """What the server is to scrape: ``endpoints`` gives each node's as ``host:port``. Only the named ``series`` are
-    kept; each carries the topology's name of its node as the label ``node``."""
-    targets = [{"targets": [endpoint], "labels": {"node": node}} for node, endpoint in endpoints.items()]
-    kept = {"source_labels": ["__name__"], "regex": "|".join(sorted(series)), "action": "keep"}
-    common = {"static_configs": targets, "metric_relabel_configs": [kept]}
-    detailed = {"metrics_path": "/metrics/detailed", "params": {"vhost": [vhost], "family": list(QUEUE_FAMILIES)}}
+def scrape_config(
+    endpoints: Mapping[str, str], *, vhost: str | None = None, series: Collection[str] | None = None
+) -> Mapping[str, Any]:
+    """What the server is to scrape: ``endpoints`` gives each node's as ``host:port``. Only the named ``series`` and the
+    queues of ``vhost`` are kept, or all; each series carries the topology's name of its node as the label ``node``."""
+    common: dict[str, Any] = {
+        "static_configs": [{"targets": [e], "labels": {"node": node}} for node, e in endpoints.items()]
+    }
+    if series is not None:
+        kept = {"source_labels": ["__name__"], "regex": "|".join(sorted(series)), "action": "keep"}
+        common["metric_relabel_configs"] = [kept]
+    params = {} if vhost is None else {"vhost": [vhost]}
+    detailed = {"metrics_path": "/metrics/detailed", "params": {**params, "family": list(QUEUE_FAMILIES)}}
     return {
         "global": {"scrape_interval": f"{SCRAPE_EVERY_S}s", "scrape_timeout": f"{SCRAPE_EVERY_S}s"},
         "scrape_configs": [{"job_name": "nodes", **common}, {"job_name": "queues", **detailed, **common}],
