@@ -156,7 +156,7 @@ def _broker(topology: Topology, node: Node, number: int) -> dict[str, Any]:
 
 def _check(command: list[str], *, start_s: int) -> dict[str, Any]:
     """One in ten seconds, since each starts an Erlang machine of its own."""
-    return {"test": command, "interval": "10s", "timeout": "30s", "retries": 3, "start_period": f"{start_s}s"}
+    return {"test": command, "interval": "10s", "timeout": "60s", "retries": 3, "start_period": f"{start_s}s"}
 
 
 def _proxied_ports(topology: Topology) -> dict[str, int]:
