@@ -45,18 +45,19 @@ PROXIED_AMQP_PORT = 6672
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a container
 
-#: The official images drop root's rights in their entry point, and take the cookie from a file only.
+#: The official images drop root's rights in their entry point. Not every version takes the cookie from the environment,
+#: and then under the name ERLANG_COOKIE; all take it from this file.
 _START = f"""\
 {BOUND_OPEN_FILES}
 umask 077
-printf %s "$$ERLANG_COOKIE" > "$$HOME/.erlang.cookie"
+printf %s "$$CLUSTER_COOKIE" > "$$HOME/.erlang.cookie"
 exec $$(command -v docker-entrypoint.sh) rabbitmq-server
 """
 
-#: A node that has run before may have to wait for nodes which are started after it when it was seen to be healthy.
+#: A node that boots may have to wait for nodes that are started only when it is healthy: one that has been in the
+#: cluster before, and from 3.13 on (rabbitmq-server PR #9797) also a new one.
 _HEALTHY = """\
-if rabbitmq-diagnostics -q check_running; then touch "$$HOME/has_run"; exit 0; fi
-test -e "$$HOME/has_run" && rabbitmq-diagnostics -q is_booting | grep -q ' is booting$$'
+rabbitmq-diagnostics -q check_running || rabbitmq-diagnostics -q is_booting | grep -q ' is booting$$'
 """
 
 _HEADER = """\
@@ -137,7 +138,7 @@ def _broker(topology: Topology, node: Node, number: int) -> dict[str, Any]:
         "hostname": node.name,
         "command": ["sh", "-c", _START],
         "environment": {
-            "ERLANG_COOKIE": "${ERLANG_COOKIE:-by-hand}",
+            "CLUSTER_COOKIE": "${ERLANG_COOKIE:-by-hand}",
             "RABBITMQ_NODENAME": broker_name(node.name),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": net_ticktime_argument(net_ticktime_s=topology.net_ticktime_s),
         },

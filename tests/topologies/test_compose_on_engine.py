@@ -46,7 +46,7 @@ MINE: dict[str, Any] = {"label": f"com.docker.compose.project={PROJECT}"}
 UP_WITHIN_S = 900.0
 DOWN_WITHIN_S = 300.0
 #: Brokers answer, and are scraped, late on a busy machine.
-SEEN_WITHIN_S = 120.0
+SEEN_WITHIN_S = 300.0
 
 
 @dataclass(frozen=True)
