@@ -150,7 +150,7 @@ def _broker(topology: Topology, node: Node, number: int) -> dict[str, Any]:
             f"{node.name}:/var/lib/rabbitmq",
         ],
         # Up to 3.8.17 a new node waits for a random time of up to a minute before it looks for others.
-        "healthcheck": _check(["CMD-SHELL", _HEALTHY], start_s=180),
+        "healthcheck": _check(["CMD-SHELL", _HEALTHY], start_s=300),
         "stop_grace_period": "60s",
     }
 
