@@ -182,7 +182,8 @@ def broker() -> BrokerHome:
 @pytest.fixture(scope="session")
 def bench(pytestconfig: pytest.Config, driver: Opened, clusters: ClusterPool, live: TextIO) -> Bench:
     runs = pytestconfig.rootpath / pytestconfig.getoption("--runs-dir")
-    return Bench(clusters, runs, live, driver.find_prometheus)
+    name = pytestconfig.getoption("--driver")
+    return Bench(clusters, runs, live, driver.find_prometheus, driver=name, require=driver.require)
 
 
 @pytest.fixture(scope="session")
@@ -234,7 +235,8 @@ def play(
         if not scenario.applies_to(driver.broker_version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {driver.broker_version}")
         if request.config.getoption("--check-only"):
-            fault_file.parse(fault_file.dump(scenario), source=scenario.title)
+            checked_for = request.config.getoption("--driver")
+            fault_file.parse(fault_file.dump(scenario), source=scenario.title, driver=checked_for)
             pytest.skip("checked, not played")
         where = pace.told(request.node.nodeid)
         tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")

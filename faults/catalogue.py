@@ -12,7 +12,13 @@ from faults.flapping import Flapping
 from faults.kill import Kill
 from faults.kill_client import KillClient
 from faults.latency import Latency
+from faults.limit import Limit
 from faults.lose_disk import LoseDisk
+from faults.packet_corrupt import PacketCorrupt
+from faults.packet_delay import PacketDelay
+from faults.packet_duplicate import PacketDuplicate
+from faults.packet_loss import PacketLoss
+from faults.packet_rate import PacketRate
 from faults.partition import Partition
 from faults.pause import Pause
 from faults.rebalance import Rebalance
@@ -29,6 +35,12 @@ AnyFault = Annotated[
     | Stop  # brokers are shut down in good order
     | LoseDisk  # brokers die at once, and their data is gone
     | Alarm  # brokers run out of memory or disk, and block publishers
+    | PacketLoss  # packets between brokers are lost
+    | PacketDelay  # they arrive later
+    | PacketDuplicate  # they arrive twice
+    | PacketCorrupt  # they are damaged
+    | PacketRate  # they wait for each other
+    | Limit  # brokers get less CPU or memory
     | Rebalance,  # leaders are spread over the nodes
     Field(discriminator="fault"),
 ]

@@ -148,12 +148,21 @@ class Fault(Protocol):
     #: What a driver must offer for it.
     acts_on: ClassVar[str]
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What must be there for it beside the cluster: "pumba", "netem" in the kernel. Looked for before the start."""
+        ...
+
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         """What is wrong with the targets: {field: text}. Empty if nothing is."""
         ...
 
     def touches_links(self, topology: Topology) -> frozenset[Link]:
         """Every link that it may touch, known before the cluster starts."""
+        ...
+
+    def touches_packets(self, topology: Topology) -> frozenset[Link]:
+        """Every link whose packets it may act on, which must carry no proxy."""
         ...
 
     def touches_processes(self, topology: Topology) -> frozenset[str]:

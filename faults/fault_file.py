@@ -48,8 +48,8 @@ class FaultFileError(Exception):
         self.problems = tuple(found)
 
 
-def load(path: Path, *, driver: str = "local") -> Scenario:
-    """Parse and validate a fault file whole, for a driver. Raises FaultFileError, and nothing else."""
+def load(path: Path, *, driver: str | None = "local") -> Scenario:
+    """Parse and validate a fault file whole, for a driver (None: it was played already). Raises FaultFileError only."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise FaultFileError(
@@ -63,7 +63,9 @@ def load(path: Path, *, driver: str = "local") -> Scenario:
     return parse(text, source=str(path), folder=path.parent, driver=driver)
 
 
-def parse(text: str, *, source: str = "fault file", folder: Path | None = None, driver: str = "local") -> Scenario:
+def parse(
+    text: str, *, source: str = "fault file", folder: Path | None = None, driver: str | None = "local"
+) -> Scenario:
     """The scenario that ``text`` states; file names in it are relative to ``folder``. Raises FaultFileError."""
     try:
         loader = _Loader(text)

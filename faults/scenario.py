@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, cr
 
 from faults.catalogue import AnyFault
 from faults.conditions import Setting
+from faults.packets import collision
 from faults.targets import TargetError, check_target
 from invariants.catalogue import INVARIANTS
 from invariants.verdict import InvariantSpec, Verdict
@@ -148,6 +149,11 @@ class Scenario(Spec):
         touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
         return frozenset(touched | {link.back for link in touched})
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What its steps need beside the cluster, see ``faults.fault.Fault``."""
+        return frozenset(need for step in self.schedule for need in step.needs)
+
     def expected(self, broker_version: str) -> tuple[Expectation, ...]:
         """What that version may end as, any of them; VALID where nothing is stated."""
         return tuple(e for e in self.expect if _within(broker_version, e.broker)) or (VALID_EXPECTED,)
@@ -166,18 +172,15 @@ def _within(version: str, versions: str) -> bool:
     return SpecifierSet(versions).contains(Version(version), prereleases=True)
 
 
-def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
-    """What no type can say: targets against the topology, steps against each other, the phases and the driver."""
+def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Place, str]]:
+    """What no type can say: targets against the topology, steps against each other, the phases and the driver (None
+    where it is not to be played)."""
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
     yield from _load_problems(scenario)
-    offered = DRIVERS[driver].offers
     for i, step in enumerate(scenario.schedule):
-        if step.acts_on not in offered:
-            text = (
-                f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only {', '.join(sorted(offered))}"
-            )
-            yield ("schedule", i, "fault"), text
+        if driver is not None and step.acts_on not in DRIVERS[driver].offers:
+            yield ("schedule", i, "fault"), _not_offered(step, driver)
         for field, text in step.problems(topology, scenario.workload).items():
             yield ("schedule", i, field), text
         if step.when is not None and (text_or_none := step.when.problem(Setting(topology, queues, earlier=i))):
@@ -191,6 +194,13 @@ def problems(scenario: Scenario, driver: str) -> Iterator[tuple[Place, str]]:
     if not any(True for _ in _workload_problems(scenario)):
         yield from _collisions(scenario)
     yield from _verdict_problems(scenario)
+
+
+def _not_offered(step: AnyFault, driver: str) -> str:
+    text = f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only"
+    others = [f"--driver {name}" for name, other in DRIVERS.items() if step.acts_on in other.offers]
+    hint = f"; {' or '.join(others)} does" if others else ""
+    return f"{text} {', '.join(sorted(DRIVERS[driver].offers))}{hint}"
 
 
 def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
@@ -290,9 +300,12 @@ def _collisions(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     sane = [(i, s) for i, s in enumerate(scenario.schedule) if not s.problems(topology, scenario.workload)]
     for (i, step), (j, other) in itertools.combinations(sane, 2):
         timed = step.at_s is not None and other.at_s is not None
-        if timed and not _overlap(step, other):
-            continue
+        apart = timed and not _overlap(step, other)
         field = "at_s" if other.at_s is not None else "when"
+        if text := collision(step, other, topology, apart=apart):
+            yield ("schedule", j, field), f"step {i} {text}"
+        if apart:
+            continue
         taken = step.touches_processes(topology) & other.touches_processes(topology)
         if timed and taken:  # a step that waits looks for itself whether its node is there
             yield ("schedule", j, field), f"step {i} has taken {', '.join(sorted(taken))} away at that time already"

@@ -41,5 +41,12 @@ class Step(Spec):
     def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002
         return frozenset()
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset()
+
+    def touches_packets(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002
+        return frozenset()
+
     def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002
         return frozenset()

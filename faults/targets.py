@@ -153,8 +153,8 @@ def node_problems(target: str, topology: Topology, workload: Workload) -> Mappin
     return {}
 
 
-def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload) -> None:
-    """Raises TargetError if a link expression is malformed or can never be resolved."""
+def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload | None) -> None:
+    """Raises TargetError if a link expression is malformed or can never be resolved; see ``check_target``."""
     for side in _split(expression)[:2]:
         check_target(side, topology, queues, clients_of=clients_of)
     if not fixed_links(expression, topology):

@@ -40,7 +40,7 @@ def judge_run(run: RunDirectory) -> Result:
     What killed publishers left open is settled first, and what a killed run had scraped is kept. Raises
     RunDirectoryError or FaultFileError where the directory is not complete enough.
     """
-    scenario = fault_file.load(run.fault_file)
+    scenario = fault_file.load(run.fault_file, driver=None)
     if (run.history / COUNTERS_FILE).exists():
         settle(run.history)
     trouble = recover(run)

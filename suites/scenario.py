@@ -65,19 +65,23 @@ class Bench:
     live: TextIO
     #: Raises ToolMissingError if there is none.
     find_prometheus: Callable[[], object] = find_prometheus
+    driver: str = "local"
+    #: Raises ToolMissingError if something is not there that faults need.
+    require: Callable[[Collection[str]], None] = lambda _: None
 
 
 def run_scenario(scenario: Scenario, bench: Bench, *, proxied: frozenset[Link] | None = None) -> Result:
     """Play ``scenario`` and judge what was recorded.
 
     ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Raises
-    FaultFileError, before anything is started, if the scenario is wrong, and ToolMissingError if it is to be measured
-    and there is no Prometheus. Whatever is raised later, everything is healed and ended, and the run directory holds
-    what was recorded and an UNKNOWN verdict.
+    FaultFileError, before anything is started, if the scenario is wrong, and ToolMissingError if something is missing
+    that its faults need, or it is to be measured and there is no Prometheus. Whatever is raised later, everything is
+    healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
     """
-    fault_file.parse(fault_file.dump(scenario), source=scenario.title)
+    fault_file.parse(fault_file.dump(scenario), source=scenario.title, driver=bench.driver)
+    bench.require(scenario.needs)  # what is missing is told before anything is started
     if scenario.metrics:
-        bench.find_prometheus()  # that there is none is told before anything is started
+        bench.find_prometheus()
     run = RunDirectory.create(bench.runs_root, scenario.title)
     fault_file.save(scenario, run.fault_file)
     with EventLog(run.events_file) as events:

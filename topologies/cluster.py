@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from topologies.handshake import Probe
 from topologies.management import ManagementApi
+from topologies.packets import Disturbance
 from topologies.spec import Link, Topology
 
 ProcessState = Literal["running", "suspended", "gone"]
@@ -175,5 +177,55 @@ class Cluster(Protocol):
         ...
 
     def logs(self) -> Mapping[str, Path]:
-        """The log file of every node."""
+        """The log file of every node, and of programs that act on nodes."""
+        ...
+
+
+class DisturbedPackets(Protocol):
+    """What is done to the packets of some links, until it is closed."""
+
+    def met(self) -> Mapping[Link, int]:
+        """How many packets of each link it has met by now: those that were dropped by iptables; those that went through
+        netem's queue, to all peers of the source together. A link where nothing is in place is not in it."""
+        ...
+
+    def close(self) -> None:
+        """Raises ``ClusterError`` where it did not last until now, or something of it is left."""
+        ...
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a container may have and has. ``waited_s``: how long its threads were kept waiting by a limit of CPU, since
+    it was created. ``unlimited``: by no limit but what the machine has."""
+
+    unlimited: bool
+    waited_s: float
+    memory_bytes: int
+    memory_used_bytes: int
+
+
+@runtime_checkable
+class ContainerCluster(Cluster, Protocol):
+    """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
+
+    def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
+        """Does that to the packets of links between brokers that carry no proxy; ends by itself some time after
+        ``for_s``, should nobody close it. Returns once it is in place."""
+        ...
+
+    def knock(self, links: Collection[Link], *, times: int, wait_s: float) -> Mapping[Link, Sequence[float]]:
+        """Sends so many packets over each link, all at once, which the target's kernel answers; what each answer took,
+        in ms. There is none to a packet that is lost on either way, or late."""
+        ...
+
+    def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
+        """None: as much as the machine has."""
+        ...
+
+    def resources(self, node: str) -> Resources: ...
+
+    def refusals(self, node: str) -> int:
+        """How many connections the node's kernel has refused: as many as were knocked for, and those that arrived twice
+        twice."""
         ...

@@ -12,12 +12,13 @@ from docker.errors import DockerException
 from requests import RequestException
 from testcontainers.core.container import DockerContainer
 
-from topologies.cluster import ClusterError, ProcessState
+from topologies.cluster import ClusterError, ProcessState, Resources
 from topologies.files import BrokerFiles
 from topologies.waiting import WaitTimeout, wait_until
 
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}
 _KILLED_WITHIN_S = 20.0
+_CPU_PERIOD_US = 100_000
 
 
 class Container:
@@ -33,6 +34,11 @@ class Container:
     @property
     def id(self) -> str:
         return str(self._made.get_container_id())
+
+    @property
+    def full_name(self) -> str:
+        """By which the engine knows it, and everybody who asks the engine."""
+        return str(self._made.get_wrapped_container().name)
 
     @property
     def address(self) -> str:
@@ -74,6 +80,28 @@ class Container:
     def unpause(self) -> None:
         with self._telling("resumed"):
             self._client.api.unpause(self.id)
+
+    def limit(self, *, cpus: float | None, memory_bytes: int | None) -> None:
+        """None: as much as the engine's machine has."""
+        quota_us = -1 if cpus is None else round(cpus * _CPU_PERIOD_US)
+        with self._telling("given other limits"):
+            memory = memory_bytes or self._client.info()["MemTotal"]  # the engine knows no way back to none
+            self._client.api.update_container(
+                self.id, mem_limit=memory, memswap_limit=memory, cpu_period=_CPU_PERIOD_US, cpu_quota=quota_us
+            )
+
+    def resources(self) -> Resources:
+        with self._telling("asked what it uses"):
+            limits = self._client.api.inspect_container(self.id)["HostConfig"]
+            stats = self._client.api.stats(self.id, stream=False, one_shot=True)
+            total_bytes = self._client.info()["MemTotal"]
+        memory = stats["memory_stats"]
+        return Resources(
+            unlimited=limits["CpuQuota"] <= 0 and (limits["Memory"] or total_bytes) >= total_bytes,
+            waited_s=stats["cpu_stats"]["throttling_data"].get("throttled_time", 0) / 1e9,
+            memory_bytes=int(memory.get("limit", total_bytes)),
+            memory_used_bytes=int(memory.get("usage", 0)),
+        )
 
     def printed(self) -> bytes:
         with self._telling("asked what it printed"):

@@ -26,6 +26,9 @@ TOXIPROXY_ADVICE = (
 PROMETHEUS_ADVICE = (
     "Run `make setup`, or name the server in PROMETHEUS, or put prometheus on PATH (macOS: brew install prometheus)."
 )
+PUMBA_ADVICE = (
+    "Install Pumba (its releases at github.com/alexei-led/pumba have it), and put it on PATH or name it in PUMBA."
+)
 
 
 class ToolMissingError(Exception):
@@ -83,6 +86,11 @@ def find_prometheus(*, environ: Mapping[str, str] | None = None, tools: Path = T
     """The Prometheus server named by PROMETHEUS, else on PATH, else in ``.tools/prometheus``."""
     unpacked = tools / "prometheus" / "usr" / "bin" / "prometheus"
     return _program("prometheus", "PROMETHEUS", unpacked, environ=environ, advice=PROMETHEUS_ADVICE)
+
+
+def find_pumba(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
+    """Pumba as PUMBA names it, else on PATH, else in ``.tools/bin``, where set-up puts none."""
+    return _program("pumba", "PUMBA", tools / "bin" / "pumba", environ=environ, advice=PUMBA_ADVICE)
 
 
 def _program(name: str, variable: str, unpacked: Path, *, environ: Mapping[str, str] | None, advice: str) -> Path:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -25,19 +27,33 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from topologies import images
-from topologies.cluster import ClusterError
+from topologies.cluster import ClusterError, Resources
 from topologies.containers import BrokerContainer, Container, RunningContainer
-from topologies.engine import CLUSTER_LABEL, USER, BrokerImage, compiled_in, connect, find_image
+from topologies.distributions import find_pumba
+from topologies.engine import (
+    CLUSTER_LABEL,
+    USER,
+    BrokerImage,
+    compiled_in,
+    connect,
+    find_image,
+    find_network_tools,
+)
 from topologies.environment import BOUND_OPEN_FILES
 from topologies.files import LOOPBACK, BrokerFiles, NodePorts
 from topologies.host import Net, Program
+from topologies.packets import Disturbance, resets_sent
+from topologies.pumba import DisturbedPackets, Pumba
 from topologies.reaper import CONTAINERS
 from topologies.running import RunningCluster
-from topologies.spec import Topology
+from topologies.spec import Link, Topology
 
 #: On a network of their own, the name of each is that of the topology.
 _NET = Net("0.0.0.0", lambda name: name)  # noqa: S104 - inside a container
 
+#: "discard", on which no broker listens and no user can.
+_NOBODYS_PORT = 9
+_KNOCKING_STARTS_WITHIN_S = 30.0
 _PROGRAM_IMAGES: Mapping[Program, images.Image] = {"toxiproxy": images.TOXIPROXY, "prometheus": images.PROMETHEUS}
 
 # What is left behind is removed by our own reaper, for processes and containers alike.
@@ -80,6 +96,14 @@ class DockerHost:
 
     def address(self, name: str) -> str:
         return self._containers[name].address
+
+    def container(self, name: str) -> Container:
+        return self._containers[name]
+
+    def pumba(self, log: Path) -> Pumba:
+        """Raises ``ToolMissingError`` where there is none, or no image for it."""
+        image = find_network_tools(self._client, self._image)
+        return Pumba(find_pumba(), self._client, image, self._containers, self._labels, self._folder, log)
 
     def run(
         self, node: str, command: Sequence[str], environ: Mapping[str, str], *, folder: Path, timeout_s: float
@@ -140,6 +164,60 @@ class DockerHost:
 
 class DockerCluster(RunningCluster):
     """A cluster of containers."""
+
+    @property
+    def host(self) -> DockerHost:
+        assert isinstance(self._host, DockerHost)
+        return self._host
+
+    def logs(self) -> Mapping[str, Path]:
+        return {**super().logs(), "pumba": self._pumba_log}
+
+    def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
+        self.reconfigured = True
+        return self.host.pumba(self._pumba_log).disturb(links, disturbance, for_s=for_s)
+
+    def knock(self, links: Collection[Link], *, times: int, wait_s: float) -> dict[Link, list[float]]:
+        def knock_from(source: str) -> list[tuple[Link, float]]:
+            there = {self.address(link.target): link for link in links if link.source == source}
+            answers = (line.split() for line in self._knocks(source, there, times=times, wait_s=wait_s).splitlines())
+            return [(there[address], int(us) / 1000) for address, us in answers]
+
+        sources = {link.source for link in links}
+        took: dict[Link, list[float]] = {link: [] for link in links}
+        with ThreadPoolExecutor(max_workers=max(1, len(sources))) as pool:
+            for link, ms in chain.from_iterable(pool.map(knock_from, sources)):
+                took[link].append(ms)
+        return took
+
+    def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
+        self.reconfigured = True
+        self.host.container(node).limit(cpus=cpus, memory_bytes=memory_bytes)
+
+    def resources(self, node: str) -> Resources:
+        return self.host.container(node).resources()
+
+    def refusals(self, node: str) -> int:
+        table = self._host.run(node, ["cat", "/proc/net/snmp"], {}, folder=self._layout.folder, timeout_s=10)
+        return resets_sent(table.stdout)
+
+    def _knocks(self, source: str, addresses: Iterable[str], *, times: int, wait_s: float) -> str:
+        """What resilience_probe.erl prints."""
+        erl, folder = self._broker.erlang_bin / "erl", self._layout.folder
+        numbers = [str(_NOBODYS_PORT), str(times), f"{wait_s * 1000:.0f}"]
+        command = [str(erl), "-noinput", "-pa", str(folder / "ebin"), "-run", "resilience_probe", "main"]
+        timeout_s = wait_s + _KNOCKING_STARTS_WITHIN_S
+        try:
+            done = self._host.run(source, [*command, *numbers, *addresses], {}, folder=folder, timeout_s=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"nothing could be sent from {source} within {timeout_s:g} s") from error
+        if done.returncode != 0:
+            raise ClusterError(f"nothing could be sent from {source}: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    @property
+    def _pumba_log(self) -> Path:
+        return self._layout.folder / "logs" / "pumba.log"
 
     @classmethod
     def form(cls, topology: Topology, *, image: BrokerImage, **fields: Any) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,11 +18,13 @@ DEFAULT_VERSION = "3.10.8"
 @dataclass(frozen=True)
 class Opened:
     """A driver that has found its broker. ``form`` starts a cluster of it, as ``RunningCluster.formed_on``;
-    ``find_prometheus`` raises ``ToolMissingError`` if there is none for scenarios that are measured."""
+    ``find_prometheus`` raises ``ToolMissingError`` if there is none for scenarios that are measured, ``require`` if
+    something is missing that faults need."""
 
     broker_version: str
     form: Callable[..., RunningCluster]
     find_prometheus: Callable[[], object]
+    require: Callable[[Collection[str]], None] = lambda _: None
 
 
 def _local(wanted: str | None) -> Opened:
@@ -39,11 +41,13 @@ def _docker(wanted: str | None) -> Opened:
     # Only who asks for containers waits for what speaks to their engine.
     from topologies.docker import DockerCluster  # noqa: PLC0415
     from topologies.engine import connect, find_broker_image, find_image  # noqa: PLC0415
+    from topologies.pumba import require  # noqa: PLC0415
 
     client = connect()
     image = find_broker_image(client, wanted or DEFAULT_VERSION)
     form = partial(DockerCluster.form, image=image)
-    return Opened(image.broker.version, form, partial(find_image, client, PROMETHEUS))
+    find_prometheus = partial(find_image, client, PROMETHEUS)
+    return Opened(image.broker.version, form, find_prometheus, partial(require, client, image))
 
 
 class WrongBrokerError(Exception):
@@ -53,8 +57,8 @@ class WrongBrokerError(Exception):
 @dataclass(frozen=True)
 class Driver:
     """``offers`` is what faults may act on: links: connections between brokers, and of clients to them; processes:
-    brokers; clients: publishers and consumers. ``open`` finds the broker that is asked for, and raises
-    ``ToolMissingError`` or ``WrongBrokerError``."""
+    brokers; clients: publishers and consumers; packets: what brokers send each other; containers: what brokers run in.
+    ``open`` finds the broker that is asked for, and raises ``ToolMissingError`` or ``WrongBrokerError``."""
 
     offers: frozenset[str]
     open: Callable[[str | None], Opened]
@@ -62,5 +66,5 @@ class Driver:
 
 DRIVERS: Mapping[str, Driver] = {
     "local": Driver(frozenset({"links", "processes", "clients"}), _local),
-    "docker": Driver(frozenset({"links", "processes", "clients"}), _docker),
+    "docker": Driver(frozenset({"links", "processes", "clients", "packets", "containers"}), _docker),
 }

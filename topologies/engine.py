@@ -14,7 +14,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from topologies.distributions import TOOLS, BrokerHome, ToolMissingError, compiled_once, erlang_sources
-from topologies.images import Chosen, Image, broker_image, choose
+from topologies.images import Chosen, Image, broker_image, choose, network_tools
 
 #: Every container, network and volume of a cluster carries this label with the cluster's folder.
 CLUSTER_LABEL = "rabbitmq-resilience.cluster"
@@ -36,6 +36,13 @@ _COMPILE = """
 [Folder | Sources] = init:get_plain_arguments(),
 [{ok, _} = compile:file(Source, [{outdir, Folder}]) || Source <- Sources],
 halt().
+"""
+#: Prints the names of modules that there are not. A kernel loads those that it has when they are asked for.
+_TRY_NETEM = """
+tc -V >/dev/null || exit 1
+for kind in netem prio sfq; do
+    if tc qdisc add dev lo root $kind 2>/dev/null; then tc qdisc del dev lo root; else echo sch_$kind; fi
+done
 """
 
 
@@ -75,6 +82,11 @@ def find_image(client: docker.DockerClient, image: Image) -> str:
     return _there_or_pulled(client, choose(image, there=_tags(client)))
 
 
+def find_network_tools(client: docker.DockerClient, broker: BrokerImage) -> str:
+    """The name of an image with tc and iptables, pulled if it is not there. Raises ``ToolMissingError``."""
+    return _there_or_pulled(client, network_tools(broker.name))
+
+
 def compiled_in(client: docker.DockerClient, image: BrokerImage, cache: Path = TOOLS / "ebin") -> Path:
     """The folder of our Erlang modules, compiled by the compiler in the image: every broker brings one along."""
     sources = erlang_sources()
@@ -85,6 +97,12 @@ def compiled_in(client: docker.DockerClient, image: BrokerImage, cache: Path = T
         _output(client, image.name, command, mounts={str(draft): "rw", str(sources[0].parent): "ro"})
 
     return compiled_once(str(client.images.get(image.name).id), compile_into, cache)
+
+
+def lacks_in_kernel(client: docker.DockerClient, tools: str) -> list[str]:
+    """The kernel modules that netem needs for single links, and the engine's machine has not. ``tools``: an image with
+    tc. Raises ``ToolMissingError`` if it cannot be tried."""
+    return _output(client, tools, ["sh", "-c", _TRY_NETEM], cap_add=["NET_ADMIN"], user="root").split()
 
 
 def remove_all_of(folder: Path) -> None:
@@ -126,14 +144,19 @@ def _there_or_pulled(client: docker.DockerClient, chosen: Chosen) -> str:
 
 
 def _output(
-    client: docker.DockerClient, image: str, command: list[str], *, mounts: dict[str, str] | None = None
+    client: docker.DockerClient,
+    image: str,
+    command: list[str],
+    *,
+    mounts: dict[str, str] | None = None,
+    user: str = USER,
+    **fields: Any,
 ) -> str:
     """What a command in a container of its own prints. Raises ``ToolMissingError`` with its words if it fails."""
     volumes = {path: {"bind": path, "mode": mode} for path, mode in (mounts or {}).items()}
+    fields = {**fields, "user": user, "volumes": volumes, "network_mode": "none"}
     try:
-        told = client.containers.run(
-            image, command, entrypoint=[], user=USER, volumes=volumes, network_mode="none", remove=True, stderr=True
-        )
+        told = client.containers.run(image, command, entrypoint=[], remove=True, stderr=True, **fields)
     except DockerException as error:
         raise ToolMissingError(f"{shlex.join(command)[:200]} failed in the image {image}: {error}") from error
     return bytes(told).decode(errors="replace")

@@ -57,6 +57,15 @@ BROKERS = (
 TOXIPROXY = Image("2.12.0", "ghcr.io/shopify/toxiproxy:2.12.0", f"{LABEL}/toxiproxy:2.12.0")
 PROMETHEUS = Image("2.42.0", "prom/prometheus:v2.42.0", f"{LABEL}/prometheus:2.42.0", release="bookworm")
 
+#: Has tc and iptables for Pumba, where the broker's own image is not one that was built here, which has them too.
+NETWORK_TOOLS = "ghcr.io/alexei-led/pumba-alpine-nettools:latest"
+
+
+def network_tools(broker: str) -> Chosen:
+    """The image with tc and iptables to go with the image of a broker."""
+    built = broker.startswith(f"{LABEL}/")
+    return Chosen(broker if built else NETWORK_TOOLS, None, built)
+
 
 def choose(image: Image, *, there: Collection[str]) -> Chosen:
     """The local image if it is among the names that are ``there`` (``repository:tag``), else the official one."""

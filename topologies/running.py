@@ -43,7 +43,7 @@ class RunningCluster:
     def __init__(self, host: Host, layout: Layout, broker: BrokerHome) -> None:
         """Use ``formed_on``; nothing is written or started yet."""
         self.topology = layout.topology
-        #: Whether some node got other settings than the topology says.
+        #: Whether some node got other settings than the topology says, if only for a time.
         self.reconfigured = False
         #: From the start of its first program until every node saw all others.
         self.formed_in_s = 0.0

@@ -1,0 +1,178 @@
+"""Faults on packets and containers: what they ask of Pumba and the machine, what shows them, and what is refused."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from faults import fault_file
+from faults.fault_file import FaultFileError
+from faults.packets import PacketStep, Seen
+from faults.scenario import Scenario
+from suites.scenario import Bench, run_scenario
+from topologies.distributions import ToolMissingError
+from topologies.pool import ClusterPool
+from topologies.spec import Link
+
+LOSS = {"at_s": 2, "for_s": 9, "fault": "packet_loss", "links": "zone:a -> zone:b", "percent": 20}
+LIMIT = {"at_s": 2, "for_s": 9, "fault": "limit", "node": "a1", "cpus": 0.2}
+NETEM: list[dict[str, Any]] = [
+    {"fault": "packet_loss", "percent": 0.5, "by": "netem"},
+    {"fault": "packet_delay", "delay_ms": 80, "jitter_ms": 20},
+    {"fault": "packet_duplicate", "percent": 10},
+    {"fault": "packet_corrupt", "percent": 2.5},
+    {"fault": "packet_rate", "rate_kbit_per_s": 256},
+]
+
+
+def parsed(*steps: dict[str, Any], driver: str = "docker") -> Scenario:
+    plain = {
+        "version": 1,
+        "title": "Packets",
+        "topology": "five_nodes_three_zones",
+        "schedule": list(steps),
+        "invariants": {"no_loss": {}},
+    }
+    return fault_file.parse(yaml.safe_dump(plain), driver=driver)
+
+
+def step(**fields: Any) -> PacketStep:
+    (made,) = parsed({"at_s": 2, "for_s": 9, "links": "zone:a -> zone:b", **fields}).schedule
+    assert isinstance(made, PacketStep)
+    return made
+
+
+def refused(*steps: dict[str, Any], driver: str = "docker") -> str:
+    with pytest.raises(FaultFileError) as caught:
+        parsed(*steps, driver=driver)
+    return str(caught.value)
+
+
+def test_only_the_driver_of_containers_offers_them() -> None:
+    told = refused(LOSS, LIMIT, driver="local")
+
+    assert "schedule[0].fault: packet_loss acts on packets, and the driver local offers only clients, links" in told
+    assert "schedule[1].fault: limit acts on containers" in told
+    assert told.count("; --driver docker does") == 2
+
+
+def test_what_was_played_is_read_again_whatever_the_driver(tmp_path: Path) -> None:
+    scenario = parsed(LOSS, {**LIMIT, "node": "c1"})
+    fault_file.save(scenario, tmp_path / "fault.yaml")
+
+    assert fault_file.load(tmp_path / "fault.yaml", driver=None) == scenario
+
+
+def test_packets_go_past_proxies() -> None:
+    scenario = parsed(LOSS)
+
+    assert scenario.touched_links == frozenset()
+    assert scenario.schedule[0].touches_packets(scenario.topology) == {
+        Link(a, b) for a in ("a1", "a2") for b in ("b1", "b2")
+    }
+
+
+def test_loss_needs_pumba_and_the_others_netem_too() -> None:
+    assert parsed(LOSS).needs == {"pumba"}
+    assert parsed(LIMIT).needs == frozenset()
+    for fields in NETEM:
+        assert parsed({"at_s": 0, "for_s": 5, "links": "a1 <-> b1", **fields}).needs == {"pumba", "netem"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "action"),
+    [
+        ({**LOSS}, "loss --mode random --probability 0.20"),
+        (NETEM[0], "loss --percent 0.50"),
+        (NETEM[1], "delay --time 80 --jitter 20 --correlation 0"),
+        (NETEM[2], "duplicate --percent 10.00"),
+        (NETEM[3], "corrupt --percent 2.50"),
+        (NETEM[4], "rate --rate 256kbit"),
+    ],
+)
+def test_each_is_one_of_pumba_s_actions(fields: dict[str, Any], action: str) -> None:
+    disturbance = step(**fields).disturbance
+    assert " ".join(disturbance.action) == action
+    assert disturbance.by == ("iptables" if fields["fault"] == "packet_loss" and "by" not in fields else "netem")
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([{**LOSS, "percent": 0.5}], "schedule[0].percent: 0.5: Pumba gives iptables whole percents; write 1"),
+        ([{**LOSS, "percent": 0}], "schedule[0].percent: got 0"),
+        ([{**LOSS, "links": "publisher:0 -> a1"}], "schedule[0].links: 'publisher:0' is no target"),
+        ([{**LOSS, "links": "zone:a -> zone:x"}], "'zone:x' names no zone"),
+        ([{**LOSS, **NETEM[1], "jitter_ms": 75}], "schedule[0]"),
+        ([{**LIMIT, "cpus": None}], "says nothing to limit"),
+        ([{**LIMIT, "node": "z1"}], "schedule[0].node: 'z1' is no target"),
+        (
+            [LOSS, {"at_s": 30, "for_s": 5, "fault": "partition", "between": ["b1", "rest"]}],
+            "schedule[1].at_s: step 0 and this one cannot both act on a1->b1: a proxy",
+        ),
+        (
+            [{"at_s": 0, "for_s": 50, "fault": "latency", "links": "b2 -> a2", "latency_ms": 50}, LOSS],
+            "schedule[1].at_s: step 0 and this one cannot both act on a2->b2",
+        ),
+        ([LOSS, {"at_s": 5, "for_s": 5, "fault": "kill", "node": "a2"}], "with a2 goes what is done to its packets"),
+        ([LOSS, {**LOSS, "links": "c1 -> b2"}], "acts on packets of b2 by iptables at that time too"),
+    ],
+)
+def test_what_cannot_work_is_refused(steps: list[dict[str, Any]], told: str) -> None:
+    assert told in refused(*steps)
+
+
+def test_what_does_not_meet_is_accepted() -> None:
+    parsed(LOSS, {"at_s": 30, "for_s": 5, "fault": "kill", "node": "a2"})
+    parsed(LOSS, {**LOSS, "links": "zone:b -> zone:a"})
+    parsed(LOSS, {"at_s": 2, "for_s": 5, "fault": "partition", "between": ["zone:c", "zone:a"]})
+
+
+def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) -> Seen:
+    return Seen(sent, answers_ms, met, repeated)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shows", "does_not"),
+    [
+        (LOSS, seen(100, *[1.0] * 80), seen(100, *[1.0] * 100)),
+        ({**LOSS, "percent": 100}, seen(100), seen(100, 1.0)),
+        (NETEM[1], seen(2, 61.0, 99.0), seen(2, 59.0, 99.0)),
+        (NETEM[1], seen(1, 60.0), seen(1)),
+        (NETEM[2], seen(1, 1.0, repeated=1), seen(1, 1.0)),
+        (NETEM[3], seen(100, *[1.0] * 99), seen(1, 1.0)),
+        (NETEM[4], seen(3, 2.0, 150.0, 300.0), seen(3, 2.0, 9.0, 300.0)),
+    ],
+)
+def test_probes_show_each_or_do_not(fields: dict[str, Any], shows: Seen, does_not: Seen) -> None:
+    assert step(**fields).unseen(shows) == ""
+    assert step(**fields).unseen(does_not) != ""
+
+
+def test_much_loss_is_judged_as_a_cut_that_comes_and_goes() -> None:
+    link = frozenset({Link("a1", "b1")})
+
+    assert step(**{**LOSS, "percent": 2}).effect_on(link).links_slow == link
+    effects = {percent: step(**{**LOSS, "percent": percent}).effect_on(link) for percent in (20, 100)}
+    assert all(effect.links_cut == link for effect in effects.values())
+    assert {percent: effect.intermittent for percent, effect in effects.items()} == {20: True, 100: False}
+
+
+def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    asked: list[Collection[str]] = []
+
+    def require(needs: Collection[str]) -> None:
+        asked.append(needs)
+        raise ToolMissingError("no pumba found")
+
+    bench = Bench(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
+    with pytest.raises(ToolMissingError, match="no pumba found"):
+        run_scenario(parsed(LOSS), bench)
+
+    assert asked == [{"pumba"}]
+    assert list(tmp_path.iterdir()) == []
