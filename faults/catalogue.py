@@ -23,6 +23,7 @@ from faults.partition import Partition
 from faults.pause import Pause
 from faults.rebalance import Rebalance
 from faults.stop import Stop
+from faults.stress import Stress
 
 AnyFault = Annotated[
     Partition  # a network partition between sides
@@ -41,6 +42,7 @@ AnyFault = Annotated[
     | PacketCorrupt  # they are damaged
     | PacketRate  # they wait for each other
     | Limit  # brokers get less CPU or memory
+    | Stress  # others take CPU, memory and disk beside brokers
     | Rebalance,  # leaders are spread over the nodes
     Field(discriminator="fault"),
 ]

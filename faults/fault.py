@@ -150,7 +150,8 @@ class Fault(Protocol):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What must be there for it beside the cluster: "pumba", "netem" in the kernel. Looked for before the start."""
+        """What must be there for it beside the cluster: "pumba", "netem" in the kernel, the image of
+        "stress-ng". Looked for before the start."""
         ...
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:

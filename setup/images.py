@@ -111,6 +111,17 @@ PROMETHEUS = Recipe(
     proof=("/usr/bin/prometheus", "--version"),
 )
 
+STRESS = Recipe(
+    images.STRESS,
+    packages=(
+        "--variant=extract",
+        "--include=stress-ng",
+        '--extract-hook=ln -s usr/bin/stress-ng "$1/stress-ng"',
+    ),
+    changes=("WORKDIR /tmp", 'ENTRYPOINT ["/stress-ng"]'),
+    proof=("/stress-ng", "--version"),
+)
+
 
 def found(recipe: Recipe) -> str | None:
     """The name of the image that was made by ``recipe``, if it is there."""
@@ -192,4 +203,5 @@ def steps(versions: Sequence[str]) -> tuple[Step, ...]:
         )
     wanted = [known[version] for version in versions or known]
     brokers = (step(broker_recipe(image), optional=not versions) for image in wanted)
-    return (dockerd.STEP, mmdebstrap.STEP, step(TOXIPROXY), *brokers, step(PROMETHEUS, optional=True))
+    programs = (step(recipe, optional=True) for recipe in (PROMETHEUS, STRESS))
+    return (dockerd.STEP, mmdebstrap.STEP, step(TOXIPROXY), *brokers, *programs)

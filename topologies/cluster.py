@@ -11,6 +11,7 @@ from topologies.handshake import Probe
 from topologies.management import ManagementApi
 from topologies.packets import Disturbance
 from topologies.spec import Link, Topology
+from topologies.stressors import Stressors
 
 ProcessState = Literal["running", "suspended", "gone"]
 NodeState = Literal["up", "paused", "suspended", "down"]
@@ -196,13 +197,31 @@ class DisturbedPackets(Protocol):
 
 @dataclass(frozen=True)
 class Resources:
-    """What a container may have and has. ``waited_s``: how long its threads were kept waiting by a limit of CPU, since
-    it was created. ``unlimited``: by no limit but what the machine has."""
+    """What a container may have and has. ``unlimited``: by no limit but what the machine has. ``cpu_s``: what it used
+    of CPU, and ``waited_s``: how long its threads were kept waiting by a limit, both since it was started."""
 
     unlimited: bool
+    cpu_s: float
     waited_s: float
     memory_bytes: int
     memory_used_bytes: int
+
+
+class Stressed(Protocol):
+    """A node beside which stress-ng runs, until it is closed."""
+
+    @property
+    def is_within_limits(self) -> bool:
+        """Whether it shares the limits of the node's container."""
+        ...
+
+    def resources(self) -> Resources | None:
+        """What stress-ng uses; None once it is gone."""
+        ...
+
+    def close(self) -> None:
+        """Raises ``ClusterError`` where it did not last until now, or does not end."""
+        ...
 
 
 @runtime_checkable
@@ -224,6 +243,10 @@ class ContainerCluster(Cluster, Protocol):
         ...
 
     def resources(self, node: str) -> Resources: ...
+
+    def stress(self, node: str, stressors: Stressors, *, for_s: float) -> Stressed:
+        """Ends by itself some time after ``for_s``, should nobody close it. Returns once it runs."""
+        ...
 
     def refusals(self, node: str) -> int:
         """How many connections the node's kernel has refused: as many as were knocked for, and those that arrived twice

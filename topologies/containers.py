@@ -92,16 +92,7 @@ class Container:
 
     def resources(self) -> Resources:
         with self._telling("asked what it uses"):
-            limits = self._client.api.inspect_container(self.id)["HostConfig"]
-            stats = self._client.api.stats(self.id, stream=False, one_shot=True)
-            total_bytes = self._client.info()["MemTotal"]
-        memory = stats["memory_stats"]
-        return Resources(
-            unlimited=limits["CpuQuota"] <= 0 and (limits["Memory"] or total_bytes) >= total_bytes,
-            waited_s=stats["cpu_stats"]["throttling_data"].get("throttled_time", 0) / 1e9,
-            memory_bytes=int(memory.get("limit", total_bytes)),
-            memory_used_bytes=int(memory.get("usage", 0)),
-        )
+            return resources_of(self._client, self.id)
 
     def printed(self) -> bytes:
         with self._telling("asked what it printed"):
@@ -117,6 +108,21 @@ class Container:
             yield
         except (DockerException, RequestException) as error:
             raise ClusterError(f"the container of {self.name} could not be {what}: {error}") from error
+
+
+def resources_of(client: docker.DockerClient, container: str) -> Resources:
+    """Raises docker's errors."""
+    limits = client.api.inspect_container(container)["HostConfig"]
+    stats = client.api.stats(container, stream=False, one_shot=True)
+    total_bytes = client.info()["MemTotal"]
+    cpu, memory = stats["cpu_stats"], stats["memory_stats"]
+    return Resources(
+        unlimited=limits["CpuQuota"] <= 0 and (limits["Memory"] or total_bytes) >= total_bytes,
+        cpu_s=cpu["cpu_usage"]["total_usage"] / 1e9,
+        waited_s=cpu["throttling_data"].get("throttled_time", 0) / 1e9,
+        memory_bytes=int(memory.get("limit", total_bytes)),
+        memory_used_bytes=int(memory.get("usage", 0)),
+    )
 
 
 class BrokerContainer:

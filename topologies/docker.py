@@ -47,6 +47,8 @@ from topologies.pumba import DisturbedPackets, Pumba
 from topologies.reaper import CONTAINERS
 from topologies.running import RunningCluster
 from topologies.spec import Link, Topology
+from topologies.stress import StressedNode
+from topologies.stressors import Stressors
 
 #: On a network of their own, the name of each is that of the topology.
 _NET = Net("0.0.0.0", lambda name: name)  # noqa: S104 - inside a container
@@ -131,6 +133,10 @@ class DockerHost:
         container.start()
         return RunningContainer(container, log)
 
+    def stress(self, node: str, stressors: Stressors, *, for_s: float, log: Path) -> StressedNode:
+        image = find_image(self._client, images.STRESS)
+        return StressedNode(self.pumba(log), node, stressors, image=image, for_s=for_s)
+
     def _container(
         self,
         name: str,
@@ -196,6 +202,10 @@ class DockerCluster(RunningCluster):
 
     def resources(self, node: str) -> Resources:
         return self.host.container(node).resources()
+
+    def stress(self, node: str, stressors: Stressors, *, for_s: float) -> StressedNode:
+        self.reconfigured = True
+        return self.host.stress(node, stressors, for_s=for_s, log=self._pumba_log)
 
     def refusals(self, node: str) -> int:
         table = self._host.run(node, ["cat", "/proc/net/snmp"], {}, folder=self._layout.folder, timeout_s=10)

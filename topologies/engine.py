@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from topologies.images import Chosen, Image, broker_image, choose, network_tools
 
 #: Every container, network and volume of a cluster carries this label with the cluster's folder.
 CLUSTER_LABEL = "rabbitmq-resilience.cluster"
+
+#: The containers that Pumba starts carry it, so that it does not act on them.
+PUMBA_LABEL = "com.gaiaadm.pumba.skip=true"
 
 #: Which user the programs in containers are: the one whose files they read and write.
 USER = f"{os.getuid()}:{os.getgid()}"
@@ -106,15 +110,28 @@ def lacks_in_kernel(client: docker.DockerClient, tools: str) -> list[str]:
 
 
 def remove_all_of(folder: Path) -> None:
-    """Remove every container and network of the cluster in ``folder``. Raises docker's errors."""
+    """Remove every container and network of the cluster in ``folder``, and what Pumba left in their company. Raises
+    docker's errors."""
     client = docker.from_env()
     mine: dict[str, Any] = {"label": f"{CLUSTER_LABEL}={folder}"}
     containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
+    containers += _left_by_pumba(client, {str(container.id) for container in containers})
     with ThreadPoolExecutor(max_workers=max(1, len(containers))) as pool:
         list(pool.map(_remove, containers))
     for network in client.networks.list(filters=mine):
         network.remove()
     client.close()
+
+
+def _left_by_pumba(client: docker.DockerClient, targets: Collection[str]) -> list[Any]:
+    """The containers that a Pumba which was killed left in the networks or control groups of ``targets``."""
+    theirs = client.containers.list(all=True, filters={"label": PUMBA_LABEL}, ignore_removed=True)
+    places = [(found, found.attrs["HostConfig"]) for found in theirs]
+    return [
+        found
+        for found, place in places
+        if any(t in place["NetworkMode"] or t in place["CgroupParent"] for t in targets)
+    ]
 
 
 def _remove(container: Any) -> None:

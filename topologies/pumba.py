@@ -24,14 +24,15 @@ from requests import RequestException
 from topologies.cluster import ClusterError
 from topologies.containers import Container
 from topologies.distributions import ToolMissingError, find_pumba
-from topologies.engine import BrokerImage, find_network_tools, lacks_in_kernel
+from topologies.engine import BrokerImage, find_image, find_network_tools, lacks_in_kernel
+from topologies.images import STRESS
 from topologies.packets import LISTING, Disturbance, met, orders
 from topologies.reaper import marked
 from topologies.spec import Link
 from topologies.waiting import WaitTimeout, wait_until
 
 #: Pumba ends what it does by itself after that much more than it was to last, should nobody end it before.
-_OVERTIME_S = 60.0
+OVERTIME_S = 60.0
 #: For its containers to be started, which have the programs that change the rules.
 _IN_PLACE_WITHIN_S = 45.0
 #: It gives itself 30 s to put back what it has changed.
@@ -50,9 +51,11 @@ Got = TypeVar("Got")
 
 
 def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
-    """Raises ``ToolMissingError`` with what is missing of "pumba" and "netem", as far as they are among ``needs``."""
+    """Raises ``ToolMissingError`` with what is missing of ``needs``: "pumba", "netem", "stress-ng"."""
     if "pumba" in needs:
         find_pumba()
+    if "stress-ng" in needs:
+        find_image(client, STRESS)
     if "netem" in needs:
         lacking = lacks_in_kernel(client, find_network_tools(client, broker))
         if lacking:
@@ -187,7 +190,7 @@ class DisturbedPackets:
                 [self.pumba.containers[node].full_name for node in order.nodes],
                 peers=[self._address(peer) for peer in order.peers],
                 image=self.pumba.image,
-                for_s=for_s + _OVERTIME_S,
+                for_s=for_s + OVERTIME_S,
             )
             self._calls.append(self.pumba.call(*arguments))
         self._await_rules()

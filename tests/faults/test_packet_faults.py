@@ -21,6 +21,7 @@ from topologies.spec import Link
 
 LOSS = {"at_s": 2, "for_s": 9, "fault": "packet_loss", "links": "zone:a -> zone:b", "percent": 20}
 LIMIT = {"at_s": 2, "for_s": 9, "fault": "limit", "node": "a1", "cpus": 0.2}
+STRESS = {"at_s": 2, "for_s": 9, "fault": "stress", "node": "zone:a", "cpu_workers": 2}
 NETEM: list[dict[str, Any]] = [
     {"fault": "packet_loss", "percent": 0.5, "by": "netem"},
     {"fault": "packet_delay", "delay_ms": 80, "jitter_ms": 20},
@@ -54,11 +55,12 @@ def refused(*steps: dict[str, Any], driver: str = "docker") -> str:
 
 
 def test_only_the_driver_of_containers_offers_them() -> None:
-    told = refused(LOSS, LIMIT, driver="local")
+    told = refused(LOSS, LIMIT, STRESS, driver="local")
 
     assert "schedule[0].fault: packet_loss acts on packets, and the driver local offers only clients, links" in told
     assert "schedule[1].fault: limit acts on containers" in told
-    assert told.count("; --driver docker does") == 2
+    assert "schedule[2].fault: stress acts on containers" in told
+    assert told.count("; --driver docker does") == 3
 
 
 def test_what_was_played_is_read_again_whatever_the_driver(tmp_path: Path) -> None:
@@ -80,6 +82,7 @@ def test_packets_go_past_proxies() -> None:
 def test_loss_needs_pumba_and_the_others_netem_too() -> None:
     assert parsed(LOSS).needs == {"pumba"}
     assert parsed(LIMIT).needs == frozenset()
+    assert parsed(LIMIT, STRESS).needs == {"pumba", "stress-ng"}
     for fields in NETEM:
         assert parsed({"at_s": 0, "for_s": 5, "links": "a1 <-> b1", **fields}).needs == {"pumba", "netem"}
 
@@ -110,6 +113,8 @@ def test_each_is_one_of_pumba_s_actions(fields: dict[str, Any], action: str) -> 
         ([{**LOSS, "links": "zone:a -> zone:x"}], "'zone:x' names no zone"),
         ([{**LOSS, **NETEM[1], "jitter_ms": 75}], "schedule[0]"),
         ([{**LIMIT, "cpus": None}], "says nothing to limit"),
+        ([{**STRESS, "cpu_workers": 0}], "says nothing to take"),
+        ([{**STRESS, "memory_bytes": 5}], "schedule[0].memory_bytes: got 5"),
         ([{**LIMIT, "node": "z1"}], "schedule[0].node: 'z1' is no target"),
         (
             [LOSS, {"at_s": 30, "for_s": 5, "fault": "partition", "between": ["b1", "rest"]}],

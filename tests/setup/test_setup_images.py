@@ -79,7 +79,7 @@ def test_what_the_same_recipe_made_is_kept(fake: FakeEngine) -> None:
 
 
 def test_no_two_recipes_have_the_same_key() -> None:
-    recipes = [*map(images.broker_recipe, BROKERS), images.TOXIPROXY, images.PROMETHEUS]
+    recipes = [*map(images.broker_recipe, BROKERS), images.TOXIPROXY, images.PROMETHEUS, images.STRESS]
     assert len({recipe.key for recipe in recipes}) == len(recipes)
 
 

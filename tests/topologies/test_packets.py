@@ -17,6 +17,7 @@ from topologies.images import NETWORK_TOOLS, Chosen, network_tools
 from topologies.packets import By, Disturbance, Order, dropped_from, met, orders, passed_netem, resets_sent
 from topologies.pumba import PumbaCall
 from topologies.spec import Link
+from topologies.stressors import Stressors
 from topologies.waiting import wait_until
 
 LOSS = Disturbance("iptables", ("loss", "--mode", "random", "--probability", "0.20"))
@@ -103,6 +104,15 @@ def test_tools_come_with_a_broker_s_image_that_was_built_here() -> None:
     local = "rabbitmq-resilience/rabbitmq:3.10.8"
     assert network_tools(local) == Chosen(local, None, built=True)
     assert network_tools("rabbitmq:3.10.8-management") == Chosen(NETWORK_TOOLS, None, built=False)
+
+
+def test_stressors_are_told_to_stress_ng_in_its_words() -> None:
+    end = ("--timeout", "140s", "--seed", "7")
+
+    assert Stressors(cpu_workers=2).words(for_s=140, mark=7) == ("--cpu", "2", *end)
+    memory = ("--vm", "1", "--vm-bytes", "1000000b", "--vm-keep")
+    assert Stressors(memory_bytes=10**6).words(for_s=140, mark=7) == (*memory, *end)
+    assert Stressors(io_workers=3).words(for_s=140, mark=7) == ("--hdd", "3", "--hdd-bytes", "64m", *end)
 
 
 @pytest.fixture

@@ -1,0 +1,87 @@
+"""Faults that only containers have, on real brokers: packets lost between zones, less CPU and memory for one node,
+and others that take them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from faults.catalogue import AnyFault
+from faults.limit import Limit
+from faults.packet_loss import PacketLoss
+from faults.scenario import Invariants, Phases, Scenario
+from faults.stress import Stress
+from invariants.verdict import Verdict
+from suites.judging import Result
+from suites.scenario import Bench, run_scenario
+from topologies import catalogue
+from topologies.distributions import ToolMissingError
+from topologies.drivers import DRIVERS, Opened
+from topologies.pool import ClusterPool
+from workloads.spec import Workload
+
+pytestmark = pytest.mark.broker
+
+MEMORY_BYTES = 1_500_000_000
+
+
+@pytest.fixture(scope="module")
+def docker() -> Opened:
+    try:
+        return DRIVERS["docker"].open(None)
+    except ToolMissingError as error:
+        pytest.skip(str(error))
+
+
+def played(docker: Opened, runs: Path, *schedule: AnyFault) -> Result:
+    scenario = Scenario(
+        title="Only in containers",
+        seed=7,
+        topology=catalogue.load("three_nodes_three_zones"),
+        workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=200),
+        phases=Phases(steady_s=2, recovery_s=90, settled_s=1),
+        schedule=schedule,
+        invariants=Invariants.model_validate({"no_loss": {}, "recovery": {"within_s": 60}}),
+    )
+    try:
+        docker.require(scenario.needs)
+    except ToolMissingError as error:
+        pytest.skip(str(error))
+    with ClusterPool(docker.form) as pool:
+        return run_scenario(scenario, Bench(pool, runs, io.StringIO(), driver="docker", require=docker.require))
+
+
+def details(result: Result, state: str) -> list[str]:
+    """What was told of each step when it got there, in their order."""
+    there = [event for event in result.run.events() if event["kind"] == "fault" and event["state"] == state]
+    return [event["detail"] for event in sorted(there, key=lambda event: event["step"])]
+
+
+def test_stress_is_seen_and_ended(docker: Opened, tmp_path: Path) -> None:
+    taken = Stress(at_s=1, for_s=20, node="zone:b", cpu_workers=1, memory_bytes=64 * 2**20, io_workers=1)
+    result = played(docker, tmp_path, taken)
+
+    assert result.verdict is Verdict.VALID, result.document
+    assert details(result, "proven")[0].startswith("stress-ng has used ")
+    assert details(result, "heal_proven") == ["stress-ng is gone"]
+
+
+def test_packets_are_lost_and_brokers_are_limited_and_both_are_healed(docker: Opened, tmp_path: Path) -> None:
+    result = played(
+        docker,
+        tmp_path,
+        PacketLoss(at_s=1, for_s=25, links="zone:a <-> zone:b", percent=20),
+        Limit(at_s=2, for_s=15, node="c1", cpus=0.2, memory_bytes=MEMORY_BYTES),
+    )
+    assert result.verdict is Verdict.VALID, result.document
+    lost, limited = details(result, "proven")
+    assert lost.startswith("a1->b1: ")
+    assert "b1->a1: " in lost
+    assert "c1 waited" in limited
+    assert f"of {MEMORY_BYTES:,} bytes" in limited
+    whole, free = details(result, "heal_proven")
+    assert whole == "no rule is left, and all of 100 probes over each link are answered"
+    assert free == "c1 has no limit"
+    assert "stopping iptables on container" in (result.run.logs / "pumba.log").read_text()
