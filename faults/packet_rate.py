@@ -32,6 +32,10 @@ class PacketRate(PacketStep):
     def probes(self) -> int:
         return max(PROBES_MIN, math.ceil(ROUND_MS * self.rate_kbit_per_s / PROBE_BITS))
 
+    @property
+    def probes_at_once(self) -> int:
+        return self.probes
+
     def unseen(self, seen: Seen) -> str:
         """Probes that wait in line are answered one after another, the middle one after half of the round."""
         middle_ms = median([*seen.answers_ms, *[math.inf] * seen.lost])

@@ -31,6 +31,8 @@ ANSWERED_WITHIN_S = 0.9
 WHOLE_AGAIN_WITHIN_S = 30.0
 #: How many packets are sent over each link in a round to see what becomes of them.
 PROBES_MIN, PROBES_MAX = 100, 2000
+#: More of them at once would be late on a busy machine.
+PROBES_AT_ONCE = 25
 #: From here on TCP stands still for seconds now and then: what is promised is what holds for a cut that comes and goes.
 STALLS_FROM_PERCENT = 10
 
@@ -75,6 +77,10 @@ class PacketStep(Step):
     def probes(self) -> int:
         """How many a round takes to show it."""
         return PROBES_MIN
+
+    @property
+    def probes_at_once(self) -> int:
+        return PROBES_AT_ONCE
 
     def effect_on(self, links: frozenset[Link]) -> Effect:
         return Effect(links_slow=links)
@@ -153,7 +159,8 @@ class PacketInjection:
         """Left out are links from a node that does not run, or to one that is gone."""
         process = self._cluster.process
         there = [x for x in sorted(self.links) if process(x.source) == "running" and process(x.target) != "gone"]
-        return self._cluster.knock(there, times=self.step.probes, wait_s=ANSWERED_WITHIN_S)
+        step = self.step
+        return self._cluster.knock(there, times=step.probes, at_once=step.probes_at_once, wait_s=ANSWERED_WITHIN_S)
 
     def _refusals(self) -> Mapping[str, int]:
         """How many connections the kernel of each target has refused by now; all probes are."""

@@ -233,9 +233,11 @@ class ContainerCluster(Cluster, Protocol):
         ``for_s``, should nobody close it. Returns once it is in place."""
         ...
 
-    def knock(self, links: Collection[Link], *, times: int, wait_s: float) -> Mapping[Link, Sequence[float]]:
-        """Sends so many packets over each link, all at once, which the target's kernel answers; what each answer took,
-        in ms. There is none to a packet that is lost on either way, or late."""
+    def knock(
+        self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
+    ) -> Mapping[Link, Sequence[float]]:
+        """Sends so many packets over each link, some of them at once, which the target's kernel answers; what each
+        answer took, in ms. There is none to a packet that is lost on either way, or late."""
         ...
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:

@@ -9,12 +9,12 @@ where nobody listens; so whether somebody does is asked of the container's own a
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -55,7 +55,8 @@ _NET = Net("0.0.0.0", lambda name: name)  # noqa: S104 - inside a container
 
 #: "discard", on which no broker listens and no user can.
 _NOBODYS_PORT = 9
-_KNOCKING_STARTS_WITHIN_S = 30.0
+_KNOCKED_WITHIN_S = 45.0
+_KILLED_STATUS = 128 + signal.SIGKILL
 _PROGRAM_IMAGES: Mapping[Program, images.Image] = {"toxiproxy": images.TOXIPROXY, "prometheus": images.PROMETHEUS}
 
 # What is left behind is removed by our own reaper, for processes and containers alike.
@@ -110,18 +111,21 @@ class DockerHost:
     def run(
         self, node: str, command: Sequence[str], environ: Mapping[str, str], *, folder: Path, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        with closing(connect(answer_within_s=timeout_s)) as client:
+        # Who reads what a command prints waits for it without end, so the command has to end.
+        bounded = ["timeout", "-s", "KILL", f"{timeout_s:g}", *command]
+        begun_s = time.monotonic()
+        with closing(connect()) as client:
             api, there = client.api, self._containers[node].id
             try:
-                execution = api.exec_create(there, list(command), environment=dict(environ), workdir=str(folder))["Id"]
+                execution = api.exec_create(there, bounded, environment=dict(environ), workdir=str(folder))["Id"]
                 out, err = api.exec_start(execution, demux=True)
                 status = api.exec_inspect(execution)["ExitCode"]
             except APIError as error:
                 raise ClusterError(f"{command[0]} cannot be run for {node}: {error.explanation}") from error
             except RequestException as error:
-                with suppress(OSError):
-                    os.kill(self._client.api.exec_inspect(execution)["Pid"], signal.SIGKILL)
-                raise subprocess.TimeoutExpired(command, timeout_s) from error
+                raise ClusterError(f"the engine does not answer what {command[0]} did for {node}: {error}") from error
+        if status == _KILLED_STATUS and time.monotonic() - begun_s >= timeout_s:
+            raise subprocess.TimeoutExpired(command, timeout_s)
         texts = [(text or b"").decode(errors="replace") for text in (out, err)]
         return subprocess.CompletedProcess(command, status, *texts)
 
@@ -183,10 +187,12 @@ class DockerCluster(RunningCluster):
         self.reconfigured = True
         return self.host.pumba(self._pumba_log).disturb(links, disturbance, for_s=for_s)
 
-    def knock(self, links: Collection[Link], *, times: int, wait_s: float) -> dict[Link, list[float]]:
+    def knock(self, links: Collection[Link], *, times: int, at_once: int, wait_s: float) -> dict[Link, list[float]]:
+        numbers = (_NOBODYS_PORT, times, at_once, round(wait_s * 1000))
+
         def knock_from(source: str) -> list[tuple[Link, float]]:
             there = {self.address(link.target): link for link in links if link.source == source}
-            answers = (line.split() for line in self._knocks(source, there, times=times, wait_s=wait_s).splitlines())
+            answers = (line.split() for line in self._knocks(source, *map(str, numbers), *there).splitlines())
             return [(there[address], int(us) / 1000) for address, us in answers]
 
         sources = {link.source for link in links}
@@ -211,14 +217,13 @@ class DockerCluster(RunningCluster):
         table = self._host.run(node, ["cat", "/proc/net/snmp"], {}, folder=self._layout.folder, timeout_s=10)
         return resets_sent(table.stdout)
 
-    def _knocks(self, source: str, addresses: Iterable[str], *, times: int, wait_s: float) -> str:
+    def _knocks(self, source: str, *arguments: str) -> str:
         """What resilience_probe.erl prints."""
         erl, folder = self._broker.erlang_bin / "erl", self._layout.folder
-        numbers = [str(_NOBODYS_PORT), str(times), f"{wait_s * 1000:.0f}"]
-        command = [str(erl), "-noinput", "-pa", str(folder / "ebin"), "-run", "resilience_probe", "main"]
-        timeout_s = wait_s + _KNOCKING_STARTS_WITHIN_S
+        command = [str(erl), "-noinput", "-pa", str(folder / "ebin"), "-run", "resilience_probe", "main", *arguments]
+        environ, timeout_s = {"ERL_CRASH_DUMP_SECONDS": "0"}, _KNOCKED_WITHIN_S
         try:
-            done = self._host.run(source, [*command, *numbers, *addresses], {}, folder=folder, timeout_s=timeout_s)
+            done = self._host.run(source, command, environ, folder=folder, timeout_s=timeout_s)
         except subprocess.TimeoutExpired as error:
             raise ClusterError(f"nothing could be sent from {source} within {timeout_s:g} s") from error
         if done.returncode != 0:
