@@ -130,10 +130,17 @@ class DockerHost:
         return subprocess.CompletedProcess(command, status, *texts)
 
     def serve(
-        self, program: Program, arguments: Sequence[str], *, ports: Collection[int], folder: Path, log: Path
+        self,
+        program: Program,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        ports: Collection[int],
+        folder: Path,
+        log: Path,
     ) -> RunningContainer:
         image = find_image(self._client, _PROGRAM_IMAGES[program])
-        container = self._container(program, image, list(arguments), ports, folder, environ={})
+        container = self._container(program, image, list(arguments), ports, folder, environ=environ)
         container.start()
         return RunningContainer(container, log)
 

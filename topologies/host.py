@@ -91,7 +91,14 @@ class Host(Protocol):
         ...
 
     def serve(
-        self, program: Program, arguments: Sequence[str], *, ports: Collection[int], folder: Path, log: Path
+        self,
+        program: Program,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        ports: Collection[int],
+        folder: Path,
+        log: Path,
     ) -> Running:
         """Start a program in ``folder``; it is going to listen on ``ports``, which are reachable on loopback."""
         ...

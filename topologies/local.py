@@ -67,13 +67,14 @@ class LocalHost:
         self,
         program: Program,
         arguments: Sequence[str],
+        environ: Mapping[str, str],
         *,
         ports: Collection[int],  # noqa: ARG002
         folder: Path,
         log: Path,
     ) -> RunningProcess:
         found = self._programs.get(program) or _FIND[program]()
-        return RunningProcess([str(found), *arguments], marked({}, self._folder), folder, log)
+        return RunningProcess([str(found), *arguments], marked(environ, self._folder), folder, log)
 
 
 _FIND = {"toxiproxy": find_toxiproxy, "prometheus": find_prometheus}

@@ -80,7 +80,7 @@ class PrometheusServer:
             f"--query.lookback-delta={LOOKBACK_S}s",
             "--log.level=warn",
         ]
-        self._running = host.serve("prometheus", arguments, ports=[port], folder=data, log=self._log)
+        self._running = host.serve("prometheus", arguments, {}, ports=[port], folder=data, log=self._log)
         try:
             self._await_ready()
         except BaseException:

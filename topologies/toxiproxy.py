@@ -65,7 +65,9 @@ class ToxiproxyServer:
         self._port = port
         self._log = folder / "toxiproxy.log"
         arguments = ["-host", self._net.listen, "-port", str(port)]
-        self._running = host.serve("toxiproxy", arguments, ports=[port, *published], folder=folder, log=self._log)
+        environ = {"LOG_LEVEL": "error"}  # by default it tells of each connection
+        ports = [port, *published]
+        self._running = host.serve("toxiproxy", arguments, environ, ports=ports, folder=folder, log=self._log)
 
     def creation(self, proxy: str, port: int, target: str, target_port: int) -> Call:
         """What makes a proxy that listens on ``port``, for a port of the node ``target``."""
