@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 from pathlib import Path
 
 from setup import debian
@@ -48,21 +47,19 @@ def found() -> str | None:
 def make() -> str:
     if platform.system() != "Linux" or not debian.available():
         raise Missing(_MISSING.format(why="there is no apt-get here"))
-    partial = PLACE.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
-        debian.unpack("rabbitmq-server", wanted=PACKAGES_WANTED, into=partial)
-        make_movable(partial / "usr/lib/erlang")
-        prove(partial)
+        debian.provide("rabbitmq-server", wanted=PACKAGES_WANTED, place=PLACE, prove=_moved_and_proven)
     except Failed as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise Missing(_MISSING.format(why=str(error).replace("\n", "\n    "))) from error
-    shutil.rmtree(PLACE, ignore_errors=True)
-    partial.rename(PLACE)
     used = found()
     if used is None:
         raise Missing(_MISSING.format(why=f"they are unpacked in {within_root(PLACE)}, but another broker hides them"))
     return used
+
+
+def _moved_and_proven(unpacked: Path) -> None:
+    make_movable(unpacked / "usr/lib/erlang")
+    prove(unpacked)
 
 
 def make_movable(erlang: Path) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,23 @@ def unpack(package: str, *, wanted: str, into: Path) -> None:
             run(["dpkg", "-x", file, into], doing=f"unpacking {file.name.partition('_')[0]}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def provide(package: str, *, wanted: str, place: Path, prove: Callable[[Path], object]) -> None:
+    """As ``unpack``, into ``place``: whole, and only once ``prove`` returns for the folder that is to become it.
+
+    Raises ``Failed``, also where ``prove`` does; nothing is left then, and what was there before stays.
+    """
+    partial = place.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        unpack(package, wanted=wanted, into=partial)
+        prove(partial)
+    except Failed:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+    partial.rename(place)
 
 
 def _apt(folder: Path, *, lists: Path | None = None) -> dict[str, str]:

@@ -44,17 +44,15 @@ def found() -> str | None:
 def make() -> str:
     if platform.system() != "Linux" or not debian.available():
         raise Missing(_MISSING.format(why="there is no apt-get here"))
-    partial = PLACE.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
-        debian.unpack("mmdebstrap", wanted="mmdebstrap", into=partial)
-        run([partial / PROGRAM, "--version"], doing="starting the unpacked mmdebstrap")
+        debian.provide("mmdebstrap", wanted="mmdebstrap", place=PLACE, prove=_starts)
     except Failed as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise Missing(_MISSING.format(why=str(error).replace("\n", "\n    "))) from error
-    shutil.rmtree(PLACE, ignore_errors=True)
-    partial.rename(PLACE)
     return within_root(PLACE / PROGRAM)
+
+
+def _starts(unpacked: Path) -> None:
+    run([unpacked / PROGRAM, "--version"], doing="starting the unpacked mmdebstrap")
 
 
 def mirror(targets: str, *, own_release: str | None) -> str:

@@ -6,7 +6,7 @@ Only scenarios that are measured need it, so set-up goes on where it cannot be h
 from __future__ import annotations
 
 import os
-import shutil
+from pathlib import Path
 
 from setup import debian
 from setup.progress import Failed, run
@@ -40,18 +40,16 @@ def found() -> str | None:
 def make() -> str:
     if not debian.available():
         raise Missing(_MISSING.format(why="there is no apt-get here"))
-    partial = PLACE.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
         # The program is linked statically but for libc; what else the package depends on serves its pages.
-        debian.unpack("prometheus", wanted="prometheus", into=partial)
-        run([partial / PROGRAM, "--version"], doing="starting the unpacked Prometheus")
+        debian.provide("prometheus", wanted="prometheus", place=PLACE, prove=_starts)
     except Failed as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise Missing(_MISSING.format(why=str(error).replace("\n", "\n    "))) from error
-    shutil.rmtree(PLACE, ignore_errors=True)
-    partial.rename(PLACE)
     return within_root(PLACE / PROGRAM)
+
+
+def _starts(unpacked: Path) -> None:
+    run([unpacked / PROGRAM, "--version"], doing="starting the unpacked Prometheus")
 
 
 STEP = Step("Prometheus", found, make, optional=True)
