@@ -13,7 +13,7 @@ from faults.partition import Partition
 from faults.scenario import Expectation, Scenario
 from invariants.verdict import Verdict
 from suites.judging import Result
-from suites.partitions import FIRST_STEP_S, long_cut_s, nodes_of, partition_scenario, paused, shape, workload
+from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, nodes_of, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 
@@ -45,4 +45,4 @@ def test_confirmed_during_the_cut(mode: str, queue_type: str, net_ticktime_s: in
     title = "Confirmed during a cut, clients on both sides"
     expect = [CONFIRMED_IN_A_MINORITY] if queue_type == "mirrored" else []
     result = play(partition_scenario(title, cluster, on_every_side, cut, without=without, expect=expect))
-    assert paused(result) == nodes_of(cluster, "c")
+    assert_paused(result, nodes_of(cluster, "c"))

@@ -12,7 +12,7 @@ import pytest
 from faults.partition import Partition
 from faults.scenario import Scenario
 from suites.judging import Result
-from suites.partitions import FIRST_STEP_S, long_cut_s, partition_scenario, paused, shape, workload
+from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, partition_scenario, shape, workload
 from workloads.spec import Mirroring, Workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
@@ -36,4 +36,4 @@ def test_minority_zone_cut_off(queues: str, net_ticktime_s: int, play: Callable[
     cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(cluster), between=("zone:c", "rest"))
     title = f"{queues.replace('_', ' ').capitalize()}, a minority zone is cut off"
     result = play(partition_scenario(title, cluster, QUEUES[queues], cut))
-    assert paused(result) == "c1"
+    assert_paused(result, "c1")
