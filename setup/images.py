@@ -101,7 +101,7 @@ TOXIPROXY = Recipe(
 
 PROMETHEUS = Recipe(
     images.PROMETHEUS,
-    packages=("--variant=extract", "--include=prometheus", '--customize-hook=mkdir -m 1777 "$1/prometheus"'),
+    packages=("--variant=extract", "--include=prometheus", '--extract-hook=mkdir -m 1777 "$1/prometheus"'),
     changes=(
         "EXPOSE 9090",
         "WORKDIR /prometheus",
