@@ -7,11 +7,11 @@ played, which two cores hold beside the brokers. Quorum and mirrored queues get 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faults.catalogue import AnyFault
-from faults.scenario import Invariants, Phases, Scenario
+from faults.scenario import Expectation, Invariants, Phases, Scenario
 from suites.partitions import ELECTED_AFTER_S, WINDOW_S, known_hangs, stall_s_max
 from topologies.spec import Topology
 from workloads.spec import Mirroring, Workload
@@ -51,9 +51,10 @@ def adverse_scenario(
     *schedule: AnyFault,
     phases: Mapping[str, float] | None = None,
     demanded: Mapping[str, Mapping[str, Any] | None] | None = None,
+    expect: Sequence[Expectation] = (),
 ) -> Scenario:
     """A measured scenario with every promise demanded that its cluster gives. ``demanded`` adds invariants with their
-    bounds, or changes those of them; None leaves one out."""
+    bounds, or changes those of them; None leaves one out. What may keep any node away is expected beside ``expect``."""
     stall_s = stall_s_max(topology.net_ticktime_s)
     bounds: dict[str, Mapping[str, Any] | None] = {
         "no_loss": {},
@@ -69,6 +70,7 @@ def adverse_scenario(
         "unacked": {},
         **(demanded or {}),
     }
+    chosen = {name: value for name, value in bounds.items() if value is not None}
     lasting = {
         "steady_s": 6,
         "recovery_s": 90,
@@ -86,6 +88,6 @@ def adverse_scenario(
         phases=Phases.model_validate(lasting),
         metrics=True,
         schedule=tuple(schedule),
-        invariants=Invariants.model_validate({name: value for name, value in bounds.items() if value is not None}),
-        expect=known_hangs(workload, demanded=[name for name, value in bounds.items() if value is not None]),
+        invariants=Invariants.model_validate(chosen),
+        expect=(*expect, *known_hangs(workload, demanded=list(chosen))),
     )
