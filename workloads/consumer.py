@@ -1,4 +1,5 @@
-"""One consumer process: records each delivery as it arrives, and only then, when it is processed, acknowledges it."""
+"""One consumer process: records each delivery as it arrives, and only then, when it is processed, acknowledges it (or,
+if that is asked for, the other way round, which is not safe)."""
 
 from __future__ import annotations
 
@@ -29,10 +30,11 @@ class Deliveries:
         self._consumer = consumer
         self.rows: list[tuple[int, int, int, int, bool, bool]] = []
 
-    def flush(self) -> None:
-        publisher, queue, sequence, received_us, redelivered, intact = zip(*self.rows, strict=True)
+    def flush(self, count: int) -> None:
+        """Write the first ``count`` rows, which must be there."""
+        publisher, queue, sequence, received_us, redelivered, intact = zip(*self.rows[:count], strict=True)
         columns = {
-            "consumer": np.full(len(self.rows), self._consumer, dtype=np.uint16),
+            "consumer": np.full(count, self._consumer, dtype=np.uint16),
             "publisher": np.array(publisher, dtype=np.uint16),
             "queue": np.array(queue, dtype=np.uint16),
             "sequence": np.array(sequence, dtype=np.uint32),
@@ -41,7 +43,7 @@ class Deliveries:
             "intact": np.array(intact, dtype=np.bool_),
         }
         self._writer.append(columns)
-        self.rows = []
+        del self.rows[:count]
 
     def close(self) -> None:
         self._writer.close()
@@ -54,6 +56,9 @@ class Consumer:
     ``ack_every`` together as they are done, the last few when nothing is left to do; the connection is served
     meanwhile. What is in hand when the connection is lost comes again. When told to stop, it acknowledges whatever it
     has recorded: to work that off first would keep everybody waiting, and tell nothing.
+
+    With ``acks: early`` everything is acknowledged as it arrives, and recorded when it is processed: what a consumer
+    has in hand when it is killed is gone.
     """
 
     def __init__(self, load: Load, folder: Path, *, index: int, life: int) -> None:
@@ -70,11 +75,13 @@ class Consumer:
         self._history = Deliveries(deliveries_path(folder, index, life), consumer=index)
         self._queues = {load.queues[queue].encode(): queue for queue in load.consumer_queues(index)}  # by consumer tag
         self._automatic = load.acks == "automatic"
+        self._early = load.acks == "early"
         takes_time = load.processing_ms > 0 or load.processing.varies
         self._processing = Processing(load.processing, now_us=now_us()) if takes_time else None
         self._channel: Channel | None = None
         self._last_tag = 0
         self._acknowledged_tag = 0
+        self._recorded_tag = 0  # told only of early acknowledgements
         self._flushed_s = 0.0
 
     def run(self) -> None:
@@ -88,7 +95,7 @@ class Consumer:
     def lost(self) -> None:
         self._channel = None
         self._record()
-        self._last_tag = self._acknowledged_tag = 0
+        self._last_tag = self._acknowledged_tag = self._recorded_tag = 0
         if self._processing is not None:
             self._processing.begin_anew()
 
@@ -96,7 +103,8 @@ class Consumer:
         now_s = time.monotonic()
         if now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s
-            self._record()
+            if not self._early:
+                self._record()
             self._acknowledge(last_few=True)
         elif self._processing is not None:
             self._acknowledge()
@@ -153,10 +161,11 @@ class Consumer:
         elif self._processing is not None or len(self._history.rows) >= self._load.ack_every:
             self._acknowledge()
 
-    def _record(self) -> None:
-        count = len(self._history.rows)
+    def _record(self, count: int | None = None) -> None:
+        """The oldest ``count`` that are not recorded yet, all of them by default."""
+        count = len(self._history.rows) if count is None else count
         if count:
-            self._history.flush()
+            self._history.flush(count)
             self._session.add(Count.RECEIVED, count)
 
     def _acknowledge(self, *, last_few: bool = False) -> None:
@@ -165,6 +174,9 @@ class Consumer:
         done = self._last_tag
         if self._processing is not None:
             done = self._processing.done(self._last_tag, now_us=now_us())
+        if self._early:
+            self._acknowledge_early(done)
+            return
         count = done - self._acknowledged_tag
         if count < self._load.ack_every and not (last_few and count and done == self._last_tag):
             return
@@ -172,6 +184,14 @@ class Consumer:
         if self._channel is not None and self._channel.is_open and not self._automatic:
             self._channel.basic_ack(done, multiple=True)
         self._acknowledged_tag = done
+
+    def _acknowledge_early(self, done: int) -> None:
+        """All that has arrived, whatever is done with it; only what is done is recorded."""
+        if self._channel is not None and self._channel.is_open and self._last_tag > self._acknowledged_tag:
+            self._channel.basic_ack(self._last_tag, multiple=True)
+            self._acknowledged_tag = self._last_tag
+        self._record(done - self._recorded_tag)
+        self._recorded_tag = done
 
 
 def _never_called(*_: object) -> None:

@@ -110,6 +110,7 @@ class Publisher:
         )
         self._session.count(Count.BLOCKED, 0)  # a life before this one may have been killed while it was blocked
         self._load = load
+        self._promised_when_written = load.confirms != "awaited"
         self._queues = load.publisher_queues(index)
         self._history = Publishes(publishes_path(folder, index, life), publisher=index, queues=self._queues)
         self._encoder = Encoder(load.run, index, load.payload)
@@ -182,12 +183,15 @@ class Publisher:
             )
             for queue in self._queues
         ]
-        if self._load.confirms == "ignored":
+        if self._load.confirms == "none":
             self._on_ready(connection, node)
             return
-        connection.on_confirm = self._on_confirm
-        connection.on_data = self._publish
-        channel.confirm_delivery(self._on_nack, callback=lambda _: self._on_ready(connection, node))
+        if self._promised_when_written:
+            connection.on_confirm, on_nack = _unheeded, _unheeded
+        else:
+            connection.on_confirm, on_nack = self._on_confirm, self._on_nack
+            connection.on_data = self._publish
+        channel.confirm_delivery(on_nack, callback=lambda _: self._on_ready(connection, node))
 
     def _on_ready(self, connection: Connection, node: int) -> None:
         self._before_first = self._next - 1
@@ -263,7 +267,7 @@ class Publisher:
         if connection is None or self._blocked or not connection.is_open:
             return
         room = self._load.in_flight - len(self._pending)
-        if self._load.confirms == "ignored" and connection.unsent_bytes > UNSENT_BYTES_MAX:
+        if self._promised_when_written and connection.unsent_bytes > UNSENT_BYTES_MAX:
             room = 0
         count = self._pace.take(room, now_s=time.monotonic()) if room > 0 else 0
         if count > 0:
@@ -282,7 +286,7 @@ class Publisher:
             connection.write_messages([frames[s % len(frames)].marshal(header(s)) for s in sequences])
         first_tag = sequences.start - self._before_first
         self._pending.update(dict.fromkeys(range(first_tag, first_tag + len(sequences)), sent_us))
-        if self._load.confirms == "ignored":
+        if self._promised_when_written:
             self._resolve(list(self._pending), Outcome.CONFIRMED)
 
     def _check_patience(self) -> None:
@@ -292,6 +296,10 @@ class Publisher:
         waited_s = (now_us() - since_us) / 1e6
         if waited_s > self._load.confirm_timeout_s:
             self._session.fail(f"no confirm for {waited_s:.1f} s")
+
+
+def _unheeded(*_: object) -> None:
+    """What a publisher does with confirms that it ignores."""
 
 
 _COUNTED_AS = {

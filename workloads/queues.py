@@ -67,9 +67,12 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     if policy:
         insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
+    as_stated = partial(
+        api.declare_queue, vhost, arguments=queue_arguments(workload, topology), durable=workload.durable
+    )
     for name, node in leaders.items():
-        place = partial(api.declare_queue, vhost, name, node=cluster.broker_name(node))
-        insist(partial(place, arguments=queue_arguments(workload, topology)), what=f"queue {name}", timeout_s=timeout_s)
+        place = partial(as_stated, name, node=cluster.broker_name(node))
+        insist(place, what=f"queue {name}", timeout_s=timeout_s)
     node_of = {cluster.broker_name(node): node for node in topology.node_names}
     count = member_count(workload, topology)
     places: dict[str, QueuePlace] = {}
@@ -120,11 +123,12 @@ def queue_policy(workload: Workload) -> dict[str, object]:
 
 def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
     """What a queue of the workload's type is declared with; what a policy can say is left to the policy."""
+    limits = workload.limits.arguments if workload.limits else {}
     if workload.queue_type == "quorum":
         kept = workload.max_in_memory_length
-        limit = {} if kept is None else {"x-max-in-memory-length": kept}
-        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology), **limit}
-    return {"x-queue-type": "classic"}
+        limits = limits if kept is None else {"x-max-in-memory-length": kept, **limits}
+        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology), **limits}
+    return {"x-queue-type": "classic", **limits}
 
 
 def _places(api: ManagementApi, vhost: str, kind: str, node_of: Mapping[str, str]) -> dict[str, QueuePlace]:

@@ -48,6 +48,30 @@ class Mirroring(Spec):
         return self
 
 
+class QueueLimits(Spec):
+    """What a queue may hold, and for how long, in RabbitMQ's own words (arguments ``x-max-length`` and so on):
+    ``max_length`` messages, beyond which ``overflow`` drops the oldest or refuses the newest; each for
+    ``message_ttl_ms`` (quorum queues from 3.10 on); and the queue itself is deleted when it had no consumer for
+    ``expires_ms``."""
+
+    max_length: Annotated[int, Field(ge=0)] | None = None
+    overflow: Literal["drop-head", "reject-publish"] | None = None
+    message_ttl_ms: Annotated[int, Field(ge=0)] | None = None
+    expires_ms: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _overflow(self) -> Self:
+        if self.overflow is not None and self.max_length is None:
+            raise ValueError("overflow says what happens beyond max_length: it goes with it")
+        return self
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """As a queue is declared with them."""
+        stated = self.model_dump(exclude_none=True)
+        return {f"x-{name.removesuffix('_ms').replace('_', '-')}": value for name, value in stated.items()}
+
+
 class Workload(Spec):
     """Publishers that count on confirms and consumers that acknowledge.
 
@@ -55,9 +79,14 @@ class Workload(Spec):
     ``queues`` (to each of its share in turn where there are fewer publishers than queues); consumers likewise.
     ``leaders_on`` names the nodes over which leaders are placed in turn (node names or ``zone:x``); empty means all
     nodes. ``rate_per_s`` is the target of all publishers together, None as fast as confirms allow. ``in_flight`` is the
-    limit of unconfirmed messages of a publisher. ``confirms: ignored`` publishes without confirms and counts each
-    write as confirmed; ``acks: automatic`` lets the broker forget a message once it is sent: both are
-    unsafe, and exist to show that the suite notices. A publisher that waits longer than ``confirm_timeout_s`` for a
+    limit of unconfirmed messages of a publisher.
+    Some choices are unsafe, and exist to show that the suite notices. ``confirms: none`` asks for no confirms, and
+    ``confirms: ignored`` asks for them and heeds none, positive or negative: both count each write as confirmed.
+    ``acks: automatic`` lets the broker forget a message once it is sent; with ``acks: early`` a consumer acknowledges
+    what it receives and works on it afterwards, and only what it has worked on counts as received. A queue that is not
+    ``durable`` (classic only) is gone when its node stops; ``limits`` let a queue drop what it holds.
+
+    A publisher that waits longer than ``confirm_timeout_s`` for a
     confirm, the time in which the broker blocks it not counted, counts the message as unknown and goes to another node;
     ``heartbeat_s`` is AMQP's, asked for by all clients.
     Client i begins at node i modulo their number; ``reconnect: own_zone`` lets it go only to nodes of that node's zone,
@@ -88,6 +117,8 @@ class Workload(Spec):
     mirroring: Mirroring | None = None
     lazy: bool = False
     max_in_memory_length: Annotated[int, Field(ge=0)] | None = None
+    durable: bool = True
+    limits: QueueLimits | None = None
     publishers: Count = 1
     consumers: Count = 1
     rate_per_s: Annotated[int, Field(ge=1, le=RATE_MAX_PER_S)] | None = 500
@@ -99,8 +130,8 @@ class Workload(Spec):
     prefetch: Annotated[int, Field(ge=1, le=65_535)] = 200
     ack_every: Annotated[int, Field(ge=1, le=65_535)] = 50
     message_bytes: Annotated[int, Field(ge=24, le=16_777_216)] = 1024
-    confirms: Literal["awaited", "ignored"] = "awaited"
-    acks: Literal["manual", "automatic"] = "manual"
+    confirms: Literal["awaited", "ignored", "none"] = "awaited"
+    acks: Literal["manual", "automatic", "early"] = "manual"
     persistent: bool = True
     heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
     confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
@@ -129,6 +160,10 @@ class Workload(Spec):
             raise ValueError("lazy goes with queue_type: classic or mirrored; quorum has max_in_memory_length")
         if self.queue_type != "quorum" and self.max_in_memory_length is not None:
             raise ValueError("max_in_memory_length goes with queue_type: quorum; classic and mirrored have lazy")
+        if self.queue_type != "classic" and not self.durable:
+            raise ValueError("durable: false goes with queue_type: classic; others are durable always")
+        if self.acks == "early" and not (self.processing_ms or self.variable_processing):
+            raise ValueError("acks: early comes before the work: say how long that takes, in processing_ms")
         if self.acks == "automatic" and (self.processing_ms or self.variable_processing):
             raise ValueError("processing takes time before the acknowledgement: with acks: automatic there is none")
         if self.ack_every > self.prefetch:

@@ -148,6 +148,41 @@ def test_a_consumer_that_stops_acknowledges_all_it_has_recorded(make: Any) -> No
     assert rig.rows() == list(range(7))
 
 
+@dataclass
+class EarlyAcks(Acks):
+    """Stands in for a channel that need not wait for the record."""
+
+    def basic_ack(self, tag: int, *, multiple: bool) -> None:
+        assert multiple
+        self.tags.append(tag)
+
+
+def test_early_acknowledgements_come_before_the_work_and_the_record_after_it(make: Any) -> None:
+    rig = make(acks="early", ack_every=10, processing_ms=20)
+    rig.consumer._channel = rig.channel = EarlyAcks(rig.channel.recorded)
+    rig.deliver(25)
+    assert (rig.channel.tags, rig.notes.counts[Count.RECEIVED]) == ([25], 0)
+    rig.wait(210)
+    assert (rig.channel.tags, rig.rows()) == ([25], list(range(10)))
+    rig.deliver(2, first_tag=26)
+    assert rig.channel.tags == [25, 27]
+    rig.consumer.stop()
+    assert rig.rows() == list(range(27))
+
+
+def test_a_consumer_that_acknowledges_early_works_on_after_it_lost_its_connection(make: Any) -> None:
+    rig = make(acks="early", ack_every=1, processing_ms=20)
+    rig.consumer._channel = rig.channel = EarlyAcks(rig.channel.recorded)
+    rig.deliver(10)
+    rig.wait(60)
+    rig.consumer.lost()
+    assert rig.rows() == list(range(10))
+    rig.consumer._channel = again = EarlyAcks(rig.channel.recorded)
+    rig.deliver(3)
+    rig.wait(50)
+    assert (again.tags, rig.rows()) == ([3], list(range(12)))
+
+
 def test_automatic_acknowledgement_acknowledges_nothing(make: Any) -> None:
     rig = make(acks="automatic")
     rig.deliver(10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +58,8 @@ class Wire:
 
     is_open = True
     unsent_bytes = 0
+    on_confirm: Callable[[int, bool], None]
+    on_nack: Callable[[object], None]
 
     def __init__(self, notes: Notes) -> None:
         self.params = SimpleNamespace(frame_max=131_072)
@@ -75,6 +77,7 @@ class Rig:
     publisher: Any
     notes: Notes
     wire: Wire
+    asked_for_confirms: bool = False
 
     def rows(self) -> dict[int, Outcome]:
         """The outcomes on record after the connection was lost for good."""
@@ -86,22 +89,52 @@ class Rig:
 
     def connect(self) -> None:
         channel = SimpleNamespace(channel_number=1, add_on_close_callback=id, add_on_return_callback=id)
-        channel.confirm_delivery = lambda _, callback: callback(None)
+
+        def confirm_delivery(on_nack: Any, callback: Callable[[object], None]) -> None:
+            self.asked_for_confirms, self.wire.on_nack = True, on_nack
+            callback(None)
+
+        channel.confirm_delivery = confirm_delivery
         self.publisher._on_channel(self.wire, channel, 0)
 
 
 @pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    notes = Notes()
-    monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
-    made = Rig(tmp_path, Publisher(replace(load(), in_flight=5), tmp_path, index=0, life=0), notes, Wire(notes))
-    made.connect()
-    yield made
-    made.publisher.close()
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rig]]:
+    made: list[Rig] = []
+
+    def rig(**fields: Any) -> Rig:
+        notes = Notes()
+        monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
+        publisher = Publisher(replace(load(), in_flight=5, **fields), tmp_path, index=0, life=0)
+        made.append(Rig(tmp_path, publisher, notes, Wire(notes)))
+        made[0].connect()
+        return made[0]
+
+    yield rig
+    made[0].publisher.close()
+
+
+@pytest.fixture
+def rig(make: Callable[..., Rig]) -> Rig:
+    return make()
 
 
 def nack(tag: int, *, multiple: bool = False) -> object:
     return SimpleNamespace(method=spec.Basic.Nack(tag, multiple))
+
+
+@pytest.mark.parametrize("confirms", ["none", "ignored"])
+def test_a_publisher_that_heeds_no_confirm_counts_each_write_as_a_promise(
+    make: Callable[..., Rig], confirms: str
+) -> None:
+    rig = make(confirms=confirms)
+    assert rig.asked_for_confirms is (confirms == "ignored")
+    rig.publisher.tick()
+    assert rig.wire.written == 10
+    if confirms == "ignored":
+        rig.wire.on_confirm(1, True)
+        rig.wire.on_nack(nack(2, multiple=True))
+    assert rig.rows() == dict.fromkeys(range(10), Outcome.CONFIRMED)
 
 
 def test_the_limit_in_flight_is_kept(rig: Rig) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from topologies.spec import Topology
 from workloads.queues import queue_arguments, queue_names, queue_policy
-from workloads.spec import Mirroring, ProcessingStep, RateStep, Workload
+from workloads.spec import Mirroring, ProcessingStep, QueueLimits, RateStep, Workload
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 
@@ -26,6 +26,10 @@ THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
         ({"queue_type": "mirrored", "max_in_memory_length": 0}, "mirrored have lazy"),
         ({"acks": "automatic", "processing_ms": 1}, "with acks: automatic there is none"),
         ({"acks": "automatic", "variable_processing": [{"processing_ms": 1, "for_s": 1}]}, "with acks: automatic"),
+        ({"acks": "early"}, "say how long that takes"),
+        ({"queue_type": "quorum", "durable": False}, "goes with queue_type: classic"),
+        ({"limits": {"overflow": "drop-head"}}, "it goes with"),
+        ({"limits": {"expires_ms": 0}}, "greater than or equal to 1"),
         ({"variable_rate": [{"rate_per_s": -1, "for_s": 1}]}, "greater than or equal to 0"),
         ({"variable_rate": [{"rate_per_s": 1, "for_s": 0}]}, "greater than 0"),
         ({"variable_rate": [{"for_s": 1}]}, "Field required"),
@@ -52,6 +56,17 @@ def test_one_policy_says_all() -> None:
 def test_a_limit_of_memory_is_an_argument() -> None:
     assert queue_arguments(Workload(max_in_memory_length=0), THREE)["x-max-in-memory-length"] == 0
     assert "x-max-in-memory-length" not in queue_arguments(Workload(), THREE)
+
+
+@pytest.mark.parametrize("queue_type", ["quorum", "classic", "mirrored"])
+def test_limits_are_arguments_in_the_words_of_the_broker(queue_type: Any) -> None:
+    plain = queue_arguments(Workload(queue_type=queue_type), THREE)
+    limits = QueueLimits(max_length=7, overflow="reject-publish", message_ttl_ms=0, expires_ms=9)
+    told = {"x-max-length": 7, "x-overflow": "reject-publish", "x-message-ttl": 0, "x-expires": 9}
+    assert queue_arguments(Workload(queue_type=queue_type, limits=limits), THREE) == plain | told
+    assert queue_arguments(Workload(queue_type=queue_type, limits=QueueLimits(max_length=7)), THREE) == plain | {
+        "x-max-length": 7
+    }
 
 
 LOAD = Workload(
