@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from faults.alarm import Alarm
+from faults.delete_queue import DeleteQueue
 from faults.disconnect import Disconnect
 from faults.flapping import Flapping
 from faults.kill import Kill
@@ -21,6 +22,7 @@ from faults.packet_loss import PacketLoss
 from faults.packet_rate import PacketRate
 from faults.partition import Partition
 from faults.pause import Pause
+from faults.purge_queue import PurgeQueue
 from faults.rebalance import Rebalance
 from faults.stop import Stop
 from faults.stress import Stress
@@ -43,6 +45,8 @@ AnyFault = Annotated[
     | PacketRate  # they wait for each other
     | Limit  # brokers get less CPU or memory
     | Stress  # others take CPU, memory and disk beside brokers
+    | PurgeQueue  # the messages of a queue are dropped by hand
+    | DeleteQueue  # a queue is deleted by hand, and declared again
     | Rebalance,  # leaders are spread over the nodes
     Field(discriminator="fault"),
 ]

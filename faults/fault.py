@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from faults.targets import Resolver
+from faults.targets import Resolver, TargetError
 from topologies.cluster import Cluster
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
@@ -121,6 +121,14 @@ class Arena:
         node = link.nodes[-1]
         there = self.cluster.process(node) == "running" if link.client is None else self.cluster.state(node) == "up"
         return there and not self.is_silent(link)
+
+
+def serving_node(arena: Arena) -> str:
+    """A node that can be asked for something. Raises TargetError if there is none."""
+    up = [node for node in arena.cluster.topology.node_names if arena.cluster.state(node) == "up"]
+    if not up:
+        raise TargetError("no node is up to be asked")
+    return up[0]
 
 
 class Injection(Protocol):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from faults.fault import Arena, Effect, Proof, left_over
+from faults.fault import Arena, Effect, Proof, left_over, serving_node
 from faults.step import Step
-from faults.targets import Resolver, TargetError
+from faults.targets import Resolver
 
 #: What the node that was asked logs when it is done (rabbit_amqqueue:rebalance/3).
 _DONE = b"Finished queue rebalance operation"
@@ -22,10 +22,7 @@ class Rebalance(Step):
     acts_on: ClassVar[str] = "processes"
 
     def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> RebalanceInjection:  # noqa: ARG002
-        up = [node for node in arena.cluster.topology.node_names if arena.cluster.state(node) == "up"]
-        if not up:
-            raise TargetError("no node is up to be asked")
-        return RebalanceInjection(arena, up[0])
+        return RebalanceInjection(arena, serving_node(arena))
 
 
 @dataclass

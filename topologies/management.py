@@ -186,6 +186,10 @@ class ManagementApi:
             body["node"] = node
         self.put(f"queues/{_part(vhost)}/{_part(name)}", body, timeout_s=timeout_s)
 
+    def purge_queue(self, vhost: str, name: str, *, timeout_s: float = 15.0) -> None:
+        """Drop all messages that are ready."""
+        self.delete(f"queues/{_part(vhost)}/{_part(name)}/contents", timeout_s=timeout_s)
+
     def delete_queue(self, vhost: str, name: str, *, timeout_s: float = 15.0) -> None:
         _forgive_missing(lambda: self.delete(f"queues/{_part(vhost)}/{_part(name)}", timeout_s=timeout_s))
 
