@@ -208,7 +208,8 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     workload = scenario.workload
     if not scenario.chosen_invariants:
         yield ("invariants",), f"nothing is demanded, so nothing could be told; there are {', '.join(INVARIANTS)}"
-    if "order" in scenario.chosen_invariants and workload.consumers > workload.queues:
+    order = scenario.invariants.order
+    if order is not None and order.shared_queues == "named" and workload.consumers > workload.queues:
         text = f"order is promised where a queue has one consumer, and there are {workload.queues} queues"
         yield ("workload", "consumers"), f"{text}; have no more consumers, or do not demand order"
     demanded = [name for name in ("availability", "throughput") if name in scenario.chosen_invariants]

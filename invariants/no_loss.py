@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,8 @@ from reports.history import Outcome
 
 class NoLoss(InvariantSpec):
     """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID,
-    but for losses that the partition handling permits (``invariants.splits``): these are counted apart.
+    but for losses that the partition handling permits (``invariants.splits``): these are counted apart, unless
+    ``split_losses: judged`` demands what the mode does not promise.
 
     Unmarked duplicates are INVALID too in a run without any fault.
 
@@ -28,10 +30,13 @@ class NoLoss(InvariantSpec):
 
     forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
 
+    split_losses: Literal["permitted", "judged"] = "permitted"
+
     def check(self, history: History) -> Finding:
         ledger = ledger_of(history)
         counts = _counts(ledger)
-        permitted, reasons = _permitted(history, ledger) if counts["lost"] else (_NONE, ())
+        excused = counts["lost"] and self.split_losses == "permitted"
+        permitted, reasons = _permitted(history, ledger) if excused else (_NONE, ())
         counts["lost_permitted"] = len(permitted)
         counts["lost"] -= len(permitted)
         unexpected = counts["unexpected"]
@@ -140,10 +145,32 @@ def _examples(history: History, ledger: Ledger, permitted: Keys, doubled: int) -
         )
     if ledger.broken:
         yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
-    if doubled:
-        yield f"duplicates: {doubled} deliveries repeated a message without the redelivered flag, beside no fault"
+    for row in itertools.islice(_repeats(history, ledger), EXAMPLES_MAX) if doubled else ():
+        yield (
+            f"duplicate: publisher {row['publisher']} sequence {row['sequence']} was received again from "
+            f"{facts.queue_name(row['queue'])} by consumer {row['consumer']} at {facts.at(row['received_us'])}, "
+            "without the redelivered flag, beside no fault"
+        )
     if ledger.misrouted:
         yield f"unexpected: {ledger.misrouted} deliveries came from another queue than their messages were sent to"
+
+
+def _repeats(history: History, ledger: Ledger) -> Iterator[Mapping[str, int]]:
+    """The deliveries without the redelivered flag of messages that had come without it before, by column name."""
+    seen = {publisher: np.zeros(len(m.fresh), np.bool_) for publisher, m in ledger.messages.items()}
+    columns = ("publisher", "sequence", "queue", "consumer", "received_us", "redelivered", "intact")
+    for piece in pieces(history.deliveries(), *columns):
+        *told, redelivered, intact = piece
+        fresh = [column[intact & ~redelivered] for column in told]
+        for (publisher,), rows in grouped(fresh[0]) if len(fresh[0]) else ():
+            mine = [column[rows] for column in fresh]
+            mine = [column[mine[1] < len(seen[publisher])] for column in mine]
+            again = np.ones(len(mine[1]), np.bool_)
+            again[np.unique(mine[1], return_index=True)[1]] = False
+            again |= seen[publisher][mine[1]]
+            seen[publisher][mine[1]] = True
+            for values in zip(*(column[again].tolist() for column in mine), strict=True):
+                yield dict(zip(columns, values, strict=False))
 
 
 def _wanted(keys: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -30,26 +30,34 @@ class Order(InvariantSpec):
       new one, and the order is promised within one channel only.
 
     A queue is judged if at most one consumer at a time read from it: one that reconnects remains the same, and
-    several are fine if the last delivery to one is before the first to the next. Others are named. With
-    deliveries and no queue to judge the finding is UNKNOWN; without deliveries there was no disorder.
+    several are fine if the last delivery to one is before the first to the next. Others are named, unless
+    ``shared_queues: judged`` demands of them too what no broker promises: then the time of receipt tells the order,
+    whoever received. With deliveries and no queue to judge the finding is UNKNOWN; without deliveries there was no
+    disorder.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
+
+    shared_queues: Literal["named", "judged"] = "named"
 
     def check(self, history: History) -> Finding:
         ledger = ledger_of(history)
         read = {queue for _, queue, _ in ledger.readings}
         turns = {queue: turn for queue in read if (turn := _turns(ledger, queue)) is not None}
+        together = read - turns.keys() if self.shared_queues == "judged" else set()
+        judged = turns.keys() | together
         facts = Facts(history.events)
-        shared = ", ".join(sorted(facts.queue_name(queue) for queue in read - turns.keys()))
-        numbers = {"queues_judged": len(turns), "queues_shared": len(read) - len(turns), "overtaken": 0}
-        if read and not turns:
+        shared = ", ".join(sorted(facts.queue_name(queue) for queue in read - judged))
+        numbers = {"queues_judged": len(judged), "queues_shared": len(read - judged), "overtaken": 0}
+        if read and not judged:
             return Finding(Verdict.UNKNOWN, f"more than one consumer at a time read from {shared}", numbers)
         seeds = {key: highest for queue in turns for key, highest in _seeds(ledger, queue, turns[queue]).items()}
         suspicious = {key for key, highest in seeds.items() if _is_suspicious(ledger.readings[key], highest)}
-        violations = list(_violations(history, ledger, seeds, suspicious)) if suspicious else []
+        suspects = _suspects(history, ledger, seeds, suspicious) if suspicious else iter(())
+        unruly = _suspects_of_all(history, ledger, together) if together else iter(())
+        violations = list(_violations(history, itertools.chain(suspects, unruly)))
         numbers["overtaken"] = len(violations)
-        summary = f"{len(violations)} messages were overtaken in {len(turns)} queues"
+        summary = f"{len(violations)} messages were overtaken in {len(judged)} queues"
         if shared:
             summary += f"; not judged, for more than one consumer at a time read from it: {shared}"
         examples = tuple(_line(facts, violation) for violation in violations[:EXAMPLES_MAX])
@@ -94,10 +102,10 @@ class _Overtaken:
     highest: int
 
 
-def _violations(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: set[Key]) -> Iterator[_Overtaken]:
-    """Look at the suspicious readings again, delivery by delivery where one jumps back."""
-    suspects = list(itertools.islice(_suspects(history, ledger, dict(seeds), keys), SUSPECTS_MAX))
-    first_us = _first_received(history, suspects)
+def _violations(history: History, jumps: Iterable[_Overtaken]) -> Iterator[_Overtaken]:
+    """Those deliveries that jump back and are the first of their message."""
+    suspects = list(itertools.islice(jumps, SUSPECTS_MAX))
+    first_us = _first_received(history, suspects) if suspects else {}
     seen: set[tuple[int, int]] = set()
     for suspect in suspects:
         message = (suspect.publisher, suspect.sequence)
@@ -106,9 +114,13 @@ def _violations(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys
         seen.add(message)
 
 
-def _suspects(history: History, ledger: Ledger, highest: dict[Key, int], keys: set[Key]) -> Iterator[_Overtaken]:
-    columns = ("consumer", "queue", "publisher", "sequence", "received_us", "redelivered", "intact")
-    for *keyed, sequence, received_us, redelivered, intact in pieces(history.deliveries(), *columns):
+_COLUMNS = ("consumer", "queue", "publisher", "sequence", "received_us", "redelivered", "intact")
+
+
+def _suspects(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: set[Key]) -> Iterator[_Overtaken]:
+    """Look at the suspicious readings again, delivery by delivery where one jumps back."""
+    highest = dict(seeds)
+    for *keyed, sequence, received_us, redelivered, intact in pieces(history.deliveries(), *_COLUMNS):
         for key, rows in grouped(*keyed):
             if key not in keys:
                 continue
@@ -118,11 +130,32 @@ def _suspects(history: History, ledger: Ledger, highest: dict[Key, int], keys: s
                 continue
             before = highest_before(mine, highest[key])
             highest[key] = max(int(before[-1]), int(mine[-1]))
-            back = np.flatnonzero((mine < before) & ~again)
-            back = back[_was_confirmed(ledger.messages[key[2]], mine[back])]
-            for row in back.tolist():
-                consumer, queue, publisher = key
+            consumer, queue, publisher = key
+            for row in _jumps_back(ledger.messages[publisher], mine, before, again):
                 yield _Overtaken(consumer, queue, publisher, int(mine[row]), int(mine_us[row]), int(before[row]))
+
+
+def _suspects_of_all(history: History, ledger: Ledger, queues: set[int]) -> Iterator[_Overtaken]:
+    """The same for queues that consumers share, as if one had received what all of them did."""
+    found = [
+        [column[np.isin(piece[1], list(queues)) & piece[-1]] for column in piece]
+        for piece in pieces(history.deliveries(), *_COLUMNS)
+    ]
+    columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    by_time = np.argsort(columns[4], kind="stable")
+    consumer, queue, publisher, sequence, received_us, redelivered, _ = (column[by_time] for column in columns)
+    for (in_queue, name), rows in grouped(queue, publisher):
+        mine, mine_us, readers = sequence[rows], received_us[rows], consumer[rows]
+        before = highest_before(mine, -1)
+        for row in _jumps_back(ledger.messages[name], mine, before, redelivered[rows]):
+            yield _Overtaken(int(readers[row]), in_queue, name, int(mine[row]), int(mine_us[row]), int(before[row]))
+
+
+def _jumps_back(messages: Messages, sequence: Array, before: Array, redelivered: Array) -> list[int]:
+    """The rows of deliveries that come after a higher sequence, and may not."""
+    back = np.flatnonzero((sequence < before) & ~redelivered)
+    rows: list[int] = back[_was_confirmed(messages, sequence[back])].tolist()
+    return rows
 
 
 def _was_confirmed(messages: Messages, sequence: Array) -> Array:

@@ -72,6 +72,18 @@ def test_sane_file() -> None:
     assert scenario.expected("3.10.10") == (VALID_EXPECTED,)
 
 
+def test_order_may_be_demanded_of_shared_queues() -> None:
+    plain = changed(("workload", "consumers"), 5)
+    plain["invariants"]["order"] = {"shared_queues": "judged"}
+    assert fault_file.parse(yaml.safe_dump(plain)).workload.consumers == 5
+
+
+@pytest.mark.parametrize("fault", ["purge_queue", "delete_queue"])
+def test_a_queue_that_is_not_there_is_not_lost(fault: str) -> None:
+    told = refused(changed(("schedule", 2), {"at_s": 1, "for_s": 1, "fault": fault, "queue": "q7"}))
+    assert "schedule[2].queue: 'q7' is not in the workload: q1, q2, q3, q4" in told
+
+
 def test_the_chaos_phase_lasts_as_long_as_the_load_varies() -> None:
     plain = changed(("workload", "variable_rate"), [{"rate_per_s": 900, "for_s": 100}, {"rate_per_s": 0, "for_s": 80}])
     plain["schedule"] = []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from invariants import columns
 from invariants.no_loss import NoLoss
 from invariants.verdict import Finding, Verdict
 from reports.history import Outcome
@@ -113,4 +114,28 @@ def test_unmarked_duplicates_are_legal_beside_a_fault_only() -> None:
     assert check(*rows).verdict is Verdict.VALID
     quiet = NoLoss().check(history(*rows, [cluster(), queues("q1"), phases()]))
     assert quiet.verdict is Verdict.INVALID
-    assert "1 deliveries repeated a message" in quiet.examples[0]
+    (example,) = quiet.examples
+    assert "publisher 0 sequence 0 was received again from q1 by consumer 0 at +2.000 s" in example
+
+
+@pytest.mark.parametrize("rows_together", [1, 3, 1000])
+def test_every_unmarked_repeat_is_named_wherever_it_comes(rows_together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", rows_together)
+    publishes = [publish(n, publisher=p) for p in (0, 1) for n in range(6)]
+    first = [deliver(n, 1 + n / 10, publisher=p) for n in range(5) for p in (0, 1)]
+    again = [
+        deliver(2, 2),
+        deliver(4, 3, publisher=1, consumer=1),
+        deliver(2, 4),
+        deliver(5, 5),
+        deliver(3, 6, again=True),
+    ]
+    strange = [deliver(1, 7, intact=False), deliver(99, 8)]
+    events = [cluster(), queues("q1"), phases()]
+    quiet = NoLoss().check(history(publishes, [*first, *again, *strange], events, batch_rows=1))
+    named = [example.removeprefix("duplicate: ")[:41] for example in quiet.examples if "duplicate" in example]
+    assert sorted(named) == [
+        "publisher 0 sequence 2 was received again",
+        "publisher 0 sequence 2 was received again",
+        "publisher 1 sequence 4 was received again",
+    ]

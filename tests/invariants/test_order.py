@@ -101,6 +101,21 @@ def test_takeover_in_order_is_judged_whatever_the_order_of_streams() -> None:
     assert (finding.verdict, finding.numbers["queues_judged"]) == (Verdict.VALID, 1)
 
 
+def test_shared_queues_are_judged_by_the_time_of_receipt_where_that_is_demanded() -> None:
+    publishes = [publish(n, publisher=p) for p in (0, 1) for n in range(6)]
+    other = in_turn(0, 1, 2, publisher=1, start_s=3)
+    shared = [*in_turn(0, 2, 4, start_s=1), deliver(1, 1.0005, consumer=1), deliver(3, 1.0025, consumer=1)]
+    demanding = Order(shared_queues="judged")
+    finding = demanding.check(history(publishes, [*shared, *other], EVENTS))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+    assert (finding.numbers["queues_judged"], finding.numbers["queues_shared"]) == (1, 0)
+    assert "publisher 0 sequence 3 came out of q1 at +1.002 s to consumer 1, after sequence 4" in finding.examples[0]
+    in_order = [*in_turn(0, 2, 4), *(deliver(n, 1 + n / 2000, consumer=1) for n in (1, 3))]
+    assert demanding.check(history(publishes, in_order, EVENTS)).verdict is Verdict.VALID
+    again = [*in_order, deliver(0, 2, consumer=1, again=True), deliver(5, 1.5, intact=False), deliver(2, 3, consumer=1)]
+    assert demanding.check(history(publishes, again, EVENTS)).verdict is Verdict.VALID
+
+
 def test_shared_queue_is_not_judged_and_named() -> None:
     shared = [*in_turn(0, 2, 4), *in_turn(1, 3, 5, consumer=1)]
     finding = check(shared)

@@ -32,11 +32,12 @@ def judged(
     kind: str = "mirrored",
     restarts: Mapping[str, Sequence[tuple[float, float, str]]] = A1_RESTARTS,
     preferred: Sequence[str] = (),
+    demanding: NoLoss = NoLoss(),  # noqa: B008 - frozen
 ) -> Finding:
     """A message that ``node`` confirmed at that moment was lost, another one arrived."""
     events = [cluster(mode=mode, preferred=preferred), phases(), queues("q1", kind=kind), CUT]
     published = [publish(0, 12), publish(1, at_s) | {"node": node}]
-    return NoLoss().check(history(published, [deliver(0, 12.1)], [*events, *later, node_states(unlike=restarts)]))
+    return demanding.check(history(published, [deliver(0, 12.1)], [*events, *later, node_states(unlike=restarts)]))
 
 
 def test_loss_on_the_side_that_restarted_is_permitted_and_counted() -> None:
@@ -44,6 +45,13 @@ def test_loss_on_the_side_that_restarted_is_permitted_and_counted() -> None:
     assert finding.verdict is Verdict.VALID
     assert (finding.numbers["lost"], finding.numbers["lost_permitted"]) == (0, 1)
     assert "autoheal lets both sides of a mirrored queue confirm" in finding.summary
+
+
+def test_loss_that_is_permitted_counts_where_that_is_demanded() -> None:
+    finding = judged(30, A1, demanding=NoLoss(split_losses="judged"))
+    assert finding.verdict is Verdict.INVALID
+    assert (finding.numbers["lost"], finding.numbers["lost_permitted"]) == (1, 0)
+    assert "publisher 0 sequence 1" in finding.examples[0]
 
 
 def test_loss_after_the_restart_is_not() -> None:
