@@ -283,13 +283,14 @@ def _last_confirms_within_s(scenario: Scenario) -> float:
 
 
 def _depths(observer: Observer, queues: Collection[str]) -> Mapping[str, Depth] | None:
-    """None also where the brokers do not know of some queue what it holds."""
+    """None also where the brokers do not know of some queue what it holds; a queue that is not there any more holds
+    nothing."""
     try:
         rows = observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S)
     except WaitTimeout:
         return None
-    known = {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items()}
-    return known if all(name in known and None not in known[name] for name in queues) else None
+    known = {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items() if name in queues}
+    return None if any(None in depth for depth in known.values()) else known
 
 
 def _record_cluster(cluster: Cluster, events: EventLog) -> None:
