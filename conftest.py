@@ -223,12 +223,13 @@ def play(
     driver: Opened,
     bench: Bench,
     accept: Callable[[Result], Result],
-) -> Callable[[Scenario], Result]:
-    """Plays a scenario with the options of the command line; fails with its story unless it ends as expected."""
+) -> Callable[..., Result]:
+    """Plays a scenario with the options of the command line, at most so many times until it ends as expected; fails
+    with its story if it never does."""
 
     pace = request.config.pluginmanager.getplugin(PACE).pace
 
-    def played(scenario: Scenario) -> Result:
+    def played(scenario: Scenario, *, tries: int = 1) -> Result:
         seed = request.config.getoption("--seed")
         if seed is not None:
             scenario = scenario.model_copy(update={"seed": seed})
@@ -239,10 +240,13 @@ def play(
             fault_file.parse(fault_file.dump(scenario), source=scenario.title, driver=checked_for)
             pytest.skip("checked, not played")
         where = pace.told(request.node.nodeid)
-        tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
-        result = run_scenario(scenario, bench)
+        for _ in range(tries):
+            tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
+            result = run_scenario(scenario, bench)
+            tell(outcome_line(result.document, result.run.path))
+            if result.as_expected:
+                break
         pace.judged(request.node.nodeid, result.verdict, as_expected=result.as_expected)
-        tell(outcome_line(result.document, result.run.path))
         return accept(result)
 
     return played

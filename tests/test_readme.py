@@ -13,7 +13,7 @@ from faults.catalogue import AnyFault
 from faults.conditions import When
 from faults.scenario import Expectation, Phases, Scenario
 from invariants.catalogue import INVARIANTS
-from workloads.spec import Mirroring, Workload
+from workloads.spec import Mirroring, QueueLimits, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def test_every_fault_condition_option_and_invariant_is_described(name: str) -> N
 
 
 BOUNDS = [field for checker in INVARIANTS.values() for field in checker.model_fields]
-SPECS = (Scenario, Workload, Mirroring, Phases, Expectation)
+SPECS = (Scenario, Workload, Mirroring, QueueLimits, Phases, Expectation)
 FIELDS = {*BOUNDS, *(field for spec in SPECS for field in spec.model_fields)}
 
 
