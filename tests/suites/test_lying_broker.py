@@ -1,0 +1,155 @@
+"""Real runs through a broker that lies about one message in a hundred thousand: the verdict must name that message."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.scenario import Invariants, Phases, Scenario
+from invariants.verdict import Verdict
+from suites import scenario as playing
+from suites.judging import Result
+from suites.scenario import Bench, run_scenario
+from tests.suites.lying_broker import LIES
+from topologies import catalogue
+from topologies.pool import ClusterPool
+from topologies.spec import Topology
+from topologies.waiting import wait_until
+from workloads.run import RunningWorkload
+from workloads.spec import QueueLimits, Workload
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPOLOGY = catalogue.load("three_nodes_three_zones")
+MESSAGES = 100_000
+PUBLISHED_WITHIN_S = 400.0
+
+LOAD = Workload(queue_type="classic", rate_per_s=None, in_flight=300, message_bytes=64, prefetch=500, ack_every=100)
+#: A queue that is always full refuses most of what it is sent.
+FULL = Workload.model_validate(
+    dict(LOAD)
+    | {"limits": QueueLimits(max_length=20, overflow="reject-publish"), "processing_ms": 5}
+    | {"prefetch": 10, "ack_every": 1}
+)
+
+
+@dataclass(frozen=True)
+class LyingCluster:
+    """The cluster as it is, but for where clients find its brokers. Serves as what a bench gets its clusters from."""
+
+    cluster: Any
+    ports: dict[str, int]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cluster, name)
+
+    def amqp_port(self, node: str, *, client: str | None = None) -> int:  # noqa: ARG002 - the protocol's
+        return self.ports[node]
+
+    def acquire(self, topology: Topology, proxied: object, **_: object) -> Any:
+        assert (topology, proxied) == (self.cluster.topology, frozenset())
+        return self
+
+
+@contextmanager
+def lying(cluster: Any, *arguments: str) -> Iterator[LyingCluster]:
+    """The proxy in its own process stands before every broker."""
+    names = cluster.topology.node_names
+    ports = [str(cluster.amqp_port(name)) for name in names]
+    command = [sys.executable, "-m", "tests.suites.lying_broker", *arguments, *ports]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as proxy:
+        try:
+            assert proxy.stdout is not None
+            yield LyingCluster(cluster, dict(zip(names, map(int, proxy.stdout.readline().split()), strict=True)))
+            assert proxy.poll() is None, "the proxy ended by itself"
+        finally:
+            proxy.kill()
+
+
+@pytest.fixture
+def lied_to(
+    own_bench: Bench, pool: ClusterPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Result, list[dict[str, Any]]]]:
+    """Plays a load of ``MESSAGES`` through the proxy; the result, and what the proxy tells of its lies."""
+
+    def many(load: RunningWorkload, *, seconds_s: float) -> None:  # noqa: ARG001 - as many seconds as it takes
+        def published() -> bool:
+            load.check()
+            return load.progress().published >= MESSAGES
+
+        wait_until(published, timeout_s=PUBLISHED_WITHIN_S, what=f"{MESSAGES} messages", poll_s=0.2)
+
+    def played(lie: str, workload: Workload, *when: str) -> tuple[Result, list[dict[str, Any]]]:
+        monkeypatch.setattr(playing, "_spend", many)
+        told = tmp_path / "told.jsonl"
+        told.touch()
+        scenario = Scenario(
+            title=f"A broker lies: {lie}",
+            topology=TOPOLOGY,
+            workload=workload,
+            phases=Phases(recovery_s=30, drain_s=120),
+            invariants=Invariants.model_validate({"no_loss": {}, "order": {}}),
+        )
+        with lying(pool.acquire(TOPOLOGY), lie, *when, "--told", str(told)) as cluster:
+            result = run_scenario(scenario, replace(own_bench, clusters=cluster))
+        return result, [json.loads(line) for line in told.read_text().splitlines()]
+
+    return played
+
+
+def finding(result: Result, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = result.document["invariants"][name]
+    return found
+
+
+#: By which invariant each lie is found, the number that tells it, and the first words of the line.
+FOUND = {
+    "drop": ("no_loss", "lost", "lost: "),
+    "duplicate": ("no_loss", "duplicates_unmarked", "duplicate: "),
+    "reorder": ("order", "overtaken", ""),
+    "corrupt": ("no_loss", "lost", "lost: "),
+    "confirm_what_is_refused": ("no_loss", "lost", "lost: "),
+    "confirm_what_is_not_forwarded": ("no_loss", "lost", "lost: "),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_one_lie_in_a_hundred_thousand_messages_is_found_and_named(lie: str, lied_to: Any) -> None:
+    workload = FULL if lie == "confirm_what_is_refused" else LOAD
+    at = random.Random(lie).randrange(MESSAGES // 2, MESSAGES * 4 // 5)  # noqa: S311 - the same in each run
+    result, told = lied_to(lie, workload, "--at", str(at))
+    (message,) = told
+    invariant, number, words = FOUND[lie]
+    assert result.verdict is Verdict.INVALID
+    found = {name: finding(result, name) for name in ("no_loss", "order")}
+    assert [name for name, f in found.items() if f["verdict"] == Verdict.INVALID] == [invariant]
+    assert found["no_loss"]["numbers"]["attempted"] >= MESSAGES
+    assert found[invariant]["numbers"][number] == 1
+    named = f"{words}publisher {message['publisher']} sequence {message['sequence']} "
+    assert sum(line.startswith(named) for line in found[invariant]["examples"]) == 1, found[invariant]["examples"]
+    assert found["no_loss"]["numbers"]["broken"] == (lie == "corrupt")
+
+
+def test_a_broker_that_does_not_lie_is_believed(lied_to: Any) -> None:
+    result, told = lied_to("none", LOAD)
+    assert (result.verdict, told) == (Verdict.VALID, []), result.document
+
+
+def test_lies_by_chance_are_all_found(lied_to: Any) -> None:
+    """One in twenty thousand, drawn by the seed."""
+    result, told = lied_to("drop", LOAD, "--one-in", "20000", "--seed", "3")
+    lost = finding(result, "no_loss")
+    assert len(told) > 1
+    assert lost["numbers"]["lost"] == len(told)
+    examples = "\n".join(lost["examples"])
+    assert [m for m in told if f"publisher {m['publisher']} sequence {m['sequence']} " not in examples] == []
