@@ -19,6 +19,7 @@ from reports.terminal import outcome_line, story
 from suites.case_study import DEFAULT_SCALE
 from suites.judging import Result
 from suites.pace import PacePlugin
+from suites.repeats import Repeats, runs
 from suites.scenario import Bench, run_scenario
 from topologies.distributions import BrokerHome, ToolMissingError, find_broker
 from topologies.drivers import DRIVERS, Opened, WrongBrokerError
@@ -28,6 +29,8 @@ from topologies.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
 
 #: pytest's own statuses end at 5: only this one says that a run could not tell, and that none was INVALID.
 EXIT_UNKNOWN = 10
+
+REPEATS_MAX = 1000
 
 #: The name of the plugin that tells how far a session has come.
 PACE = "pace"
@@ -51,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--endurance-min", type=_minutes, default=60, help="how long restarts follow each other (60)")
     group.addoption("--check-only", action="store_true", help="check every scenario, and play none")
     group.addoption("--budget-min", type=float, help="play what fits into so many minutes, longest not played first")
+    group.addoption("--repeat", type=_repeats, default=1, help="play each scenario so often, and tell rates (1)")
     group.addoption("--seed", type=int, help="decides everything random (default: the scenario's own)")
     group.addoption("--runs-dir", type=Path, default=Path("reports/runs"), help="where run directories go")
 
@@ -70,6 +74,13 @@ def _minutes(text: str) -> int:
     """Raises ArgumentTypeError for what is no whole number of minutes, or is over a day."""
     if not text.isdecimal() or not 0 < int(text) <= 24 * 60:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of minutes from 1 to {24 * 60}")
+    return int(text)
+
+
+def _repeats(text: str) -> int:
+    """Raises ArgumentTypeError for what is no number of runs."""
+    if not text.isdecimal() or not 0 < int(text) <= REPEATS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of runs from 1 to {REPEATS_MAX}")
     return int(text)
 
 
@@ -224,10 +235,18 @@ def play(
     bench: Bench,
     accept: Callable[[Result], Result],
 ) -> Callable[..., Result]:
-    """Plays a scenario with the options of the command line, at most so many times until it ends as expected; fails
-    with its story if it never does."""
+    """Plays a scenario with the options of the command line, at most ``tries`` times until it ends as expected, and
+    returns its last run; fails with the story of one that did not, and shows as an expected failure what is a rate by
+    nature."""
 
     pace = request.config.pluginmanager.getplugin(PACE).pace
+
+    def once(scenario: Scenario, run: str) -> Result:
+        where = ", ".join(filter(None, [run, pace.told(request.node.nodeid)]))
+        tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
+        result = run_scenario(scenario, bench)
+        tell(outcome_line(result.document, result.run.path))
+        return result
 
     def played(scenario: Scenario, *, tries: int = 1) -> Result:
         seed = request.config.getoption("--seed")
@@ -239,14 +258,16 @@ def play(
             checked_for = request.config.getoption("--driver")
             fault_file.parse(fault_file.dump(scenario), source=scenario.title, driver=checked_for)
             pytest.skip("checked, not played")
-        where = pace.told(request.node.nodeid)
-        for _ in range(tries):
-            tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
-            result = run_scenario(scenario, bench)
-            tell(outcome_line(result.document, result.run.path))
-            if result.as_expected:
-                break
-        pace.judged(request.node.nodeid, result.verdict, as_expected=result.as_expected)
-        return accept(result)
+        times = request.config.getoption("--repeat")
+        repeats = Repeats(scenario, runs(lambda run: once(scenario, run), repeat=times, tries=tries))
+        for result in repeats.results:
+            pace.judged(request.node.nodeid, result.verdict, as_expected=result.as_expected)
+        if times > 1:
+            tell(f"{'RATE':<8} {scenario.title}: {repeats.told}")
+        for result in repeats.unexpected:
+            accept(result)
+        if repeats.is_rate:
+            pytest.xfail(f"a rate, no pass: {repeats.told}")
+        return repeats.results[-1]
 
     return played

@@ -111,11 +111,13 @@ def _named_topology(value: Any) -> Any:
 
 class Scenario(Spec):
     """One run, whole. The same scenario with the same seed makes the same choices. With ``metrics`` a Prometheus server
-    scrapes the brokers meanwhile, and what it saw is kept."""
+    scrapes the brokers meanwhile, and what it saw is kept. ``reference`` is where an incident is described in public,
+    ``what`` says in a few words what happened."""
 
     version: Literal[1] = 1
     title: Annotated[str, Field(min_length=1, max_length=200)]
     reference: str | None = None
+    what: Annotated[str, Field(max_length=2000)] | None = None
     broker: VersionRange = ""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     topology: Annotated[Topology, BeforeValidator(_named_topology)]
