@@ -49,6 +49,7 @@ class Load:
     heartbeat_s: int
     confirm_timeout_s: float
     reconnect: str = "anywhere"
+    copy_every: int | None = None
     variable_rate: tuple[Mapping[str, Any], ...] = ()
     processing_ms: float = 0
     variable_processing: tuple[Mapping[str, Any], ...] = ()

@@ -15,6 +15,7 @@ from reports.history import PUBLISHES, Outcome, StreamWriter, now_us
 from workloads.counters import Count
 from workloads.load import Load, publishes_path
 from workloads.message import Encoder, decode
+from workloads.queues import COPIES
 from workloads.session import Session, run_worker
 from workloads.wire import Connection, PublishFrames
 
@@ -173,15 +174,17 @@ class Publisher:
         channel.add_on_close_callback(lambda _, reason: self._session.fail(str(reason)))
         channel.add_on_return_callback(self._on_return)
         payload, frame_max_bytes = self._encoder.payload, connection.params.frame_max
-        self._frames = [
+        every = self._load.copy_every
+        self._frames = [  # in the order of sequences, until it is the same again
             PublishFrames(
                 channel=channel.channel_number,
-                queue=self._load.queues[queue],
+                queue=self._load.queues[self._queues[place % len(self._queues)]],
                 payload=payload,
                 persistent=self._load.persistent,
                 frame_max_bytes=frame_max_bytes,
+                copied_to=COPIES if every and place % every == 0 else None,
             )
-            for queue in self._queues
+            for place in range(len(self._queues) * (every or 1))
         ]
         if self._load.confirms == "none":
             self._on_ready(connection, node)

@@ -16,6 +16,8 @@ from workloads.spec import Mirroring, Workload
 #: The size at which RabbitMQ by default stops growing a quorum queue's group with the cluster.
 GROUP_SIZE_MAX = 5
 POLICY = "workload"
+#: Takes the copies of ``copy_every``, and keeps the last only. A workload's queues have a number in their names.
+COPIES = "copies"
 
 
 class QueuePlace(TypedDict):
@@ -73,6 +75,10 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     for name, node in leaders.items():
         place = partial(as_stated, name, node=cluster.broker_name(node))
         insist(place, what=f"queue {name}", timeout_s=timeout_s)
+    if workload.copy_every is not None:
+        kept = {**queue_arguments(workload, topology), "x-max-length": 1}
+        place = partial(as_stated, COPIES, node=cluster.broker_name(next(iter(leaders.values()))))
+        insist(partial(place, arguments=kept), what=f"queue {COPIES}", timeout_s=timeout_s)
     node_of = {cluster.broker_name(node): node for node in topology.node_names}
     count = member_count(workload, topology)
     places: dict[str, QueuePlace] = {}

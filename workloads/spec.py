@@ -92,6 +92,8 @@ class Workload(Spec):
     Client i begins at node i modulo their number; ``reconnect: own_zone`` lets it go only to nodes of that node's zone,
     so that there are clients on every side of a cut as long as it lasts. At the start, publishers connect one after
     another over ``start_spread_s``, and so do consumers.
+    Every ``copy_every``-th message of a publisher goes to one more queue too, whose messages nobody reads or judges; a
+    confirm waits for both. None: no message does.
     Every ``declare_every_s`` something new is declared, in turn through each node (see ``workloads.declarations``);
     None means that nothing is.
 
@@ -130,6 +132,7 @@ class Workload(Spec):
     prefetch: Annotated[int, Field(ge=1, le=65_535)] = 200
     ack_every: Annotated[int, Field(ge=1, le=65_535)] = 50
     message_bytes: Annotated[int, Field(ge=24, le=16_777_216)] = 1024
+    copy_every: Annotated[int, Field(ge=1, le=1000)] | None = None
     confirms: Literal["awaited", "ignored", "none"] = "awaited"
     acks: Literal["manual", "automatic", "early"] = "manual"
     persistent: bool = True

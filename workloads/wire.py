@@ -41,10 +41,22 @@ OnConfirm = Callable[[int, bool], None]
 class PublishFrames:
     """The bytes on the wire of messages that differ only in their first ``HEADER_BYTES``."""
 
-    def __init__(self, *, channel: int, queue: str, payload: bytes, persistent: bool, frame_max_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        channel: int,
+        queue: str,
+        payload: bytes,
+        persistent: bool,
+        frame_max_bytes: int,
+        copied_to: str | None = None,
+    ) -> None:
+        """``copied_to`` is a second queue that the messages are routed to (CC, RabbitMQ's sender-selected
+        distribution)."""
         body_bytes = HEADER_BYTES + len(payload)
         method = spec.Basic.Publish(exchange="", routing_key=queue, mandatory=True)
-        properties = BasicProperties(delivery_mode=2 if persistent else 1)
+        headers = {"CC": [copied_to]} if copied_to else None
+        properties = BasicProperties(delivery_mode=2 if persistent else 1, headers=headers)
         chunk_bytes = frame_max_bytes - _OVERHEAD_BYTES
         first, *others = (
             payload[max(0, at - HEADER_BYTES) : at - HEADER_BYTES + chunk_bytes]

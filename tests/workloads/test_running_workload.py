@@ -92,8 +92,9 @@ def assert_one_outcome_each(folder: Path) -> None:
         {"queue_type": "classic", "rate_per_s": None, "acks": "automatic", "persistent": False},
         {"queue_type": "classic", "rate_per_s": 100, "message_bytes": 300_000},
         {"queue_type": "classic", "rate_per_s": 1000, "confirms": "ignored", "ack_every": 1},
+        {"queue_type": "classic", "rate_per_s": 1000, "queues": 2, "copy_every": 3},
     ],
-    ids=["quorum", "mirrored", "automatic_acks", "messages_of_many_frames", "confirms_ignored"],
+    ids=["quorum", "mirrored", "automatic_acks", "messages_of_many_frames", "confirms_ignored", "copies"],
 )
 def test_what_is_confirmed_is_received(cluster: LocalCluster, tmp_path: Path, fields: dict[str, Any]) -> None:
     with running(cluster, tmp_path, **fields) as load:

@@ -115,3 +115,14 @@ def test_published_frames_are_those_that_pika_would_write(payload_bytes: int, fr
     for at in range(0, len(body), piece_bytes):
         expected += frame.Body(1, body[at : at + piece_bytes]).marshal()
     assert frames.marshal(header) == expected
+
+
+@pytest.mark.parametrize("copied_to", [None, "copies"])
+def test_a_message_says_where_its_copy_goes(copied_to: str | None) -> None:
+    frames = PublishFrames(
+        channel=1, queue="q1", payload=b"", persistent=True, frame_max_bytes=4096, copied_to=copied_to
+    )
+    marshalled = frames.marshal(bytes(HEADER_BYTES))
+    read, _ = frame.decode_frame(marshalled)
+    _, header = frame.decode_frame(marshalled[read:])
+    assert header.properties.headers == ({"CC": [copied_to]} if copied_to else None)
