@@ -8,15 +8,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from reports.rate import Rate
-from reports.table import Platform, platform, recorded, table_line
+from reports.run_directory import RunDirectory, RunDirectoryError
+from reports.table import Platform, platform, table_line
 from reports.words import NOTHING, verdict_word
 
 _HEAD = """# Track record
@@ -30,38 +31,70 @@ brackets the range in which the true rate lies (95 %, Wilson); runs that could n
 _ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
+class Run(NamedTuple):
+    """A run that came to a verdict: the plain content of its fault.yaml and of its verdict.json."""
+
+    scenario: Mapping[str, Any]
+    verdict: Mapping[str, Any]
+
+
+#: What a fault file says beside that which is played.
+_WORDS = frozenset({"title", "reference", "what", "broker", "seed", "expect"})
+
+
 @dataclass(frozen=True)
 class Incident:
-    """A fault file, as far as the table tells of it."""
+    """A fault file, as far as the table tells of it; ``stated`` is its plain YAML."""
 
     file: Path
-    title: str
-    reference: str
+    stated: Mapping[str, Any]
 
     @classmethod
     def read(cls, file: Path) -> Incident:
-        stated = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return cls(file, str(stated["title"]), str(stated.get("reference", NOTHING)))
+        return cls(file, yaml.safe_load(file.read_text(encoding="utf-8")))
+
+    @property
+    def title(self) -> str:
+        return str(self.stated["title"])
 
     @property
     def link(self) -> str:
-        found = _ISSUE.fullmatch(self.reference)
+        reference = str(self.stated.get("reference", NOTHING))
+        found = _ISSUE.fullmatch(reference)
         if found:
-            return f"[{self.reference}](https://github.com/{found[1]}/issues/{found[2]})"
-        return f"<{self.reference}>" if "://" in self.reference else self.reference
+            return f"[{reference}](https://github.com/{found[1]}/issues/{found[2]})"
+        return f"<{reference}>" if "://" in reference else reference
 
     @property
     def command(self) -> str:
         return f"`pytest --fault-file={self.file} --repeat 10`"
 
+    def was_played_as(self, played: Mapping[str, Any]) -> bool:
+        """Whether a run's whole scenario is this one: of an earlier draft with the same title nothing is counted."""
+        stated = {name: value for name, value in self.stated.items() if name not in _WORDS}
+        return played.get("title") == self.title and _holds(played, stated)
 
-def track_record(incidents: Iterable[Incident], verdicts: Iterable[Mapping[str, Any]]) -> str:
-    """Markdown; ``verdicts`` in the order of their runs."""
-    runs: dict[str, dict[Platform, list[Mapping[str, Any]]]] = {}
-    for verdict in verdicts:
-        runs.setdefault(str(verdict["title"]), {}).setdefault(platform(verdict), []).append(verdict)
+
+def _holds(whole: Any, stated: Any) -> bool:
+    """Whether all that is stated is so in ``whole``, which states defaults too; a topology is named there, or whole."""
+    if isinstance(stated, Mapping):
+        return isinstance(whole, Mapping) and all(_holds(whole.get(name), value) for name, value in stated.items())
+    if isinstance(stated, list):
+        return isinstance(whole, list) and len(whole) == len(stated) and all(map(_holds, whole, stated))
+    return bool(whole == stated or (isinstance(whole, Mapping) and whole.get("name") == stated))
+
+
+def track_record(incidents: Iterable[Incident], runs: Iterable[Run]) -> str:
+    """Markdown; ``runs`` in their order."""
+    played = list(runs)
     head = ("Incident", "Reference", "Seen", "Command")
-    rows = [(i.title, i.link, _seen(runs.get(i.title, {})), i.command) for i in incidents]
+    rows = []
+    for incident in incidents:
+        seen: dict[Platform, list[Mapping[str, Any]]] = {}
+        for run in played:
+            if incident.was_played_as(run.scenario):
+                seen.setdefault(platform(run.verdict), []).append(run.verdict)
+        rows.append((incident.title, incident.link, _seen(seen), incident.command))
     return "\n".join([_HEAD, table_line(head), table_line(["---"] * len(head)), *map(table_line, rows)]) + "\n"
 
 
@@ -92,13 +125,26 @@ def _by(runs: Sequence[Mapping[str, Any]]) -> str:
     return f" by {', '.join(name for name, _ in broken.most_common())}" if broken else ""
 
 
+def runs_of(roots: Iterable[Path], titles: frozenset[str]) -> Iterator[Run]:
+    """The runs below the folders that have one of the titles, oldest first."""
+    for path in sorted((run for root in roots for run in root.iterdir() if run.is_dir()), key=lambda run: run.name):
+        run = RunDirectory(path)
+        try:
+            verdict = run.read_verdict()
+        except RunDirectoryError:
+            continue
+        if verdict.get("title") in titles and verdict.get("broker_version"):
+            yield Run(yaml.safe_load(run.fault_file.read_text(encoding="utf-8")), verdict)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("incidents", type=Path, help="the folder of their fault files")
     parser.add_argument("runs", type=Path, nargs="+", help="folders that hold run directories")
     given = parser.parse_args()
     incidents = [Incident.read(file) for file in sorted(given.incidents.glob("*.yaml"))]
-    print(track_record(incidents, recorded(given.runs)), end="")
+    titles = frozenset(incident.title for incident in incidents)
+    print(track_record(incidents, runs_of(given.runs, titles)), end="")
 
 
 if __name__ == "__main__":
