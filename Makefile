@@ -6,6 +6,7 @@
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
 # make lint         style, format and types
+# make mutants      changes the checkers in one place at a time, and names the changes that their tests do not notice
 # make clean        removes what set-up made in the checkout
 # Options for pytest go in ARGS, a Python in PYTHON, a broker in RABBITMQ_HOME.
 
@@ -14,7 +15,7 @@ VERSIONS ?=
 
 pytest := .venv/bin/python -m pytest
 
-.PHONY: partitions nightly test lint setup images engine engine-stop clean
+.PHONY: partitions nightly test lint mutants setup images engine engine-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
@@ -34,6 +35,11 @@ lint:
 	.venv/bin/python -m ruff format --check .
 	.venv/bin/python -m mypy
 
+mutants: setup
+	.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt mutmut
+	.venv/bin/python -m mutmut run --max-children 1 $(ARGS)
+	.venv/bin/python -m mutmut results
+
 setup:
 	@setup/start
 
@@ -44,4 +50,4 @@ engine engine-stop:
 	@setup/start $@
 
 clean: engine-stop
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

@@ -99,7 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
         opened = [RunDirectory.open(path) for path in config.getoption("--recheck")]
     except (fault_file.FaultFileError, RunDirectoryError) as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[TERMINAL] = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)  # nothing is captured yet
+    config.stash[TERMINAL] = os.fdopen(os.dup((sys.__stdout__ or sys.stdout).fileno()), "w", buffering=1)
     config.stash[FAULT_FILES] = loaded
     config.stash[RECHECKED] = opened
     config.stash[RESULTS] = {}

@@ -16,6 +16,7 @@ from faults.conditions import Setting
 from faults.packets import collision
 from faults.targets import TargetError, check_target
 from invariants.catalogue import INVARIANTS
+from invariants.order import Order
 from invariants.verdict import InvariantSpec, Verdict
 from topologies import catalogue
 from topologies.drivers import DRIVERS
@@ -210,8 +211,8 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Place, str]]:
     workload = scenario.workload
     if not scenario.chosen_invariants:
         yield ("invariants",), f"nothing is demanded, so nothing could be told; there are {', '.join(INVARIANTS)}"
-    order = scenario.invariants.order
-    if order is not None and order.shared_queues == "named" and workload.consumers > workload.queues:
+    order = scenario.chosen_invariants.get("order")
+    if isinstance(order, Order) and order.shared_queues == "named" and workload.consumers > workload.queues:
         text = f"order is promised where a queue has one consumer, and there are {workload.queues} queues"
         yield ("workload", "consumers"), f"{text}; have no more consumers, or do not demand order"
     demanded = [name for name in ("availability", "throughput") if name in scenario.chosen_invariants]

@@ -189,11 +189,10 @@ class Publisher:
         if self._load.confirms == "none":
             self._on_ready(connection, node)
             return
-        if self._promised_when_written:
-            connection.on_confirm, on_nack = _unheeded, _unheeded
-        else:
-            connection.on_confirm, on_nack = self._on_confirm, self._on_nack
-            connection.on_data = self._publish
+        heeded = self._load.confirms == "awaited"
+        connection.on_confirm = self._on_confirm if heeded else _unheeded
+        connection.on_data = self._publish if heeded else None
+        on_nack = self._on_nack if heeded else _unheeded
         channel.confirm_delivery(on_nack, callback=lambda _: self._on_ready(connection, node))
 
     def _on_ready(self, connection: Connection, node: int) -> None:

@@ -230,8 +230,10 @@ def main() -> None:
     parser.add_argument("ports", type=int, nargs="+")
     given = parser.parse_args()
     chance = random.Random(given.seed)  # noqa: S311 - a seeded choice, no secret
-    by_chance = given.one_in is not None
-    strikes = (lambda _: chance.randrange(given.one_in) == 0) if by_chance else (lambda seen: seen == given.at)
+
+    def strikes(number: int) -> bool:
+        return number == given.at if given.one_in is None else chance.randrange(given.one_in) == 0
+
     asyncio.run(serve(Liar(given.lie, strikes, given.told), given.ports))
 
 
