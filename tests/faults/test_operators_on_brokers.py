@@ -1,4 +1,4 @@
-"""Lost disks, alarms, drained stops and rebalancing on real brokers: proven where they act, and only there."""
+"""Lost disks, alarms, purges, drained stops and rebalancing on real brokers: proven where they act, and only there."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import pytest
 from faults.alarm import Alarm
 from faults.catalogue import AnyFault
 from faults.conditions import AfterStep, NodeIs, NotCritical, When
+from faults.delete_queue import DeleteQueue
 from faults.fault import Arena
 from faults.lose_disk import LoseDisk
 from faults.nemesis import Nemesis
+from faults.purge_queue import PurgeQueue
 from faults.rebalance import Rebalance
 from faults.stop import Stop
 from topologies import catalogue
 from topologies.local import LocalCluster
+from topologies.management import ManagementApi
 from topologies.observer import Observer
+from topologies.waiting import wait_until
 from workloads.queues import declare
 from workloads.spec import Workload
 
@@ -40,7 +44,7 @@ def formed() -> Iterator[LocalCluster]:
 def play(formed: LocalCluster) -> Iterator[Callable[..., Mapping[int, list[dict[str, Any]]]]]:
     """Plays steps without load; what was journalled of each."""
     formed.await_formed(timeout_s=90)
-    unused: Any = SimpleNamespace(events_file=Path("/dev/null"))
+    unused: Any = SimpleNamespace(events_file=Path("/dev/null"), load=SimpleNamespace(vhost="operators"))
     with Observer(formed, "operators", lambda *_, **__: None) as observer:
 
         def played(*steps: AnyFault) -> Mapping[int, list[dict[str, Any]]]:
@@ -97,6 +101,51 @@ def test_an_alarm_that_is_not_raised_is_not_proven(
     monkeypatch.setattr(formed, "run_tool", lambda *_, **__: "")
     [journal] = play(Alarm(at_s=0, for_s=3, node="b1", resource="memory")).values()
     assert "unproven" in states(journal)
+
+
+def await_ready(cluster: LocalCluster, queue: str, count: int) -> None:
+    wait_until(
+        lambda: {row["name"]: row.get("messages_ready") for row in cluster.api("a1").queue_states("operators")},
+        timeout_s=30,
+        what=f"{count} messages in {queue}",
+        until=lambda ready: ready[queue] == count,
+    )
+
+
+def test_a_purge_is_proven_by_what_the_queue_held(formed: LocalCluster, play: Any) -> None:
+    message = {"properties": {}, "routing_key": "q2", "payload": "one of seven", "payload_encoding": "string"}
+    for _ in range(7):
+        formed.api("a1").post("exchanges/operators/amq.default/publish", message)
+    await_ready(formed, "q2", 7)
+    [journal] = play(PurgeQueue(at_s=0, for_s=15, queue="q2")).values()
+    assert states(journal) == PROVEN, journal
+    assert "q2 held 7 messages, and then 0" in journal[2]["detail"]
+    await_ready(formed, "q2", 0)
+
+
+def test_a_purge_of_nothing_is_not_proven(play: Any) -> None:
+    [journal] = play(PurgeQueue(at_s=0, for_s=2, queue="q3")).values()
+    assert "unproven" in states(journal)
+    assert "nothing to purge" in next(e["detail"] for e in journal if e["state"] == "unproven")
+
+
+def test_a_deleted_queue_is_declared_again_as_it_was(formed: LocalCluster, play: Any) -> None:
+    def declared() -> Any:
+        return {queue["name"]: queue for queue in formed.api("b1").definitions("operators")["queues"]}
+
+    before = declared()
+    [journal] = play(DeleteQueue(at_s=0, for_s=5, queue="q3")).values()
+    assert states(journal) == PROVEN, journal
+    assert declared() == before
+
+
+def test_a_queue_that_is_not_deleted_is_not_proven_so(
+    formed: LocalCluster, play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ManagementApi, "delete_queue", lambda *_, **__: None)
+    [journal] = play(DeleteQueue(at_s=0, for_s=2, queue="q3")).values()
+    assert "unproven" in states(journal)
+    assert "q3" in {queue["name"] for queue in formed.api("a1").definitions("operators")["queues"]}
 
 
 def test_a_rolling_restart_with_new_settings(formed: LocalCluster, play: Any) -> None:
