@@ -1,0 +1,166 @@
+"""How well fault files made from brokers' logs have the schedules that were played: the faults of recorded runs, read
+back from the runs' own logs.
+
+``python -m benchmarks.read_back reports/runs [MORE ...]`` prints a line for each step that was not read back, or was
+more than a second off, and the counts. Brokers do not notice everything: a cut shorter than ``net_ticktime``, what only
+makes links slow, and what befalls clients leave no trace that could be told from others. Those are counted apart. When
+a cut began is told only to within a quarter of ``net_ticktime``, which is a second where that is 4 s. Limit: 95 % of
+all steps that brokers notice, of runs with a ``net_ticktime`` up to 5 s, are read back to within a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+
+from faults.evidence.from_logs import evidence_of
+from faults.evidence.happening import EvidenceError, Happening
+from reports.events import Event, read_events
+from reports.run_directory import RunDirectory, RunDirectoryError
+
+OFF_S_MAX = 1.0
+READ_BACK_LEAST = 0.95
+TICKTIME_S_MAX = 5
+
+Links = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A step as it was played, or read back: directed links that were cut, nodes that were taken, and when (seconds)."""
+
+    fault: str
+    links: Links
+    nodes: frozenset[str]
+    begin: float
+    end: float
+    intermittent: bool = False
+
+    @property
+    def where(self) -> tuple[str, Links, frozenset[str]]:
+        return self.fault, self.links, self.nodes
+
+    def noticed(self, *, net_ticktime_s: float) -> str:
+        """Why brokers do not notice it; empty if they do."""
+        if self.fault in ("latency", "kill_client"):
+            return "latency" if self.fault == "latency" else "a client's"
+        if self.fault in ("partition", "disconnect", "flapping") and not self.links:
+            return "a client's"
+        if self.intermittent:
+            return "flapping"
+        silent = self.fault in ("partition", "pause")
+        return "shorter than net_ticktime" if silent and self.end - self.begin < 1.25 * net_ticktime_s else ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one step: ``off_s`` is how far beginning or length were off, None where it was not read back."""
+
+    run: str
+    step: Played
+    unnoticed: str
+    off_s: float | None
+    net_ticktime_s: float
+
+
+def played(events: Iterable[Event]) -> list[Played]:
+    """The steps that a run played whole."""
+    steps: dict[int, dict[str, Event]] = {}
+    for event in events:
+        if event["kind"] == "fault":
+            steps.setdefault(event["step"], {}).setdefault(event["state"], event)
+    return [
+        _played(states["injecting"], states["healing"])
+        for states in steps.values()
+        if "healing" in states and "injected" in states
+    ]
+
+
+def _played(injecting: Event, healing: Event) -> Played:
+    effect = healing["effect"]
+    links = frozenset((a, b) for a, b in effect["links_cut"] if ":" not in a + b)
+    nodes = frozenset([*effect["nodes_down"], *effect.get("nodes_alarmed", ())])
+    times = (injecting["t_us"] / 1e6, healing["t_us"] / 1e6)
+    return Played(healing["fault"], links, nodes, *times, intermittent=effect.get("intermittent", False))
+
+
+def read_back(happening: Happening) -> Played:
+    sides = [frozenset(node.split("@")[0] for node in side) for side in happening.sides]
+    pairs = [(a, b) for one, other in combinations(sides, 2) for a in one for b in other]
+    links = frozenset(pairs if happening.fields.get("one_way") else [*pairs, *((b, a) for a, b in pairs)])
+    nodes = frozenset() if len(sides) > 1 else frozenset().union(*sides)
+    return Played(happening.fault, links, nodes, happening.begin, happening.end or happening.begin)
+
+
+def compared(run: RunDirectory) -> Iterator[Answer]:
+    """Raises EvidenceError and RunDirectoryError."""
+    events = list(read_events(run.events_file))
+    cluster = next((event for event in events if event["kind"] == "cluster"), None)
+    if cluster is None:
+        return
+    tick_s = cluster["net_ticktime_s"]
+    steps = played(events)
+    evidence = evidence_of([run.logs], net_ticktime_s=tick_s)
+    found = [read_back(happening) for happening in evidence.happenings]
+    pairs = _paired(steps, found)
+    offset_s = median(back.begin - step.begin for step, back in pairs if back) if any(b for _, b in pairs) else 0.0
+    for step, back in pairs:
+        off_s = None
+        if back is not None:
+            off_s = abs(back.begin - step.begin - offset_s)
+            if step.fault != "rebalance":  # its end has no meaning
+                off_s = max(off_s, abs((back.end - back.begin) - (step.end - step.begin)))
+        yield Answer(run.path.name, step, step.noticed(net_ticktime_s=tick_s), off_s, tick_s)
+    for back in found:
+        if back not in [other for _, other in pairs]:
+            yield Answer(run.path.name, back, "was not played", None, tick_s)
+
+
+def _paired(steps: Sequence[Played], found: Sequence[Played]) -> list[tuple[Played, Played | None]]:
+    """Each step with the one of the same fault and place that was read back, in the order of their times."""
+    left = list(found)
+    pairs: list[tuple[Played, Played | None]] = []
+    for step in sorted(steps, key=lambda step: step.begin):
+        back = next((other for other in left if other.where == step.where), None)
+        if back is not None:
+            left.remove(back)
+        pairs.append((step, back))
+    return pairs
+
+
+def _line(answer: Answer) -> str:
+    step = answer.step
+    where = ", ".join(sorted(step.nodes)) or " ".join(f"{a}->{b}" for a, b in sorted(step.links)[:4])
+    what = answer.unnoticed or ("not read back" if answer.off_s is None else f"{answer.off_s:.1f} s off")
+    return f"{what}: {step.fault} of {where}, {step.end - step.begin:.1f} s, in {answer.run}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    parser.add_argument("runs", type=Path, nargs="+", help="folders that hold run directories")
+    answers: list[Answer] = []
+    for path in sorted(path for root in parser.parse_args().runs for path in root.iterdir() if path.is_dir()):
+        try:
+            answers += compared(RunDirectory.open(path))
+        except (RunDirectoryError, EvidenceError, OSError) as error:
+            print(f"left out: {path.name}: {error}")
+    noticed = [answer for answer in answers if not answer.unnoticed]
+    right = [answer for answer in noticed if answer.off_s is not None and answer.off_s <= OFF_S_MAX]
+    for answer in [a for a in noticed if a not in right] + [a for a in answers if a.unnoticed == "was not played"]:
+        print(_line(answer))
+    counts = Counter(a.unnoticed + ("" if a.off_s is None else ", yet read back") for a in answers if a.unnoticed)
+    print(f"{len(right)} of {len(noticed)} steps that brokers notice were read back to within {OFF_S_MAX:g} s")
+    print("; ".join(f"{count} {what}" for what, count in counts.most_common()))
+    short = [answer for answer in noticed if answer.net_ticktime_s <= TICKTIME_S_MAX]
+    within = [answer for answer in short if answer in right]
+    sys.exit(len(within) < READ_BACK_LEAST * len(short))
+
+
+if __name__ == "__main__":
+    main()

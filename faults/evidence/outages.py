@@ -1,0 +1,116 @@
+"""When nodes had no connection to each other, as they reported it, pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from faults.evidence.broker_logs import NodeLog
+
+#: What the node monitor says where a peer was not heard for ``net_ticktime``; anything else is told at once.
+UNHEARD = "net_tick_timeout"
+#: A connection that was just made again may end once or twice more before it stays.
+UNSETTLED_S = 2.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """``by`` lost its connection to ``about`` at ``first``, and had it again at ``end`` (None: not as long as it wrote)."""
+
+    by: str
+    about: str
+    first: float
+    end: float | None
+    reason: str
+    #: Until then ``by`` knew the peer's broker to serve; the same as ``first`` unless it was stopped in good order.
+    app_gone: float
+
+    @property
+    def pair(self) -> frozenset[str]:
+        return frozenset({self.by, self.about})
+
+    @property
+    def is_unheard(self) -> bool:
+        return self.reason == UNHEARD
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One time that a pair had no connection: what both said of it."""
+
+    pair: frozenset[str]
+    reports: tuple[Report, ...]
+
+    @property
+    def first(self) -> float:
+        return min(report.first for report in self.reports)
+
+    @property
+    def end(self) -> float | None:
+        """The first to have the other back is right: the link must have been there."""
+        return min((report.end for report in self.reports if report.end is not None), default=None)
+
+    @property
+    def is_unheard(self) -> bool:
+        return any(report.is_unheard for report in self.reports)
+
+    def begin(self, *, net_ticktime_s: float) -> float:
+        """When the link was lost. A peer is given up four ticks after the last that was heard, and there are four in
+        ``net_ticktime``; the first of both sides to do so is closest to that."""
+        unheard = [report.first - net_ticktime_s for report in self.reports if report.is_unheard]
+        return min(unheard, default=self.first)
+
+
+def outages(logs: Sequence[NodeLog], *, net_ticktime_s: float) -> tuple[Outage, ...]:
+    """All outages of all pairs, in the order in which they were noticed."""
+    by_pair: dict[frozenset[str], list[Report]] = {}
+    for report in sorted((r for log in logs for r in _reports(log)), key=lambda report: report.first):
+        by_pair.setdefault(report.pair, []).append(report)
+    found = [outage for pair in by_pair.values() for outage in _merged(pair, net_ticktime_s=net_ticktime_s)]
+    return tuple(sorted(found, key=lambda outage: outage.first))
+
+
+def _reports(log: NodeLog) -> Iterable[Report]:
+    lost: dict[str, tuple[float, str]] = {}
+    app_gone: dict[str, float] = {}
+    told: list[Report] = []
+
+    def back(about: str, at: float | None) -> None:
+        first, reason = lost.pop(about)
+        told.append(Report(log.node, about, first, at, reason, min(first, app_gone.pop(about, first))))
+
+    for sighting in log.sightings:
+        about, at = sighting.about, sighting.at
+        if sighting.what == "gone":
+            lost.setdefault(about, (at, sighting.detail))
+        elif sighting.what == "app_gone":
+            app_gone[about] = at
+        elif sighting.what in ("back", "app_back"):
+            app_gone.pop(about, None) if about not in lost else back(about, at)
+        elif sighting.what == "app_starts":  # it was paused, and reaches the others again
+            for peer in tuple(lost):
+                back(peer, at)
+        elif sighting.what == "boot":  # what it knew is gone with its process
+            for peer in tuple(lost):
+                back(peer, None)
+    for peer in tuple(lost):
+        back(peer, None)
+    return told
+
+
+def _merged(reports: Sequence[Report], *, net_ticktime_s: float) -> Iterable[Outage]:
+    """Reports of one pair that overlap are of one outage; those of an unsettled connection are of none."""
+    groups: list[list[Report]] = []
+    settled: float | None = None
+    for report in reports:
+        begin = report.first - (0.75 * net_ticktime_s if report.is_unheard else 0)
+        if settled is not None and report.first > settled and begin < settled + UNSETTLED_S:
+            brief = report.end is not None and report.end - report.first < UNSETTLED_S
+            if report.is_unheard or brief:
+                continue
+        if groups and (settled is None or report.first <= settled):
+            groups[-1].append(report)
+        else:
+            groups.append([report])
+        settled = Outage(report.pair, tuple(groups[-1])).end
+    return [Outage(group[0].pair, tuple(group)) for group in groups]
