@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from statistics import median
 
 from faults.evidence.from_logs import evidence_of
 from faults.evidence.happening import EvidenceError, Happening
@@ -33,18 +32,23 @@ Links = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Played:
-    """A step as it was played, or read back: directed links that were cut, nodes that were taken, and when (seconds)."""
+    """A step as it was played, or read back: directed links that were cut, or the node that was taken. It began and
+    ended (seconds) within these times: while it was injected, and while it was healed."""
 
     fault: str
     links: Links
-    nodes: frozenset[str]
-    begin: float
-    end: float
+    node: str
+    begin: tuple[float, float]
+    end: tuple[float, float]
     intermittent: bool = False
 
     @property
-    def where(self) -> tuple[str, Links, frozenset[str]]:
-        return self.fault, self.links, self.nodes
+    def where(self) -> tuple[str, Links, str]:
+        return self.fault, self.links, self.node
+
+    @property
+    def for_s(self) -> float:
+        return self.end[0] - self.begin[0]
 
     def noticed(self, *, net_ticktime_s: float) -> str:
         """Why brokers do not notice it; empty if they do."""
@@ -55,12 +59,22 @@ class Played:
         if self.intermittent:
             return "flapping"
         silent = self.fault in ("partition", "pause")
-        return "shorter than net_ticktime" if silent and self.end - self.begin < 1.25 * net_ticktime_s else ""
+        return "shorter than net_ticktime" if silent and self.for_s < 1.25 * net_ticktime_s else ""
+
+    def off_s(self, back: Played, *, offset_s: float) -> float:
+        """How far ``back`` is from this, whose clock is ``offset_s`` behind: by its beginning or its end, the worse."""
+        begin_s = _outside(back.begin[0] - offset_s, self.begin)
+        # where a rebalance ends has no meaning
+        return begin_s if self.fault == "rebalance" else max(begin_s, _outside(back.end[0] - offset_s, self.end))
+
+
+def _outside(at: float, within: tuple[float, float]) -> float:
+    return max(within[0] - at, at - within[1], 0.0)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one step: ``off_s`` is how far beginning or length were off, None where it was not read back."""
+    """What became of one step: ``off_s`` is how far beginning or end were off, None where it was not read back."""
 
     run: str
     step: Played
@@ -69,57 +83,63 @@ class Answer:
     net_ticktime_s: float
 
 
-def played(events: Iterable[Event]) -> list[Played]:
-    """The steps that a run played whole."""
+def played(events: Iterable[Event]) -> Iterator[Played]:
+    """The steps that a run played whole; one for each node where a step took several."""
     steps: dict[int, dict[str, Event]] = {}
     for event in events:
         if event["kind"] == "fault":
             steps.setdefault(event["step"], {}).setdefault(event["state"], event)
-    return [
-        _played(states["injecting"], states["healing"])
-        for states in steps.values()
-        if "healing" in states and "injected" in states
-    ]
+    for told in steps.values():
+        if {"injected", "healed"} <= told.keys():
+            times = [told[state]["t_us"] / 1e6 for state in ("injecting", "injected", "healing", "healed")]
+            effect = told["healing"]["effect"]
+            links = frozenset((a, b) for a, b in effect["links_cut"] if ":" not in a + b)
+            for node in [*effect["nodes_down"], *effect.get("nodes_alarmed", ())] or [""]:
+                begin, end = (times[0], times[1]), (times[2], times[3])
+                yield Played(told["healing"]["fault"], links, node, begin, end, effect.get("intermittent", False))
 
 
-def _played(injecting: Event, healing: Event) -> Played:
-    effect = healing["effect"]
-    links = frozenset((a, b) for a, b in effect["links_cut"] if ":" not in a + b)
-    nodes = frozenset([*effect["nodes_down"], *effect.get("nodes_alarmed", ())])
-    times = (injecting["t_us"] / 1e6, healing["t_us"] / 1e6)
-    return Played(healing["fault"], links, nodes, *times, intermittent=effect.get("intermittent", False))
-
-
-def read_back(happening: Happening) -> Played:
+def read_back(happening: Happening) -> Iterator[Played]:
     sides = [frozenset(node.split("@")[0] for node in side) for side in happening.sides]
     pairs = [(a, b) for one, other in combinations(sides, 2) for a in one for b in other]
     links = frozenset(pairs if happening.fields.get("one_way") else [*pairs, *((b, a) for a, b in pairs)])
-    nodes = frozenset() if len(sides) > 1 else frozenset().union(*sides)
-    return Played(happening.fault, links, nodes, happening.begin, happening.end or happening.begin)
+    end = happening.begin if happening.end is None else happening.end
+    for node in [""] if len(sides) != 1 else sides[0]:
+        yield Played(happening.fault, links, node, (happening.begin, happening.begin), (end, end))
 
 
 def compared(run: RunDirectory) -> Iterator[Answer]:
-    """Raises EvidenceError and RunDirectoryError."""
+    """Raises EvidenceError."""
     events = list(read_events(run.events_file))
     cluster = next((event for event in events if event["kind"] == "cluster"), None)
     if cluster is None:
         return
     tick_s = cluster["net_ticktime_s"]
-    steps = played(events)
-    evidence = evidence_of([run.logs], net_ticktime_s=tick_s)
-    found = [read_back(happening) for happening in evidence.happenings]
-    pairs = _paired(steps, found)
-    offset_s = median(back.begin - step.begin for step, back in pairs if back) if any(b for _, b in pairs) else 0.0
+    found = [
+        back for told in evidence_of([run.logs], net_ticktime_s=tick_s).happenings for back in read_back(told)
+    ]
+    pairs = _paired(list(played(events)), found)
+    both = [(step, back) for step, back in pairs if back is not None]
+    offset_s = _offset_s(both)
     for step, back in pairs:
-        off_s = None
-        if back is not None:
-            off_s = abs(back.begin - step.begin - offset_s)
-            if step.fault != "rebalance":  # its end has no meaning
-                off_s = max(off_s, abs((back.end - back.begin) - (step.end - step.begin)))
+        off_s = None if back is None else step.off_s(back, offset_s=offset_s)
         yield Answer(run.path.name, step, step.noticed(net_ticktime_s=tick_s), off_s, tick_s)
-    for back in found:
-        if back not in [other for _, other in pairs]:
-            yield Answer(run.path.name, back, "was not played", None, tick_s)
+    for other in found:
+        if all(other is not back for _, back in pairs):
+            yield Answer(run.path.name, other, "was not played", None, tick_s)
+
+
+def _offset_s(both: Sequence[tuple[Played, Played]]) -> float:
+    """Between the logs' clock and the run's, which no event ties together closely enough: the one that fits best."""
+    offsets = [
+        at - known
+        for step, back in both
+        for at, within in ((back.begin[0], step.begin), (back.end[0], step.end))
+        for known in within
+    ]
+    return min(
+        offsets, key=lambda offset: sum(step.off_s(back, offset_s=offset) for step, back in both), default=0.0
+    )
 
 
 def _paired(steps: Sequence[Played], found: Sequence[Played]) -> list[tuple[Played, Played | None]]:
@@ -136,9 +156,9 @@ def _paired(steps: Sequence[Played], found: Sequence[Played]) -> list[tuple[Play
 
 def _line(answer: Answer) -> str:
     step = answer.step
-    where = ", ".join(sorted(step.nodes)) or " ".join(f"{a}->{b}" for a, b in sorted(step.links)[:4])
+    where = step.node or " ".join(f"{a}->{b}" for a, b in sorted(step.links)[:4])
     what = answer.unnoticed or ("not read back" if answer.off_s is None else f"{answer.off_s:.1f} s off")
-    return f"{what}: {step.fault} of {where}, {step.end - step.begin:.1f} s, in {answer.run}"
+    return f"{what}: {step.fault} of {where}, {step.for_s:.1f} s, in {answer.run}"
 
 
 def main() -> None:

@@ -38,7 +38,8 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("drain", r"^This node is being put into maintenance"),
     ("boot", r"^ ?Starting RabbitMQ (?P<detail>\d\S*) on Erlang"),
     ("name", rf"^\s*node +: {_NODE}$"),
-    ("empty", r"^Node database directory at .* is empty|^Database directory at .* is empty"),
+    ("process", r"^Logging: configured log handlers are now ACTIVE|^Feature flags: list of feature flags found"),
+    ("empty", r"^Node database directory at .* is empty|^DB: virgin node"),
     ("alarm_set", rf"^(?P<detail>memory|disk) resource limit alarm set on node {_NODE}\.?$"),
     ("alarm_cleared", rf"^(?P<detail>memory|disk) resource limit alarm cleared on node {_NODE}$"),
     ("synchronising", r"^Mirrored queue .*: Synchronising: (?P<detail>\d+) messages to synchronise"),
@@ -51,7 +52,7 @@ _PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _SENTENCES)
 #: One look that most lines fail.
 _ANY = re.compile(
     r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
-    r"is empty|alarm |Mirrored|queue '|closing AMQP"
+    r"is empty|virgin|now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
 )
 _LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] (?:<[\d.]+>@?\S* |\S*@\S*<[\d.]+> )?"

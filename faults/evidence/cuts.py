@@ -9,10 +9,12 @@ from itertools import combinations
 
 from faults.evidence.broker_logs import NodeLog
 from faults.evidence.happening import Happening
-from faults.evidence.outages import Outage
+from faults.evidence.outages import Outage, lost_at
 
 #: Connections that die of one cause do so within this time.
 AT_ONCE_S = 1.5
+#: Nodes look for lost ones once a second, so this is how long a link is there before it is seen (median of own runs).
+FOUND_AGAIN_S = 0.3
 #: How much around its time a node's own end explains that others miss it.
 EXPLAINED_WITHIN_S = 3.0
 
@@ -36,11 +38,13 @@ class _Cut:
 
     @property
     def begin(self) -> float:
-        return min(outage.begin(net_ticktime_s=self.net_ticktime_s) for outage in self.outages)
+        reports = [report for outage in self.outages for report in outage.reports]
+        return lost_at(reports, net_ticktime_s=self.net_ticktime_s)
 
     @property
     def end(self) -> float | None:
-        return min((outage.end for outage in self.outages if outage.end is not None), default=None)
+        ends = [outage.end for outage in self.outages if outage.end is not None]
+        return min(ends) - FOUND_AGAIN_S if ends else None
 
 
 def cuts(
@@ -122,7 +126,7 @@ def _unheard_side(cut: _Cut, sides: Sequence[Side]) -> Side | None:
         of_others = [r for r in reports if r.by not in side and r.about in side]
         if own and of_others and all(r.is_unheard for r in of_others) and not any(r.is_unheard for r in own):
             closed = max(r.first for r in of_others)
-            if all(r.first < closed + AT_ONCE_S for r in own):
+            if min(r.app_gone for r in own) < closed + AT_ONCE_S:
                 return side
     return None
 

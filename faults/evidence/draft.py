@@ -78,7 +78,7 @@ def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
         for note in happening.notes:
             yield from _comment(note, indent="  ")
         if happening.fault == "partition" and not happening.fields.get("one_way") and any("log" in s for s in evidence.sources):
-            yield f"  # begun {told_s:g} s before the first broker noticed, give or take {told_s / 4:g} s"
+            yield f"  # it began {told_s:g} to {1.25 * told_s:g} s before brokers noticed: that is how long they take"
         at_s = round(happening.begin - zero, 1)
         for_s = _OPEN_END if happening.end is None else max(0.1, round(happening.end - happening.begin, 1))
         for fields in _targets(happening, placed):

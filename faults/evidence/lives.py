@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faults.evidence.broker_logs import NodeLog, Sighting
 from faults.evidence.happening import Happening
 from faults.evidence.outages import Outage, Report
 
-#: Between the start of a broker's process and the first that its peers or its log show of it (median of the suite's
-#: own runs on two cores).
-START_S = 2.2
+#: Between the start of a broker's process and the moment when its peers, or the readers of its log, see it first. Medians
+#: of the suite's own runs on two busy cores; it may be half of that elsewhere.
+SEEN_BY_PEERS_S = 1.5
+SEEN_IN_LOG_S = 4.5
+#: What a boot writes, it has written by then.
+BOOT_S = 30.0
+UNSEEN = "no other broker told when it ended: the last line that was written is taken for that"
 #: A broker that stops itself says why just before or after.
 SAME_MOMENT_S = 2.0
 #: An orderly stop tells the peers that the broker is gone before its process ends.
@@ -25,8 +29,10 @@ class _Life:
 
     stop: float | None = None
     drained: bool = False
-    paused: bool = False
-    emptied: bool = False
+    #: The broker begins again in the process that it had.
+    restarting: bool = False
+    #: The first line of the next process.
+    process: float | None = None
 
 
 def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s: float) -> tuple[Happening, ...]:
@@ -40,31 +46,39 @@ def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s:
         happenings += _own_story(log, reports.get(log.node, ()), net_ticktime_s=net_ticktime_s)
     unwritten = {node: told for node, told in reports.items() if node not in {log.node for log in logs}}
     happenings += _others_story(unwritten, {log.node for log in logs})
-    return tuple(happenings)
+    return tuple(_ended_together(happenings))
+
+
+def _ended_together(happenings: Sequence[Happening]) -> list[Happening]:
+    """Brokers whose end nobody told of ended together, else one of them would have: not before any of their last lines."""
+    unseen = [h for h in happenings if UNSEEN in h.notes]
+    last = {h: max(o.begin for o in unseen if h.begin <= (o.end or o.begin) and o.begin <= (h.end or h.begin)) for h in unseen}
+    return [replace(h, begin=last[h]) if h in last else h for h in happenings]
 
 
 def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float) -> list[Happening]:
     found: list[Happening] = []
-    life = _Life()
+    life, booted = _Life(), 0.0
     for sighting in log.sightings:
         match sighting.what:
             case "drain":
                 life.stop, life.drained = life.stop or sighting.at, True
             case "signal":
                 life.stop = life.stop or sighting.at
-            case "app_stops":
-                life.paused = _of_its_own_accord(log, sighting)
-                life.stop = life.stop if life.paused else life.stop or sighting.at
+            case "app_stops" if not _of_its_own_accord(log, sighting):
+                life.stop = life.stop or sighting.at
             case "app_starts":
                 if life.stop is not None:
                     found.append(_stopped(log.node, life, sighting.at))
-                life = _Life(paused=True)
-            case "empty":
-                life.emptied = True
+                life = _Life(restarting=True)
+            case "process" if sighting.at > booted + BOOT_S:
+                life.process = life.process or sighting.at
             case "boot":
-                if not life.paused:  # else the banner of a broker whose process never ended
+                if not life.restarting:
                     found += _booted(log, life, sighting.at, reports, net_ticktime_s=net_ticktime_s)
-                life = _Life()
+                life, booted = _Life(), sighting.at
+            case "empty" if found and found[-1].fault == "kill" and sighting.at < booted + BOOT_S:
+                found[-1] = replace(found[-1], fault="lose_disk")
     if life.stop is not None:
         found.append(_stopped(log.node, life, None))
     elif gone := [r for r in reports if r.first > log.times[-1] and r.end is None and not r.is_unheard]:
@@ -82,28 +96,30 @@ def _booted(
     log: NodeLog, life: _Life, boot: float, reports: Sequence[Report], *, net_ticktime_s: float
 ) -> list[Happening]:
     """The boot of a process; how the one before ended."""
-    before = life.stop if life.stop is not None else None
-    told = [r for r in reports if r.first < boot and (r.end is None or r.end > (before or log.times[0]))]
-    if before is not None:
-        gone = max((r.first for r in told if r.first >= before), default=before)
-        return [_stopped(log.node, life, _started(log, gone, boot, told))]
-    if not told:  # the first line of a log, or a broker that had no peer to miss it
+    process = life.process or boot
+    told = [r for r in reports if r.first < boot and (r.end is None or r.end > (life.stop or log.times[0]))]
+    if life.stop is not None:
+        gone = max((r.first for r in told if r.first >= life.stop), default=life.stop)
+        return [_stopped(log.node, life, _started(gone, process, told))]
+    lines = bisect_left(log.times, process)
+    if not lines:  # the log begins with this boot: nothing is known of a life before
         return []
-    last = told[-1]
-    together = [r for r in told if r.first > last.first - SAME_MOMENT_S - net_ticktime_s / 2]
-    begin = min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in together)
-    heard = bisect_right(log.times, last.first)
-    begin = max(begin, log.times[heard - 1]) if heard else begin
-    fault = "lose_disk" if life.emptied else "kill"
-    return [Happening(fault, (frozenset({log.node}),), begin, _started(log, last.first, boot, together))]
+    last_line, notes = log.times[lines - 1], ()
+    begin = gone = last_line
+    if told := [r for r in told if r.first > last_line - SAME_MOMENT_S]:
+        gone = told[0].first
+        begin = max(last_line, min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in told))
+    else:
+        notes = (UNSEEN,)
+    return [Happening("kill", (frozenset({log.node}),), begin, _started(gone, process, told), notes=notes)]
 
 
-def _started(log: NodeLog, gone: float, boot: float, reports: Sequence[Report]) -> float:
-    """When the process was started: just before it was seen first."""
-    lines = bisect_right(log.times, gone + SAME_MOMENT_S / 4)
-    seen = [boot, *([log.times[lines]] if lines < len(log.times) else [])]
-    seen += [r.end for r in reports if r.end is not None and gone < r.end < boot]
-    return max(gone, min(seen) - START_S)
+def _started(gone: float, process: float, reports: Sequence[Report]) -> float:
+    """When the process was started, of which the log's first line is known, and when peers had it back."""
+    ends = [r.end for r in reports if r.end is not None and gone < r.end]
+    if not ends:
+        return max(gone, process - SEEN_IN_LOG_S)
+    return max(gone, min(process, *ends) - SEEN_BY_PEERS_S)
 
 
 def _stopped(node: str, life: _Life, end: float | None) -> Happening:
@@ -123,7 +139,7 @@ def _others_story(unwritten: Mapping[str, Sequence[Report]], writers: set[str]) 
                 continue
             orderly = any(r.first - r.app_gone > ORDERLY_S for r in together)
             ends = [r.end for r in together if r.end is not None]
-            end = max(together[0].first, min(ends) - START_S) if ends else None
+            end = max(together[0].first, min(ends) - SEEN_BY_PEERS_S) if ends else None
             note = f"there is no log of {node}: whether it was stopped, killed or cut off is a guess"
             begin = min(r.app_gone for r in together)
             found.append(Happening("stop" if orderly else "kill", (frozenset({node}),), begin, end, notes=(note,)))
