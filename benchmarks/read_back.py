@@ -115,9 +115,7 @@ def compared(run: RunDirectory) -> Iterator[Answer]:
     if cluster is None:
         return
     tick_s = cluster["net_ticktime_s"]
-    found = [
-        back for told in evidence_of([run.logs], net_ticktime_s=tick_s).happenings for back in read_back(told)
-    ]
+    found = [back for told in evidence_of([run.logs], net_ticktime_s=tick_s).happenings for back in read_back(told)]
     pairs = _paired(list(played(events)), found)
     both = [(step, back) for step, back in pairs if back is not None]
     offset_s = _offset_s(both)
@@ -137,9 +135,7 @@ def _offset_s(both: Sequence[tuple[Played, Played]]) -> float:
         for at, within in ((back.begin[0], step.begin), (back.end[0], step.end))
         for known in within
     ]
-    return min(
-        offsets, key=lambda offset: sum(step.off_s(back, offset_s=offset) for step, back in both), default=0.0
-    )
+    return min(offsets, key=lambda offset: sum(step.off_s(back, offset_s=offset) for step, back in both), default=0.0)
 
 
 def _paired(steps: Sequence[Played], found: Sequence[Played]) -> list[tuple[Played, Played | None]]:

@@ -18,6 +18,8 @@ from faults.scenario import Place, Scenario, problems
 
 FILE_BYTES_MAX = 1_000_000
 DEPTH_MAX = 32
+#: How ``faults.from_evidence`` marks what is not known.
+FILL_IN = "FILL IN"
 
 
 #: The safe loader, in C where that was built: it constructs plain values and nothing else.
@@ -200,7 +202,7 @@ def _with_tags(loc: tuple[str | int, ...], lines: _Lines) -> Iterator[tuple[str 
             yield part, last
 
 
-def _text(kind: str, detail: Any, fields: tuple[str, ...]) -> str:
+def _text(kind: str, detail: Any, fields: tuple[str, ...]) -> str:  # noqa: PLR0911 - one a kind
     got, context = detail.get("input"), detail.get("ctx", {})
     shown = json.dumps(got, default=str)[:80]
     if kind == "extra_forbidden":
@@ -216,6 +218,8 @@ def _text(kind: str, detail: Any, fields: tuple[str, ...]) -> str:
         return f"says no fault; add fault: with one of {', '.join(_fault_names())}"
     if kind == "value_error":
         return str(context.get("error", detail["msg"]))
+    if str(got).startswith(FILL_IN):
+        return f"is still to be filled in{str(got).removeprefix(FILL_IN)}"
     message = str(detail["msg"])
     return f"got {shown}; {message[0].lower()}{message[1:]}"
 

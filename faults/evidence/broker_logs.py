@@ -38,8 +38,14 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("drain", r"^This node is being put into maintenance"),
     ("boot", r"^ ?Starting RabbitMQ (?P<detail>\d\S*) on Erlang"),
     ("name", rf"^\s*node +: {_NODE}$"),
-    ("process", r"^Logging: configured log handlers are now ACTIVE|^Feature flags: list of feature flags found"),
-    ("empty", r"^Node database directory at .* is empty|^DB: virgin node"),
+    (
+        "process",
+        r"^Logging: configured log handlers are now (?P<detail>ACTIVE)|^Feature flags: list of feature flags found",
+    ),
+    (
+        "empty",
+        r"^Node database directory at .* is empty|^DB: virgin node|metadata store: candidate -> leader in term: 1 ",
+    ),
     ("alarm_set", rf"^(?P<detail>memory|disk) resource limit alarm set on node {_NODE}\.?$"),
     ("alarm_cleared", rf"^(?P<detail>memory|disk) resource limit alarm cleared on node {_NODE}$"),
     ("synchronising", r"^Mirrored queue .*: Synchronising: (?P<detail>\d+) messages to synchronise"),
@@ -52,10 +58,11 @@ _PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _SENTENCES)
 #: One look that most lines fail.
 _ANY = re.compile(
     r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
-    r"is empty|virgin|now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
+    r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
 )
 _LINE = re.compile(
-    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] (?:<[\d.]+>@?\S* |\S*@\S*<[\d.]+> )?"
+    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
+    r"(?:<[\d.]+>@?\S* |\S*@\S*<[\d.]+> )?"
 )
 
 
@@ -80,7 +87,7 @@ class NodeLog:
 
 
 def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
-    """One log a node, of files and of folders a node; rotated files (``.1``, ``.gz``) are joined. Raises EvidenceError."""
+    """One log a node, of files and of folders; rotated files (``.1``, ``.gz``) are joined. Raises EvidenceError."""
     files = sorted(file for path in paths for file in (_files(path) if path.is_dir() else [path]))
     read = [(file, _read(file)) for file in files]
     names = {told.about for _, log in read for told in log.sightings if told.about}
@@ -104,8 +111,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _read(file: Path) -> NodeLog:
     log = NodeLog("")
     try:
-        opened = gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace")
-        with opened as lines:
+        with gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines:
             for at, text in _lines(lines):
                 log.times.append(at)
                 if _ANY.search(text) and (told := _told(at, text)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -140,8 +140,8 @@ def _is_frozen(node: str, cut: _Cut, writers: Mapping[str, NodeLog]) -> bool:
 
 
 def _sides(pairs: Collection[frozenset[str]], writers: Collection[str], nodes: Collection[str]) -> tuple[Side, ...]:
-    """The nodes in groups that stayed connected, the largest first. Two nodes of which neither has a log are taken to be
-    together where nothing speaks against it."""
+    """The nodes in groups that stayed connected, the largest first. Two nodes of which neither has a log are taken to
+    be together where nothing speaks against it."""
 
     def known(one: str, other: str) -> bool:
         return (one in writers or other in writers) and frozenset({one, other}) not in pairs
@@ -156,8 +156,7 @@ def _sides(pairs: Collection[frozenset[str]], writers: Collection[str], nodes: C
     return tuple(sorted(_joined(groups, may_join), key=lambda side: (-len(side), sorted(side))))
 
 
-def _joined(groups: Sequence[Side], linked: object) -> list[Side]:
-    assert callable(linked)
+def _joined(groups: Sequence[Side], linked: Callable[[str, str], bool]) -> list[Side]:
     left = list(groups)
     joined = True
     while joined:
@@ -172,7 +171,9 @@ def _joined(groups: Sequence[Side], linked: object) -> list[Side]:
 
 def _partial(pairs: Collection[frozenset[str]]) -> list[tuple[Side, ...]]:
     """Sides of a cut that leaves a way round: nodes that lost the same others are on one side."""
-    lost = {node: frozenset(o for pair in pairs if node in pair for o in pair - {node}) for pair in pairs for node in pair}
+    lost = {
+        node: frozenset(o for pair in pairs if node in pair for o in pair - {node}) for pair in pairs for node in pair
+    }
     alike: dict[frozenset[str], set[str]] = {}
     for node, others in lost.items():
         alike.setdefault(others, set()).add(node)

@@ -10,9 +10,9 @@ from itertools import combinations
 from faults.evidence.clock import utc
 from faults.evidence.happening import Evidence, Happening
 from faults.evidence.layout import Layout, layout
+from faults.fault_file import FILL_IN
 from topologies.spec import PRODUCTION_NET_TICKTIME_S
 
-FILL_IN = "FILL IN"
 _WIDTH = 118
 _PARTED = ("partition", "disconnect")
 _OPEN_END = f"{FILL_IN}: for how many seconds; the evidence does not tell when it ended"
@@ -23,7 +23,9 @@ def draft(evidence: Evidence, *, zones: Mapping[str, Sequence[str]] | None = Non
     there that is true; where there is a default, the file plays with it."""
     placed = layout(evidence, zones or {})
     zero = min((happening.begin for happening in evidence.happenings), default=0.0)
-    return "\n".join([*_head(evidence, zero), *_setting(evidence, placed), *_schedule(evidence, placed, zero), *_DEMANDS])
+    return "\n".join(
+        [*_head(evidence, zero), *_setting(evidence, placed), *_schedule(evidence, placed, zero), *_DEMANDS]
+    )
 
 
 _DEMANDS = ["invariants:", "  no_loss: {}", "  order: {}", "  availability: {}", "  recovery: {}", ""]
@@ -52,7 +54,9 @@ def _setting(evidence: Evidence, placed: Layout) -> Iterator[str]:
         if name != node.split("@")[0]:
             yield f"  # {name} is {node}"
     if evidence.partition_handling:
-        told = "" if evidence.partition_handling != "pause_minority" else "  # the logs fit; pause_if_all_down reads alike"
+        told = (
+            "" if evidence.partition_handling != "pause_minority" else "  # the logs fit; pause_if_all_down reads alike"
+        )
         yield f"  partition_handling: {evidence.partition_handling}{told}"
     else:
         yield f"  partition_handling: ignore  # {FILL_IN}: this is RabbitMQ's default"
@@ -77,7 +81,11 @@ def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
     for happening in evidence.happenings:
         for note in happening.notes:
             yield from _comment(note, indent="  ")
-        if happening.fault == "partition" and not happening.fields.get("one_way") and any("log" in s for s in evidence.sources):
+        if (
+            happening.fault == "partition"
+            and not happening.fields.get("one_way")
+            and any("log" in s for s in evidence.sources)
+        ):
             yield f"  # it began {told_s:g} to {1.25 * told_s:g} s before brokers noticed: that is how long they take"
         at_s = round(happening.begin - zero, 1)
         for_s = _OPEN_END if happening.end is None else max(0.1, round(happening.end - happening.begin, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from faults.evidence.broker_logs import NodeLog, Sighting, read_logs
@@ -34,7 +35,12 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
     nodes = sorted({log.node for log in logs} | {s.about for s in sightings if s.about})
     lost = outages(logs, net_ticktime_s=assumed_s)
     ends = lives(logs, lost, net_ticktime_s=assumed_s)
-    found = [*ends, *cuts(logs, lost, ends, nodes, net_ticktime_s=assumed_s), *_alarms(sightings), *_rebalances(sightings)]
+    found = [
+        *ends,
+        *cuts(logs, lost, ends, nodes, net_ticktime_s=assumed_s),
+        *_alarms(sightings),
+        *_rebalances(sightings),
+    ]
     return Evidence(
         sources=tuple(f"the log of {log.node}" for log in logs),
         nodes=tuple(nodes),
@@ -52,7 +58,7 @@ def _ticked(logs: Sequence[NodeLog]) -> float | None:
     """From Erlang 29 on a broker tells of each tick that it misses: their distance is a part of ``net_ticktime``."""
     for log in logs:
         missed = [s for s in log.sightings if s.what == "tick_missed"]
-        for one, other in zip(missed, missed[1:], strict=False):
+        for one, other in pairwise(missed):
             (count, of), (next_count, _) = (map(int, s.detail.split("/")) for s in (one, other))
             if one.about == other.about and next_count == count + 1 and other.at - one.at > 0.2:
                 return round(of * (other.at - one.at))
@@ -124,8 +130,8 @@ def _notes(sightings: Iterable[Sighting], nodes: Iterable[str], logs: Sequence[N
     lost = [s for s in sightings if s.what == "lost_client"]
     if lost:
         yield (
-            f"{len(lost)} connections of clients ended without a word; logs do not tell why. If it was the network, add "
-            "a step such as {at_s: 5, for_s: 10, fault: disconnect, between: ['publisher:0', all]}"
+            f"{len(lost)} connections of clients ended without a word; logs do not tell why. If it was the network, "
+            "add a step such as {at_s: 5, for_s: 10, fault: disconnect, between: ['publisher:0', all]}"
         )
     silent = sorted(set(nodes) - {log.node for log in logs})
     if silent:

@@ -36,8 +36,8 @@ class Happening:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known. ``zones`` has the zone of nodes where it was told; ``seen`` is what is worth comparing a replay
-    with: a time and a sentence."""
+    """All that is known. ``zones`` has the zone of nodes where it was told; ``seen`` is what is worth comparing a
+    replay with: a time and a sentence."""
 
     sources: tuple[str, ...]
     nodes: tuple[str, ...]

@@ -26,7 +26,9 @@ class Layout:
     @property
     def sizes(self) -> Mapping[str, int]:
         missing = NODES_MIN - sum(len(nodes) for nodes in self.zones.values())
-        return {zone: len(nodes) for zone, nodes in self.zones.items()} | ({self.unseen: missing} if self.unseen else {})
+        return {zone: len(nodes) for zone, nodes in self.zones.items()} | (
+            {self.unseen: missing} if self.unseen else {}
+        )
 
     @property
     def called(self) -> Mapping[str, str]:
@@ -51,9 +53,9 @@ class Layout:
 
 
 def layout(evidence: Evidence, zones: Mapping[str, Sequence[str]]) -> Layout:
-    """``zones`` are those that the user gives, by name; then come those of the evidence, then those that the nodes' names
-    have (a1, a2, b1), and at last a guess: nodes that were on the smaller side of a cut together share a zone, every
-    other has its own."""
+    """``zones`` are those that the user gives, by name; then come those of the evidence, then those that the nodes'
+    names have (a1, a2, b1), and at last a guess: nodes that were on the smaller side of a cut together share a zone,
+    every other has its own."""
     given = {node: zone for zone, nodes in zones.items() for node in nodes} or dict(evidence.zones)
     by_name = _by_name(evidence.nodes) if not given else {}
     groups: dict[str, list[str]] = {}
@@ -61,7 +63,9 @@ def layout(evidence: Evidence, zones: Mapping[str, Sequence[str]]) -> Layout:
         label = given.get(node) or by_name.get(node) or _companions(node, evidence)
         groups.setdefault(label, []).append(node)
     free = iter(letter for letter in ascii_lowercase if letter not in groups)
-    named = {label if _ZONE.fullmatch(label) and "\0" not in label else next(free): nodes for label, nodes in groups.items()}
+    named = {
+        label if _ZONE.fullmatch(label) and "\0" not in label else next(free): nodes for label, nodes in groups.items()
+    }
     members = {zone: tuple(sorted(nodes)) for zone, nodes in named.items()}
     few = sum(map(len, members.values())) < NODES_MIN
     return Layout(members, is_guess=not given and not by_name, unseen=next(free) if few else None)
@@ -75,7 +79,9 @@ def _by_name(nodes: Sequence[str]) -> Mapping[str, str]:
     for zone, number in named.values():
         numbers.setdefault(zone, []).append(number)
     whole = all(sorted(told) == list(range(1, len(told) + 1)) for told in numbers.values())
-    return {n: zone for n, (zone, _) in named.items()} if len(named) == len(nodes) and whole and len(numbers) > 1 else {}
+    return (
+        {n: zone for n, (zone, _) in named.items()} if len(named) == len(nodes) and whole and len(numbers) > 1 else {}
+    )
 
 
 def _companions(node: str, evidence: Evidence) -> str:

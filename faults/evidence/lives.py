@@ -10,12 +10,14 @@ from faults.evidence.broker_logs import NodeLog, Sighting
 from faults.evidence.happening import Happening
 from faults.evidence.outages import Outage, Report
 
-#: Between the start of a broker's process and the moment when its peers, or the readers of its log, see it first. Medians
-#: of the suite's own runs on two busy cores; it may be half of that elsewhere.
-SEEN_BY_PEERS_S = 1.5
+#: Between the start of a broker's process and the moment when its peers, or the readers of its log, see it first.
+#: Medians of the suite's own runs on two busy cores; it may be half of that elsewhere.
+SEEN_BY_PEERS_S = 1.8
 SEEN_IN_LOG_S = 4.5
 #: What a boot writes, it has written by then.
 BOOT_S = 30.0
+#: A broker that begins again in its process opens its log by then.
+RESTART_S = 5.0
 UNSEEN = "no other broker told when it ended: the last line that was written is taken for that"
 #: A broker that stops itself says why just before or after.
 SAME_MOMENT_S = 2.0
@@ -29,10 +31,19 @@ class _Life:
 
     stop: float | None = None
     drained: bool = False
-    #: The broker begins again in the process that it had.
-    restarting: bool = False
+    #: When the broker began again in the process that it had.
+    restarted: float | None = None
     #: The first line of the next process.
     process: float | None = None
+
+    def opens(self, sighting: Sighting, booted: float) -> None:
+        """A process opens its log, and from 3.9 on says so (``detail``). The other line that is taken for it comes once
+        more in a boot, at ``booted`` or soon after."""
+        if not sighting.detail and sighting.at < max(booted, self.process or 0) + BOOT_S:
+            return
+        self.process = sighting.at
+        if self.restarted is not None and sighting.at > self.restarted + RESTART_S:
+            self.restarted = None  # it died while it restarted: this is another process
 
 
 def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s: float) -> tuple[Happening, ...]:
@@ -50,35 +61,36 @@ def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s:
 
 
 def _ended_together(happenings: Sequence[Happening]) -> list[Happening]:
-    """Brokers whose end nobody told of ended together, else one of them would have: not before any of their last lines."""
-    unseen = [h for h in happenings if UNSEEN in h.notes]
-    last = {h: max(o.begin for o in unseen if h.begin <= (o.end or o.begin) and o.begin <= (h.end or h.begin)) for h in unseen}
-    return [replace(h, begin=last[h]) if h in last else h for h in happenings]
+    """Brokers whose end nobody told of ended together, else one would have: not before any of their last lines."""
+    unseen = [happening for happening in happenings if UNSEEN in happening.notes]
+
+    def latest(one: Happening) -> float:
+        until = one.end if one.end is not None else one.begin
+        return max(
+            other.begin for other in unseen if other.begin <= until and (other.end is None or one.begin <= other.end)
+        )
+
+    return [replace(told, begin=latest(told)) if UNSEEN in told.notes else told for told in happenings]
 
 
 def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float) -> list[Happening]:
     found: list[Happening] = []
     life, booted = _Life(), 0.0
     for sighting in log.sightings:
-        match sighting.what:
-            case "drain":
-                life.stop, life.drained = life.stop or sighting.at, True
-            case "signal":
-                life.stop = life.stop or sighting.at
-            case "app_stops" if not _of_its_own_accord(log, sighting):
-                life.stop = life.stop or sighting.at
-            case "app_starts":
-                if life.stop is not None:
-                    found.append(_stopped(log.node, life, sighting.at))
-                life = _Life(restarting=True)
-            case "process" if sighting.at > booted + BOOT_S:
-                life.process = life.process or sighting.at
-            case "boot":
-                if not life.restarting:
-                    found += _booted(log, life, sighting.at, reports, net_ticktime_s=net_ticktime_s)
-                life, booted = _Life(), sighting.at
-            case "empty" if found and found[-1].fault == "kill" and sighting.at < booted + BOOT_S:
-                found[-1] = replace(found[-1], fault="lose_disk")
+        if sighting.what == "app_starts":
+            found += [_stopped(log.node, life, sighting.at)] if life.stop is not None else []
+            life = _Life(restarted=sighting.at)
+        elif sighting.what == "boot":
+            if life.restarted is None:
+                found += _booted(log, life, sighting.at, reports, net_ticktime_s=net_ticktime_s)
+            life, booted = _Life(), sighting.at
+        elif sighting.what == "process":
+            life.opens(sighting, booted)
+        elif sighting.what in ("drain", "signal") or (
+            sighting.what == "app_stops" and not _of_its_own_accord(log, sighting)
+        ):
+            life.stop = life.stop or sighting.at
+            life.drained = life.drained or sighting.what == "drain"
     if life.stop is not None:
         found.append(_stopped(log.node, life, None))
     elif gone := [r for r in reports if r.first > log.times[-1] and r.end is None and not r.is_unheard]:
@@ -104,14 +116,17 @@ def _booted(
     lines = bisect_left(log.times, process)
     if not lines:  # the log begins with this boot: nothing is known of a life before
         return []
-    last_line, notes = log.times[lines - 1], ()
+    last_line = log.times[lines - 1]
+    notes: tuple[str, ...] = ()
     begin = gone = last_line
     if told := [r for r in told if r.first > last_line - SAME_MOMENT_S]:
         gone = told[0].first
         begin = max(last_line, min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in told))
     else:
         notes = (UNSEEN,)
-    return [Happening("kill", (frozenset({log.node}),), begin, _started(gone, process, told), notes=notes)]
+    emptied = any(s.what == "empty" and process - SAME_MOMENT_S < s.at < boot + BOOT_S for s in log.sightings)
+    fault = "lose_disk" if emptied else "kill"
+    return [Happening(fault, (frozenset({log.node}),), begin, _started(gone, process, told), notes=notes)]
 
 
 def _started(gone: float, process: float, reports: Sequence[Report]) -> float:

@@ -12,6 +12,9 @@ UNHEARD = "net_tick_timeout"
 #: A connection that was just made again may end once or twice more before it stays.
 UNSETTLED_S = 3.0
 
+#: How long a broker that was paused takes to serve again.
+RESTARTED_WITHIN_S = 12.0
+
 
 @dataclass(frozen=True)
 class Report:
@@ -88,6 +91,7 @@ def outages(logs: Sequence[NodeLog], *, net_ticktime_s: float) -> tuple[Outage, 
 def _reports(log: NodeLog) -> Iterable[Report]:
     lost: dict[str, tuple[float, str]] = {}
     app_gone: dict[str, float] = {}
+    restarted = 0.0
     told: list[Report] = []
 
     def back(about: str, at: float | None) -> None:
@@ -101,11 +105,12 @@ def _reports(log: NodeLog) -> Iterable[Report]:
         elif sighting.what == "app_gone":
             app_gone[about] = at
         elif sighting.what in ("back", "app_back"):
-            app_gone.pop(about, None) if about not in lost else back(about, at)
-        elif sighting.what == "app_starts":  # it was paused, and reaches the others again
-            for peer in tuple(lost):
-                back(peer, at)
-        elif sighting.what == "boot":  # what it knew is gone with its process
+            # one that was paused starts when it reaches the others again, and tells of them only when it has
+            found = restarted if sighting.what == "app_back" and at - restarted < RESTARTED_WITHIN_S else at
+            app_gone.pop(about, None) if about not in lost else back(about, max(found, lost[about][0]))
+        elif sighting.what == "app_starts":
+            restarted = at
+        elif sighting.what == "boot" and at - restarted > RESTARTED_WITHIN_S:  # what it knew is gone with its process
             for peer in tuple(lost):
                 back(peer, None)
     for peer in tuple(lost):

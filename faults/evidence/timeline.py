@@ -23,7 +23,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 
 #: Words that tell of an end; looked for before those that tell of a beginning. The latter have the fault's name.
-_ENDS = r"heal|recover|reconnect|resum|\bstarted|boot(?:ed|s)?\b|\bup\b|\bback\b|clear|restored|rejoin|resolved|\bended?\b"
+_ENDS = (
+    r"heal|recover|reconnect|resum|\bstarted|boot(?:ed|s)?\b|\bup\b|\bback\b|clear|restored|rejoin|resolved|\bended?\b"
+)
 _BEGINS: tuple[tuple[str, str], ...] = (
     ("alarm memory", r"memory"),
     ("alarm disk", r"disk (?:alarm|full|space)|out of disk|alarm.*disk"),
@@ -100,8 +102,8 @@ def _members(place: frozenset[str], zones: Mapping[str, str]) -> frozenset[str]:
 def _row(path: Path, number: int, raw: Mapping[str, object]) -> _Row:
     def missing(column: str) -> EvidenceError:
         return EvidenceError(
-            f"{path}, row {number}: no {column}; a row has time, node (or zone) and event, and may have end or duration "
-            f"(the column may be called {', '.join(COLUMNS[column])})"
+            f"{path}, row {number}: no {column}; a row has time, node (or zone) and event, and may have end or "
+            f"duration (the column may be called {', '.join(COLUMNS[column])})"
         )
 
     def moment(column: str) -> float | None:
@@ -130,7 +132,9 @@ def _row(path: Path, number: int, raw: Mapping[str, object]) -> _Row:
 def _duration_s(path: Path, number: int, text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|sec|seconds?|m|min|minutes?|h|hours?|)", text.lower())
     if not found:
-        raise EvidenceError(f"{path}, row {number}, duration: {text!r} is none; write seconds (12.5), or 500ms, 3min, 1h")
+        raise EvidenceError(
+            f"{path}, row {number}, duration: {text!r} is none; write seconds (12.5), or 500ms, 3min, 1h"
+        )
     unit = found[2]
     factor = 0.001 if unit == "ms" else {"m": 60, "h": 3600}.get(unit[:1], 1)
     return float(found[1]) * factor
