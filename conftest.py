@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fault-file", action="append", default=[], type=Path, help="play this fault file, nothing else")
     group.addoption("--recheck", action="append", default=[], type=Path, help="judge this run directory again")
     group.addoption("--broker", help="version or image of the broker, for --driver docker (3.10.8)")
+    group.addoption("--upgrade-to", help="version or image that brokers are upgraded to (the next series)")
     group.addoption("--rabbitmq-home", type=Path, help="an unpacked RabbitMQ (default: RABBITMQ_HOME, PATH, .tools)")
     group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
     group.addoption("--scale", type=_scale, default=DEFAULT_SCALE, help=f"of the case study's load ({DEFAULT_SCALE:g})")

@@ -26,6 +26,7 @@ from faults.purge_queue import PurgeQueue
 from faults.rebalance import Rebalance
 from faults.stop import Stop
 from faults.stress import Stress
+from faults.upgrade import Upgrade
 
 AnyFault = Annotated[
     Partition  # a network partition between sides
@@ -36,6 +37,7 @@ AnyFault = Annotated[
     | KillClient  # a publisher or consumer dies at once
     | Pause  # brokers freeze
     | Stop  # brokers are shut down in good order
+    | Upgrade  # brokers are replaced by those of another version, on the same data
     | LoseDisk  # brokers die at once, and their data is gone
     | Alarm  # brokers run out of memory or disk, and block publishers
     | PacketLoss  # packets between brokers are lost

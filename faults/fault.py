@@ -159,7 +159,7 @@ class Fault(Protocol):
     @property
     def needs(self) -> frozenset[str]:
         """What must be there for it beside the cluster: "pumba", "netem" in the kernel, the image of
-        "stress-ng". Looked for before the start."""
+        "stress-ng", the images of ``topologies.upgrades``. Looked for before the start."""
         ...
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:

@@ -37,7 +37,7 @@ class Stop(ProcessStep):
 
         def take(node: str) -> None:
             if self.drain:
-                _drain(cluster, node)
+                drain(cluster, node)
             cluster.stop(node)
 
         def give(node: str) -> None:
@@ -48,7 +48,7 @@ class Stop(ProcessStep):
         return ProcessInjection(arena, resolver.nodes(self.node), take, give, self.taken)
 
 
-def _drain(cluster: Cluster, node: str) -> None:
+def drain(cluster: Cluster, node: str) -> None:
     cluster.run_tool(node, "rabbitmq-upgrade", "drain")
     state = cluster.state(node)
     if state != "paused":

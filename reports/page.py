@@ -107,6 +107,7 @@ def _reasons(verdict: Mapping[str, Any], troubles: Iterable[str]) -> str:
 def _facts(verdict: Mapping[str, Any], seen: Series) -> str:
     told = {
         "Broker": verdict.get("broker_version"),
+        "Upgraded to": ", ".join(verdict.get("upgraded_to") or ()) or None,
         "Driver": verdict.get("driver"),
         "Seed": verdict.get("seed"),
         "Reference": verdict.get("reference"),

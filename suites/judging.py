@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faults import fault_file
-from faults.scenario import VALID_EXPECTED, Expectation
+from faults.scenario import VALID_EXPECTED, Expectation, Scenario
 from invariants.judge import Judgement, judge
 from invariants.measured import measures
 from invariants.recorded import load_history
@@ -57,6 +57,7 @@ def judge_run(run: RunDirectory) -> Result:
         **judgement.as_dict(),
         "seed": scenario.seed,
         "broker_version": version,
+        "upgraded_to": upgraded_to(scenario, history.events),
         "driver": facts.get("driver"),
         "formed_in_s": facts.get("formed_in_s"),
         "title": scenario.title,
@@ -78,6 +79,13 @@ def judge_run(run: RunDirectory) -> Result:
     run.write_verdict(document)
     write_page(run)
     return Result(run, judgement.verdict, as_expected, document)
+
+
+def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
+    """What nodes were seen to be upgraded to, in their order; all else is told of the version that they began with."""
+    seen = {event["step"] for event in events if event["kind"] == "fault" and event["state"] == "heal_proven"}
+    steps = (step for i, step in enumerate(scenario.schedule) if i in seen)
+    return list(dict.fromkeys(step.to for step in steps if step.fault == "upgrade"))
 
 
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:

@@ -250,6 +250,15 @@ class ContainerCluster(Cluster, Protocol):
         """Ends by itself some time after ``for_s``, should nobody close it. Returns once it runs."""
         ...
 
+    def upgrade(self, node: str, to: str) -> None:
+        """From its next start on the node, whose process is gone, is of another image: that of the version ``to``, or
+        the one of that name. Its data, names, ports and settings stay."""
+        ...
+
+    def version_of(self, node: str) -> str:
+        """The version of the broker that the node is started with."""
+        ...
+
     def refusals(self, node: str) -> int:
         """How many connections the node's kernel has refused: as many as were knocked for, and those that arrived twice
         twice."""

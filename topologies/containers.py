@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import DockerException
+from docker.errors import DockerException, NotFound
 from requests import RequestException
 from testcontainers.core.container import DockerContainer
 
@@ -51,16 +51,19 @@ class Container:
                 self._client.api.start(self.id)
             else:
                 self._made.start()
-                self._started = True
             (network,) = self._client.api.inspect_container(self.id)["NetworkSettings"]["Networks"].values()
         self._address = network["IPAddress"] or self._address
+        self._started = True  # who looks at it from another thread finds its address
 
     def state(self) -> Mapping[str, Any]:
         """As the engine tells it: ``Status``, ``ExitCode``, ..."""
         if not self._started:
             return {"Status": "created"}
         with self._telling("looked at"):
-            return dict(self._client.api.inspect_container(self.id)["State"])
+            try:
+                return dict(self._client.api.inspect_container(self.id)["State"])
+            except NotFound:
+                return {"Status": "removed"}
 
     def process(self) -> ProcessState:
         return _STATES.get(self.state()["Status"], "gone")

@@ -29,13 +29,14 @@ from testcontainers.core.network import Network
 from topologies import images
 from topologies.cluster import ClusterError, Resources
 from topologies.containers import BrokerContainer, Container, RunningContainer
-from topologies.distributions import find_pumba
+from topologies.distributions import ToolMissingError, find_pumba
 from topologies.engine import (
     CLUSTER_LABEL,
     USER,
     BrokerImage,
     compiled_in,
     connect,
+    find_broker_image,
     find_image,
     find_network_tools,
 )
@@ -87,13 +88,27 @@ class DockerHost:
     def net(self) -> Net:
         return _NET
 
-    def broker(self, node: str, files: BrokerFiles, environ: Mapping[str, str], ports: NodePorts) -> BrokerContainer:
+    @property
+    def client(self) -> docker.DockerClient:
+        return self._client
+
+    def broker(
+        self,
+        node: str,
+        files: BrokerFiles,
+        environ: Mapping[str, str],
+        ports: NodePorts,
+        *,
+        image: BrokerImage | None = None,
+    ) -> BrokerContainer:
+        """``image``: another one than that of the cluster."""
+        taken = image or self._image
         # The broker replaces the shell, and so is what the engine's signals reach.
-        script = f"{BOUND_OPEN_FILES}; exec {self._image.broker.server} >>{files.output} 2>&1"
+        script = f"{BOUND_OPEN_FILES}; exec {taken.broker.server} >>{files.output} 2>&1"
         command = ["sh", "-c", script]
         mine = {name: value for name, value in environ.items() if name not in ("TMPDIR", "LC_ALL")}
         container = self._container(
-            node, self._image.name, command, ports.published, files.folder, environ=mine, entrypoint=[]
+            node, taken.name, command, ports.published, files.folder, environ=mine, entrypoint=[]
         )
         return BrokerContainer(container, files)
 
@@ -220,14 +235,42 @@ class DockerCluster(RunningCluster):
         self.reconfigured = True
         return self.host.stress(node, stressors, for_s=for_s, log=self._pumba_log)
 
+    def upgrade(self, node: str, to: str) -> None:
+        if self.process(node) != "gone":
+            raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can be upgraded")
+        self.reconfigured = True
+        client, layout, old = self.host.client, self._layout, self.host.container(node)
+        try:
+            image = find_broker_image(client, to)
+            layout.rehome(node, image.broker, compiled_in(client, image))
+        except ToolMissingError as error:
+            raise ClusterError(f"{node} cannot be upgraded: {error}") from error
+        self._brokers[node] = self.host.broker(
+            node, layout.files[node], layout.environ(node), layout.ports[node], image=image
+        )
+        old.remove()  # the new one is made with the same name and ports when it is started
+
+    def version_of(self, node: str) -> str:
+        return self._layout.homes[node].version
+
     def refusals(self, node: str) -> int:
         table = self._host.run(node, ["cat", "/proc/net/snmp"], {}, folder=self._layout.folder, timeout_s=10)
         return resets_sent(table.stdout)
 
     def _knocks(self, source: str, *arguments: str) -> str:
         """What resilience_probe.erl prints."""
-        erl, folder = self._broker.erlang_bin / "erl", self._layout.folder
-        command = [str(erl), "-noinput", "-pa", str(folder / "ebin"), "-run", "resilience_probe", "main", *arguments]
+        layout = self._layout
+        erl, folder = layout.homes[source].erlang_bin / "erl", layout.folder
+        command = [
+            str(erl),
+            "-noinput",
+            "-pa",
+            str(layout.ebins[source]),
+            "-run",
+            "resilience_probe",
+            "main",
+            *arguments,
+        ]
         environ, timeout_s = {"ERL_CRASH_DUMP_SECONDS": "0"}, _KNOCKED_WITHIN_S
         try:
             done = self._host.run(source, command, environ, folder=folder, timeout_s=timeout_s)

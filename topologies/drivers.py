@@ -25,6 +25,8 @@ class Opened:
     form: Callable[..., RunningCluster]
     find_prometheus: Callable[[], object]
     require: Callable[[Collection[str]], None] = lambda _: None
+    #: Of a version or image that is asked for. Raises ToolMissingError or ImageNameError.
+    version_of: Callable[[str], str] = lambda wanted: wanted
 
 
 def _local(wanted: str | None) -> Opened:
@@ -41,13 +43,17 @@ def _docker(wanted: str | None) -> Opened:
     # Only who asks for containers waits for what speaks to their engine.
     from topologies.docker import DockerCluster  # noqa: PLC0415
     from topologies.engine import connect, find_broker_image, find_image  # noqa: PLC0415
-    from topologies.pumba import require  # noqa: PLC0415
+    from topologies.provisions import require  # noqa: PLC0415
 
     client = connect()
     image = find_broker_image(client, wanted or DEFAULT_VERSION)
     form = partial(DockerCluster.form, image=image)
     find_prometheus = partial(find_image, client, PROMETHEUS)
-    return Opened(image.broker.version, form, find_prometheus, partial(require, client, image))
+
+    def version_of(wanted: str) -> str:
+        return find_broker_image(client, wanted).broker.version
+
+    return Opened(image.broker.version, form, find_prometheus, partial(require, client, image), version_of)
 
 
 class WrongBrokerError(Exception):

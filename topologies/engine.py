@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import shlex
@@ -74,11 +75,16 @@ def connect(*, answer_within_s: float = 60.0) -> docker.DockerClient:
 def find_broker_image(client: docker.DockerClient, wanted: str) -> BrokerImage:
     """The image of a version or of that name, pulled if it is not there. Raises ``ToolMissingError``."""
     name = _there_or_pulled(client, broker_image(wanted, there=_tags(client)))
+    return BrokerImage(name, _home_in(client, name, str(client.images.get(name).id)))
+
+
+@functools.cache
+def _home_in(client: docker.DockerClient, name: str, image: str) -> BrokerHome:  # noqa: ARG001 - names may move on
     told = _output(client, name, ["sh", "-c", _LOOK]).split()
     if len(told) != 3 or not told[1].startswith("rabbit-"):
         raise ToolMissingError(f"the image {name} has no broker and Erlang in {', '.join(_HOMES)}: {' '.join(told)}")
     home, plugin, erl = told
-    return BrokerImage(name, BrokerHome(Path(home), Path(erl).parent, plugin.removeprefix("rabbit-")))
+    return BrokerHome(Path(home), Path(erl).parent, plugin.removeprefix("rabbit-"))
 
 
 def find_image(client: docker.DockerClient, image: Image) -> str:

@@ -39,6 +39,7 @@ def server_environ(
     cluster: Path,
     files: BrokerFiles,
     *,
+    ebin: Path,
     broker_name: str,
     ports: NodePorts,
     listen: str,
@@ -46,13 +47,15 @@ def server_environ(
 ) -> dict[str, str]:
     """The environment in which ``rabbitmq-server`` becomes the Erlang machine of this node.
 
+    ``ebin`` holds this project's modules, compiled for it.
+
     The machine starts its distribution itself (``-sname``) rather than leaving that to the broker, which
     would first start a second machine only to have epmd running.
     """
     schedulers = min(os.cpu_count() or 1, _SCHEDULERS_MAX)
     interface = "{" + listen.replace(".", ",") + "}"
     every_machine = (
-        f"-pa {cluster / 'ebin'} -epmd_module resilience_distribution -start_epmd false"
+        f"-pa {ebin} -epmd_module resilience_distribution -start_epmd false"
         f" -kernel inet_dist_use_interface {interface} {net_ticktime_argument(net_ticktime_s=net_ticktime_s)}"
     )
     own_machine = (

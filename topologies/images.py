@@ -47,6 +47,11 @@ def broker(version: str, *, release: str | None = None) -> Image:
     return Image(version, f"rabbitmq:{version}-management", f"{LABEL}/rabbitmq:{version}", release)
 
 
+def official_series(series: str) -> str:
+    """The image of the last version of a series such as ``3.11``."""
+    return broker(series).official
+
+
 #: What Debian's releases hold. Only sid moves on: what came from there by then is named by its own version.
 BROKERS = (
     broker("3.8.9", release="bullseye"),

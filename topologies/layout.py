@@ -31,8 +31,11 @@ class Layout:
         self.folder = place.folder
         #: The user's lines that gave way to what the harness must own.
         self.replaced_settings: tuple[str, ...] = ()
-        self._broker = broker
         names = topology.node_names
+        #: The broker that each node is started with, and the folder of our modules that are compiled for it.
+        self.homes = dict.fromkeys(names, broker)
+        self.ebins = dict.fromkeys(names, place.folder / "ebin")
+        self._added: dict[str, Mapping[str, str]] = {}
         ports = itertools.count(place.base_port)
         self.ports = {n: NodePorts(*itertools.islice(ports, _PORTS_PER_NODE)) for n in names}
         self.toxiproxy_port, self.prometheus_port = itertools.islice(ports, _PORTS_BESIDE_NODES)
@@ -58,19 +61,29 @@ class Layout:
 
     def configure(self, node: str, added: Mapping[str, str]) -> None:
         """Write the node's rabbitmq.conf: the user's and what is ``added`` to it, below what the harness must own."""
-        formation = formation_keys(self._broker.release, tuple(map(broker_name, self.topology.node_names)))
+        self._added[node] = added
+        formation = formation_keys(self.homes[node].release, tuple(map(broker_name, self.topology.node_names)))
         owned = harness_keys(self.topology, self.ports[node], formation, broker_name, listen=self.net.listen)
         lines = [read_user_file(self.topology.rabbitmq_conf), *(f"{key} = {value}" for key, value in added.items())]
         conf = render_conf("\n".join(lines), owned)
         self.replaced_settings = conf.replaced
         self.files[node].conf.write_text(conf.text, encoding="utf-8")
 
+    def rehome(self, node: str, broker: BrokerHome, ebin: Path) -> None:
+        """From now on the node is started with another ``broker``, on the same files and ports."""
+        mine = self.folder / f"ebin-{ebin.name}"
+        if not mine.exists():
+            shutil.copytree(ebin, mine)
+        self.homes[node], self.ebins[node] = broker, mine
+        self.configure(node, self._added[node])
+
     def environ(self, node: str) -> dict[str, str]:
         """The environment of the node's process."""
         return server_environ(
-            self._broker,
+            self.homes[node],
             self.folder,
             self.files[node],
+            ebin=self.ebins[node],
             broker_name=broker_name(node),
             ports=self.ports[node],
             listen=self.net.listen,

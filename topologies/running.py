@@ -179,7 +179,7 @@ class RunningCluster:
         self._layout.configure(node, settings)
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
-        command = [str(self._broker.home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
+        command = [str(self._layout.homes[node].home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
         environ, folder = self._layout.tool_environ(node), self._layout.files[node].folder
         told = f"{tool} {' '.join(arguments)} for {node}"
         try:

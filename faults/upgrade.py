@@ -1,0 +1,139 @@
+"""Brokers are upgraded in place: stopped, replaced by those of another version on the same data, and started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from faults.fault import Arena, Proof, left_over
+from faults.packets import in_containers
+from faults.processes import ProcessInjection, ProcessStep
+from faults.stop import drain
+from faults.targets import Resolver
+from topologies.cluster import ClusterError, ProcessState
+from topologies.images import ImageNameError, broker_image
+from topologies.management import ApiError, ApiUnreachable
+from topologies.spec import Topology
+from topologies.upgrades import ANY_IMAGE, UPGRADE_TO
+from workloads.spec import Workload
+
+#: A node that finds its data in the format of an older version has more to do than one that only comes back.
+JOINED_WITHIN_S = 120.0
+ENABLED_WITHIN_S = 60.0
+
+
+class Upgrade(ProcessStep):
+    """A graceful stop, and a start as the version or image ``to``. An upgrade is not undone: healed, each node is back
+    on its new version, seen by all others. All of ``node`` go at once; upgrades that roll are one step for each.
+
+    ``drain`` as in the fault stop. ``enable_feature_flags``: once they are back, what all nodes of the cluster have in
+    common is put to use, as operators do after the last one. An upgrade that is not in ``topologies.upgrades`` is
+    refused, unless it says that it is ``unsupported``.
+    """
+
+    fault: Literal["upgrade"] = "upgrade"
+    to: str
+    drain: bool = False
+    enable_feature_flags: bool = False
+    unsupported: bool = False
+
+    acts_on: ClassVar[str] = "containers"
+    taken: ClassVar[ProcessState] = "gone"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({f"{ANY_IMAGE if self.unsupported else UPGRADE_TO}{self.to}"})
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        told = dict(super().problems(topology, workload))
+        try:
+            broker_image(self.to, there=())
+        except ImageNameError as error:
+            told["to"] = str(error)
+        return told
+
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> UpgradeInjection:  # noqa: ARG002
+        cluster = in_containers(arena.cluster)
+
+        def take(node: str) -> None:
+            if self.drain:
+                drain(cluster, node)
+            cluster.stop(node)
+            cluster.upgrade(node, self.to)
+
+        nodes = resolver.nodes(self.node)
+        return UpgradeInjection(arena, nodes, take, cluster.start, self.taken, self.enable_feature_flags)
+
+
+@dataclass(frozen=True)
+class UpgradeInjection(ProcessInjection):
+    enable_feature_flags: bool
+
+    def heal(self) -> None:
+        super().heal()
+        if self.enable_feature_flags:
+            if still := self._await_joined():
+                raise ClusterError(f"feature flags were not enabled: {'; '.join(still)}")
+            node, *_ = self.nodes
+            self.arena.cluster.run_tool(node, "rabbitmqctl", "enable_feature_flag", "all", timeout_s=ENABLED_WITHIN_S)
+
+    def prove_healed(self) -> Proof:
+        """Each node says that it is of the new version, and it and all others see each other."""
+        still = self._await_joined()
+        if still:
+            return Proof(False, "; ".join(still))
+        if self.enable_feature_flags and (left := self._disabled_flags()):
+            return Proof(False, f"feature flags are not enabled: {', '.join(left)}")
+        cluster = in_containers(self.arena.cluster)
+        versions = ", ".join(f"{node} is of version {cluster.version_of(node)}" for node in self.nodes)
+        flags = ", and all stable feature flags are enabled" if self.enable_feature_flags else ""
+        return Proof(True, f"{versions} and sees all nodes that are up{flags}")
+
+    def _await_joined(self) -> list[str]:
+        """What is missing in the end. It is not waited for a node whose new version ended itself."""
+
+        def lacking() -> list[str]:
+            seen = [self._lacks(node) for node in self.nodes]
+            ended = [node for node in self.nodes if self.arena.cluster.process(node) == "gone"]
+            if ended:
+                raise ClusterError(f"the new version of {', '.join(ended)} ended itself; its log tells why")
+            return [text for text in seen if text]
+
+        try:
+            return left_over(lacking, timeout_s=JOINED_WITHIN_S, what="the new version to join")
+        except ClusterError as error:
+            return [str(error)]
+
+    def _lacks(self, node: str) -> str:
+        """What ``node`` lacks of being in its cluster with its new version; empty if nothing."""
+        cluster = in_containers(self.arena.cluster)
+        states = {name: cluster.state(name) for name in cluster.topology.node_names}
+        if states[node] != "up":
+            return f"{node} is {states[node]}"
+        up = [name for name, state in states.items() if state == "up"]
+        try:
+            told = cluster.api(node).version()
+            sees = {name: cluster.api(name).running_nodes() for name in up}
+        except (ApiError, ApiUnreachable) as error:
+            return f"not everybody tells: {error}"
+        if told != cluster.version_of(node):
+            return f"{node} says that it is of version {told}"
+        unseen = [n for n in up if cluster.broker_name(n) not in sees[node] or cluster.broker_name(node) not in sees[n]]
+        return f"{node} and {', '.join(unseen)} do not see each other" if unseen else ""
+
+    def _disabled_flags(self) -> list[str]:
+        api = self.arena.cluster.api(self.nodes[0])
+
+        def disabled() -> list[str]:
+            try:
+                flags = api.get("feature-flags")
+            except (ApiError, ApiUnreachable) as error:
+                return [str(error)]
+            return [
+                flag["name"]
+                for flag in flags
+                if flag["state"] != "enabled" and flag.get("stability", "stable") != "experimental"
+            ]
+
+        return left_over(disabled, timeout_s=ENABLED_WITHIN_S, what="feature flags to be enabled")

@@ -1,0 +1,137 @@
+"""Brokers are upgraded to the next version while the load goes on: one of them, some of them for a while, all of them.
+
+``topologies.upgrades`` says between which versions RabbitMQ supports that, and by which source; others are skipped with
+the reason. An operator upgrades a node once no queue depends on it, and puts new feature flags to use after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+from faults.catalogue import AnyFault
+from faults.conditions import AfterStep, When
+from faults.kill import Kill
+from faults.scenario import Invariants, Phases, Scenario
+from faults.upgrade import Upgrade
+from suites.case_study import FIRST_STEP_S, RECOVERED_WITHIN_S
+from suites.judging import Result
+from suites.partitions import ELECTED_AFTER_S, QUEUE_TYPES, WINDOW_S, known_hangs, shape, stall_s_max, workload
+from suites.test_rolling_restarts import AWAY_S, turn
+from topologies.distributions import ToolMissingError
+from topologies.drivers import DRIVERS, Opened
+from topologies.images import ImageNameError, official_series
+from topologies.spec import Topology
+from topologies.upgrades import next_series, refusal
+
+pytestmark = [pytest.mark.upgrades, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
+
+Play = Callable[[Scenario], Result]
+
+THREE = "three_nodes_three_zones"
+FIVE = "five_nodes_three_zones"
+#: The longest that a node may keep the next one waiting.
+EACH_S = 150.0
+#: How long brokers of two versions serve together before one of them dies.
+MIXED_S = 10.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """From the version that the options name to ``to``, a version or an image."""
+
+    old: str
+    to: str
+
+
+@pytest.fixture
+def step(pytestconfig: pytest.Config, driver: Opened, queue_type: str) -> Step:
+    """What ``--upgrade-to`` names, else the official image of the next series; skips what is not supported."""
+    if "containers" not in DRIVERS[pytestconfig.getoption("--driver")].offers:
+        pytest.skip("an upgrade replaces containers: for --driver docker")
+    old = driver.broker_version
+    series = next_series(old)
+    to = pytestconfig.getoption("--upgrade-to") or (official_series(series) if series else None)
+    if to is None:
+        pytest.skip(f"there is no series after {old} yet: name a later patch release with --upgrade-to")
+    try:
+        new = driver.version_of(to)
+    except (ToolMissingError, ImageNameError) as error:
+        pytest.skip(str(error))
+    if reason := refusal(old, new):
+        pytest.skip(reason)
+    if queue_type == "mirrored" and Version(new).major >= 4:
+        pytest.skip(f"there are no mirrored queues in RabbitMQ {new}")
+    return Step(old, to)
+
+
+def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type: str, *schedule: AnyFault) -> Result:
+    stall_s = stall_s_max(topology.net_ticktime_s)
+    demanded: dict[str, dict[str, Any]] = {
+        "no_loss": {},
+        "order": {},
+        "availability": {"stall_s_max": stall_s},
+        "recovery": {"within_s": RECOVERED_WITHIN_S},
+        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": ELECTED_AFTER_S},
+    }
+    load = workload(queue_type)
+    scenario = Scenario(
+        title=f"{title}, {topology.name}, {step.old} to {step.to}, {queue_type}",
+        broker=">=3.8,<4" if queue_type == "mirrored" else ">=3.8",
+        seed=4711,
+        topology=topology,
+        workload=load,
+        phases=Phases(
+            steady_s=6,
+            chaos_s=EACH_S * len(schedule),
+            recovery_s=90,
+            settled_s=ELECTED_AFTER_S + 2 * WINDOW_S,
+            drain_s=120,
+        ),
+        schedule=schedule,
+        invariants=Invariants.model_validate(demanded),
+        expect=known_hangs(load, demanded=list(demanded)),
+    )
+    return play(scenario)
+
+
+def test_one_node(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """It may lead queues, and the others go on with their old version."""
+    upgrade = Upgrade(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1", to=step.to)
+    upgraded(play, "One node is upgraded", step, shape(THREE, net_ticktime_s), queue_type, upgrade)
+
+
+def test_mixed_versions(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """A zone is upgraded; then a node of the old version dies, and when it is back one of the new version."""
+    schedule = (
+        Upgrade(at_s=FIRST_STEP_S, for_s=AWAY_S, node="zone:b", to=step.to),
+        Kill(when=When(after_step=AfterStep(step=0, wait_s=MIXED_S)), for_s=AWAY_S, node="a1"),
+        Kill(when=When(after_step=AfterStep(step=1, wait_s=MIXED_S)), for_s=AWAY_S, node="b1"),
+    )
+    title = "Two versions serve together while nodes die"
+    upgraded(play, title, step, shape(FIVE, net_ticktime_s), queue_type, *schedule)
+
+
+@pytest.mark.parametrize("drain", [False, True], ids=["graceful", "drained"])
+def test_rolled_over_all_nodes(drain: bool, step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Each node in turn once no queue depends on it, and at last the new feature flags."""
+    topology = shape(THREE, net_ticktime_s)
+    names = topology.node_names
+    schedule = [
+        Upgrade(
+            for_s=AWAY_S,
+            node=node,
+            to=step.to,
+            drain=drain,
+            enable_feature_flags=node == names[-1],
+            **turn(i, node, names[i - 1], waiting=True),
+        )
+        for i, node in enumerate(names)
+    ]
+    title = f"An upgrade is rolled over all nodes{', each drained' if drain else ''}"
+    result = upgraded(play, title, step, topology, queue_type, *schedule)
+    assert result.document["upgraded_to"], "no node was seen on its new version"

@@ -1,0 +1,174 @@
+"""The fault upgrade: what it needs, what is refused before the start, and when it counts as done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from faults import fault_file, upgrade
+from faults.fault import Arena
+from faults.fault_file import FaultFileError
+from faults.scenario import Scenario
+from faults.upgrade import UpgradeInjection
+from suites.judging import upgraded_to
+from topologies.upgrades import ANY_IMAGE, UPGRADE_TO
+
+UPGRADE = {"at_s": 2, "for_s": 9, "fault": "upgrade", "node": "a1", "to": "3.11.28"}
+
+
+def parsed(*steps: dict[str, Any], driver: str = "docker") -> Scenario:
+    plain = {
+        "version": 1,
+        "title": "Upgrades",
+        "topology": "three_nodes_three_zones",
+        "schedule": list(steps),
+        "invariants": {"no_loss": {}},
+    }
+    return fault_file.parse(yaml.safe_dump(plain), driver=driver)
+
+
+def refused(*steps: dict[str, Any], driver: str = "docker") -> str:
+    with pytest.raises(FaultFileError) as caught:
+        parsed(*steps, driver=driver)
+    return str(caught.value)
+
+
+def test_it_needs_an_image_and_support_unless_it_says_otherwise() -> None:
+    assert parsed(UPGRADE).needs == {f"{UPGRADE_TO}3.11.28"}
+    assert parsed({**UPGRADE, "unsupported": True}).needs == {f"{ANY_IMAGE}3.11.28"}
+
+
+def test_refused_before_anything_starts() -> None:
+    assert "upgrade acts on containers, and the driver local offers only" in refused(UPGRADE, driver="local")
+    assert "schedule[0].to: '3.11' is neither a broker version nor an image" in refused({**UPGRADE, "to": "3.11"})
+    assert "schedule[0].node" in refused({**UPGRADE, "node": "z9"})
+
+
+def test_a_node_that_is_away_for_its_upgrade_cannot_be_killed_too() -> None:
+    kill = {"at_s": 5, "for_s": 2, "fault": "kill", "node": "zone:a"}
+    assert "step 0 has taken a1 away at that time already" in refused(UPGRADE, kill)
+
+
+@dataclass
+class Api:
+    """What one node tells."""
+
+    told: str
+    running: Sequence[str]
+    flags: Sequence[dict[str, str]] = ()
+
+    def version(self) -> str:
+        return self.told
+
+    def running_nodes(self) -> frozenset[str]:
+        return frozenset(self.running)
+
+    def get(self, path: str) -> Sequence[dict[str, str]]:
+        assert path == "feature-flags"
+        return self.flags
+
+
+@dataclass
+class Cluster:
+    """A literal cluster: c1 is down for another reason."""
+
+    apis: dict[str, Api]
+    states: dict[str, str] = field(default_factory=lambda: {"a1": "up", "b1": "up", "c1": "down"})
+    topology: Any = field(default_factory=lambda: SimpleNamespace(node_names=("a1", "b1", "c1")))
+    tools: list[tuple[str, ...]] = field(default_factory=list)
+
+    def state(self, node: str) -> str:
+        return self.states[node]
+
+    def process(self, node: str) -> str:
+        return "gone" if self.states[node] == "down" else "running"
+
+    def api(self, node: str) -> Api:
+        return self.apis[node]
+
+    def broker_name(self, node: str) -> str:
+        return f"{node}@localhost"
+
+    def version_of(self, node: str) -> str:
+        return {"a1": "3.11.28"}.get(node, "3.10.8")
+
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:  # noqa: ARG002
+        self.tools.append((node, tool, *arguments))
+        return ""
+
+
+BOTH = ("a1@localhost", "b1@localhost")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade, "JOINED_WITHIN_S", 0.1)
+    monkeypatch.setattr(upgrade, "ENABLED_WITHIN_S", 0.1)
+    monkeypatch.setattr(upgrade, "in_containers", lambda cluster: cluster)
+
+
+def injection(cluster: Cluster, *, flags: bool = False) -> UpgradeInjection:
+    arena = cast(Arena, SimpleNamespace(cluster=cluster))
+    return UpgradeInjection(arena, ("a1",), lambda _: None, lambda _: None, "gone", flags)
+
+
+def test_proven_by_its_version_and_by_being_seen_from_both_sides() -> None:
+    proof = injection(Cluster({"a1": Api("3.11.28", BOTH), "b1": Api("3.10.8", BOTH)})).prove_healed()
+
+    assert proof.proven
+    assert proof.detail == "a1 is of version 3.11.28 and sees all nodes that are up"
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "told"),
+    [
+        (Api("3.10.8", BOTH), Api("3.10.8", BOTH), "a1 says that it is of version 3.10.8"),
+        (Api("3.11.28", BOTH[:1]), Api("3.10.8", BOTH), "a1 and b1 do not see each other"),
+        (Api("3.11.28", BOTH), Api("3.10.8", BOTH[1:]), "a1 and b1 do not see each other"),
+    ],
+)
+def test_not_proven_by_an_old_version_or_one_alone(mine: Api, other: Api, told: str) -> None:
+    proof = injection(Cluster({"a1": mine, "b1": other})).prove_healed()
+
+    assert not proof.proven
+    assert told in proof.detail
+
+
+def test_a_version_that_ends_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade, "JOINED_WITHIN_S", 3600.0)
+    cluster = Cluster({"b1": Api("3.10.8", BOTH[1:])}, states={"a1": "down", "b1": "up", "c1": "up"})
+
+    proof = injection(cluster).prove_healed()
+
+    assert not proof.proven
+    assert proof.detail == "the new version of a1 ended itself; its log tells why"
+
+
+def test_feature_flags_are_enabled_and_looked_at() -> None:
+    stable = {"name": "streams", "state": "enabled", "stability": "stable"}
+    off = {"name": "message_containers", "state": "disabled", "stability": "stable"}
+    experimental = {"name": "khepri_db", "state": "disabled", "stability": "experimental"}
+
+    cluster = Cluster({"a1": Api("3.11.28", BOTH, [stable, experimental]), "b1": Api("3.10.8", BOTH)})
+    whole = injection(cluster, flags=True)
+    whole.heal()
+    assert cluster.tools == [("a1", "rabbitmqctl", "enable_feature_flag", "all")]
+    assert whole.prove_healed().proven
+
+    left = Cluster({"a1": Api("3.11.28", BOTH, [stable, off]), "b1": Api("3.10.8", BOTH)})
+    assert injection(left, flags=True).prove_healed().detail == "feature flags are not enabled: message_containers"
+
+
+def test_what_nodes_became_is_told_once_each_was_seen() -> None:
+    scenario = parsed(
+        UPGRADE, {**UPGRADE, "node": "b1", "at_s": 20}, {**UPGRADE, "node": "c1", "at_s": 40, "to": "3.12.0"}
+    )
+    seen = [{"kind": "fault", "step": step, "state": "heal_proven"} for step in (0, 1)]
+
+    assert upgraded_to(scenario, seen) == ["3.11.28"]
+    assert upgraded_to(scenario, seen[:0]) == []

@@ -1,0 +1,27 @@
+"""What faults need beside a cluster in containers, looked for before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import docker
+
+from topologies import pumba
+from topologies.engine import BrokerImage, compiled_in, find_broker_image
+from topologies.upgrades import ANY_IMAGE, UPGRADE_TO, require_supported
+
+
+def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
+    """Raises ``ToolMissingError`` with what is missing of ``needs`` (see ``faults.fault.Fault``), and
+    ``UnsupportedUpgradeError`` where nodes that are of ``broker`` are to become what they cannot."""
+    pumba.require(client, broker, needs)
+    _ready(client, needs, ANY_IMAGE)
+    require_supported(broker.broker.version, _ready(client, needs, UPGRADE_TO))
+
+
+def _ready(client: docker.DockerClient, needs: Collection[str], kind: str) -> list[str]:
+    """The versions of the images that are needed; no node will have to wait for one of them."""
+    found = [find_broker_image(client, need.removeprefix(kind)) for need in needs if need.startswith(kind)]
+    for image in found:
+        compiled_in(client, image)
+    return [image.broker.version for image in found]
