@@ -178,6 +178,14 @@ def driver(pytestconfig: pytest.Config) -> Opened:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
 
 
+@pytest.fixture
+def containers(pytestconfig: pytest.Config) -> None:
+    """Skips what acts on containers where brokers run in none."""
+    name = pytestconfig.getoption("--driver")
+    if "containers" not in DRIVERS[name].offers:
+        pytest.skip(f"acts on containers, and the driver {name} has none: for --driver docker")
+
+
 @pytest.fixture(scope="session")
 def clusters(driver: Opened) -> Iterator[ClusterPool]:
     """Forms clusters of the broker that the options name, one at a time, and keeps the last."""

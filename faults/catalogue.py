@@ -7,8 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from faults.alarm import Alarm
+from faults.clock import Clock
 from faults.delete_queue import DeleteQueue
 from faults.disconnect import Disconnect
+from faults.disk_full import DiskFull
 from faults.flapping import Flapping
 from faults.kill import Kill
 from faults.kill_client import KillClient
@@ -46,6 +48,8 @@ AnyFault = Annotated[
     | PacketCorrupt  # they are damaged
     | PacketRate  # they wait for each other
     | Limit  # brokers get less CPU or memory
+    | DiskFull  # the disk of a broker is full to the last block
+    | Clock  # the clock of a broker jumps
     | Stress  # others take CPU, memory and disk beside brokers
     | PurgeQueue  # the messages of a queue are dropped by hand
     | DeleteQueue  # a queue is deleted by hand, and declared again

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from faults.targets import Resolver, TargetError
 from topologies.cluster import Cluster
+from topologies.fittings import Fittings
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
 from topologies.waiting import WaitTimeout, wait_until
@@ -159,7 +160,7 @@ class Fault(Protocol):
     @property
     def needs(self) -> frozenset[str]:
         """What must be there for it beside the cluster: "pumba", "netem" in the kernel, the image of
-        "stress-ng", the images of ``topologies.upgrades``. Looked for before the start."""
+        "stress-ng", "libfaketime", the images of ``topologies.upgrades``. Looked for before the start."""
         ...
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
@@ -168,6 +169,10 @@ class Fault(Protocol):
 
     def touches_links(self, topology: Topology) -> frozenset[Link]:
         """Every link that it may touch, known before the cluster starts."""
+        ...
+
+    def fittings(self, topology: Topology) -> Fittings:
+        """What nodes must be given before the cluster starts so that it can act on it."""
         ...
 
     def touches_packets(self, topology: Topology) -> frozenset[Link]:

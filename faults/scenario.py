@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -20,6 +22,7 @@ from invariants.order import Order
 from invariants.verdict import InvariantSpec, Verdict
 from topologies import catalogue
 from topologies.drivers import DRIVERS
+from topologies.fittings import NONE, Fittings
 from topologies.spec import Link, Spec, Topology
 from workloads.load import share
 from workloads.queues import queue_names
@@ -151,6 +154,11 @@ class Scenario(Spec):
         """The links that need a proxy: those that the schedule may touch, in both directions."""
         touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
         return frozenset(touched | {link.back for link in touched})
+
+    @property
+    def fittings(self) -> Fittings:
+        """What its steps act on that nodes must be given before they start."""
+        return functools.reduce(or_, (step.fittings(self.topology) for step in self.schedule), NONE)
 
     @property
     def needs(self) -> frozenset[str]:

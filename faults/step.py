@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from faults.conditions import When
+from topologies.fittings import NONE, Fittings
 from topologies.spec import Link, Spec, Topology
 from workloads.spec import Workload
 
@@ -44,6 +45,9 @@ class Step(Spec):
     @property
     def needs(self) -> frozenset[str]:
         return frozenset()
+
+    def fittings(self, topology: Topology) -> Fittings:  # noqa: ARG002
+        return NONE
 
     def touches_packets(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002
         return frozenset()

@@ -110,6 +110,11 @@ def _possible_ends(target: str, topology: Topology) -> tuple[str, ...]:
     return fixed_nodes(target, topology) if is_fixed(target) else topology.node_names
 
 
+def possible_nodes(target: str, topology: Topology) -> tuple[str, ...]:
+    """Every node that the target may ever mean."""
+    return tuple(node for node in _possible_ends(target, topology) if node in topology.node_names)
+
+
 def check_client(client: str, workload: Workload) -> None:
     """Raises TargetError if the workload has no client of that name."""
     role, _, number = client.partition(":")

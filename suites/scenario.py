@@ -27,6 +27,7 @@ from suites.machine import machine_watched
 from suites.measuring import measured
 from topologies.cluster import Cluster, Scraping
 from topologies.distributions import find_prometheus
+from topologies.fittings import Fittings
 from topologies.management import ApiError, ApiUnreachable
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
@@ -53,7 +54,9 @@ METADATA_AGREES_WITHIN_S = 10.0
 class Clusters(Protocol):
     """Where a scenario gets its cluster from: kept from the scenario before, or formed now."""
 
-    def acquire(self, topology: Topology, proxied: frozenset[Link], *, logs_of_failure: Path) -> Cluster: ...
+    def acquire(
+        self, topology: Topology, proxied: frozenset[Link], fittings: Fittings, *, logs_of_failure: Path
+    ) -> Cluster: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ class _Stage:
 def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
     scenario, events = stage.scenario, stage.events
     with live_line(stage.bench.live, nodes=len(scenario.topology.nodes)) as live:
-        cluster = stage.bench.clusters.acquire(scenario.topology, proxied, logs_of_failure=stage.run.logs)
+        cluster = stage.bench.clusters.acquire(
+            scenario.topology, proxied, scenario.fittings, logs_of_failure=stage.run.logs
+        )
         vhost = stage.run.name
         _record_cluster(cluster, events)
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):

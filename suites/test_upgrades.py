@@ -23,7 +23,7 @@ from suites.judging import Result
 from suites.partitions import ELECTED_AFTER_S, QUEUE_TYPES, WINDOW_S, known_hangs, shape, stall_s_max, workload
 from suites.test_rolling_restarts import AWAY_S, turn
 from topologies.distributions import ToolMissingError
-from topologies.drivers import DRIVERS, Opened
+from topologies.drivers import Opened
 from topologies.images import ImageNameError, official_series
 from topologies.spec import Topology
 from topologies.upgrades import next_series, refusal
@@ -49,10 +49,8 @@ class Step:
 
 
 @pytest.fixture
-def step(pytestconfig: pytest.Config, driver: Opened, queue_type: str) -> Step:
+def step(containers: None, pytestconfig: pytest.Config, driver: Opened, queue_type: str) -> Step:  # noqa: ARG001
     """What ``--upgrade-to`` names, else the official image of the next series; skips what is not supported."""
-    if "containers" not in DRIVERS[pytestconfig.getoption("--driver")].offers:
-        pytest.skip("an upgrade replaces containers: for --driver docker")
     old = driver.broker_version
     series = next_series(old)
     to = pytestconfig.getoption("--upgrade-to") or (official_series(series) if series else None)

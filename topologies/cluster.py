@@ -224,6 +224,24 @@ class Stressed(Protocol):
         ...
 
 
+class Disk(Protocol):
+    """A disk of a known size that holds all data of a node."""
+
+    def fill(self) -> None:
+        """To the last block."""
+        ...
+
+    def empty(self) -> None:
+        """Undo ``fill``."""
+        ...
+
+    def free_bytes(self) -> int: ...
+
+    def takes(self) -> bool:
+        """Whether a block can be written now."""
+        ...
+
+
 @runtime_checkable
 class ContainerCluster(Cluster, Protocol):
     """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
@@ -253,6 +271,15 @@ class ContainerCluster(Cluster, Protocol):
     def upgrade(self, node: str, to: str) -> None:
         """From its next start on the node, whose process is gone, is of another image: that of the version ``to``, or
         the one of that name. Its data, names, ports and settings stay."""
+        ...
+
+    def disk(self, node: str) -> Disk:
+        """Of a node that was given one."""
+        ...
+
+    def turn_clock(self, node: str, *, by_s: float) -> None:
+        """Of a node that was given one: forwards, or backwards if negative. Its processes notice within a second or
+        two; turned twice, it is ahead by the sum."""
         ...
 
     def version_of(self, node: str) -> str:

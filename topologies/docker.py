@@ -27,8 +27,10 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from topologies import images
+from topologies.clocks import Clock
 from topologies.cluster import ClusterError, Resources
 from topologies.containers import BrokerContainer, Container, RunningContainer
+from topologies.disks import Disk
 from topologies.distributions import ToolMissingError, find_pumba
 from topologies.engine import (
     CLUSTER_LABEL,
@@ -42,6 +44,7 @@ from topologies.engine import (
 )
 from topologies.environment import BOUND_OPEN_FILES
 from topologies.files import LOOPBACK, BrokerFiles, NodePorts
+from topologies.fittings import NONE, Fittings
 from topologies.host import Net, Program
 from topologies.packets import Disturbance, resets_sent
 from topologies.pumba import DisturbedPackets, Pumba
@@ -67,7 +70,9 @@ testcontainers_config.ryuk_disabled = True
 class DockerHost:
     """Runs what belongs to the cluster in ``folder`` as containers that carry its label."""
 
-    def __init__(self, folder: Path, image: BrokerImage, client: docker.DockerClient) -> None:
+    def __init__(
+        self, folder: Path, image: BrokerImage, client: docker.DockerClient, fittings: Fittings = NONE
+    ) -> None:
         (folder / CONTAINERS).touch()
         self._folder = folder
         self._image = image
@@ -79,6 +84,11 @@ class DockerHost:
             self._network.create()
         except DockerException as error:
             raise ClusterError(f"the engine makes no network: {error}") from error
+        self.clocks = {node: Clock(folder / f"{node}.clock") for node in fittings.clocks}
+        self.disks = {
+            node: Disk(client, image.name, self._full_name(f"{node}-disk"), size_bytes=size, labels=self._labels)
+            for node, size in fittings.disks.items()
+        }
 
     @property
     def driver(self) -> Literal["docker"]:
@@ -107,8 +117,11 @@ class DockerHost:
         script = f"{BOUND_OPEN_FILES}; exec {taken.broker.server} >>{files.output} 2>&1"
         command = ["sh", "-c", script]
         mine = {name: value for name, value in environ.items() if name not in ("TMPDIR", "LC_ALL")}
+        if node in self.clocks:
+            mine |= self.clocks[node].environ
+        disks = [(self.disks[node].name, str(files.data), "rw")] if node in self.disks else []
         container = self._container(
-            node, taken.name, command, ports.published, files.folder, environ=mine, entrypoint=[]
+            node, taken.name, command, ports.published, files.folder, environ=mine, disks=disks, entrypoint=[]
         )
         return BrokerContainer(container, files)
 
@@ -172,14 +185,15 @@ class DockerHost:
         folder: Path,
         *,
         environ: Mapping[str, str],
+        disks: Collection[tuple[str, str, str]] = (),
         **fields: Any,
     ) -> Container:
         paths = {self._folder, folder if not folder.is_relative_to(self._folder) else self._folder}
         made = DockerContainer(
             image,
-            name=f"rabbitmq-resilience-{self._folder.name}-{name}",
+            name=self._full_name(name),
             env=dict(environ),
-            volumes=[(str(path), str(path), "rw") for path in paths],
+            volumes=[*((str(path), str(path), "rw") for path in paths), *disks],
             network=self._network,
             network_aliases=[name],
             labels=self._labels,
@@ -192,6 +206,9 @@ class DockerHost:
         made.ports.update(published)
         self._containers[name] = Container(name, made, self._client)
         return self._containers[name]
+
+    def _full_name(self, name: str) -> str:
+        return f"rabbitmq-resilience-{self._folder.name}-{name}"
 
 
 class DockerCluster(RunningCluster):
@@ -250,6 +267,22 @@ class DockerCluster(RunningCluster):
         )
         old.remove()  # the new one is made with the same name and ports when it is started
 
+    def disk(self, node: str) -> Disk:
+        return self.host.disks[node]
+
+    def turn_clock(self, node: str, *, by_s: float) -> None:
+        self.reconfigured = True
+        self.host.clocks[node].turn(by_s=by_s)
+
+    def lose_data(self, node: str) -> None:
+        if node in self.host.disks and self.process(node) == "gone":
+            self.disk(node).wipe()
+        else:
+            super().lose_data(node)
+
+    def stored_bytes(self, node: str) -> int:
+        return self.disk(node).stored_bytes() if node in self.host.disks else super().stored_bytes(node)
+
     def version_of(self, node: str) -> str:
         return self._layout.homes[node].version
 
@@ -285,12 +318,14 @@ class DockerCluster(RunningCluster):
         return self._layout.folder / "logs" / "pumba.log"
 
     @classmethod
-    def form(cls, topology: Topology, *, image: BrokerImage, **fields: Any) -> Self:
+    def form(cls, topology: Topology, *, image: BrokerImage, fittings: Fittings = NONE, **fields: Any) -> Self:
         """Start a cluster and return when it has formed; ``fields`` as in ``RunningCluster.formed_on``. Raises
         ``ToolMissingError`` where no engine answers."""
         client = connect()
 
         def opened(folder: Path) -> DockerHost:
-            return DockerHost(folder, image, client)
+            return DockerHost(folder, image, client, fittings)
 
-        return cls.formed_on(opened, topology, image.broker, compiled_in(client, image), **fields)
+        cluster = cls.formed_on(opened, topology, image.broker, compiled_in(client, image), **fields)
+        cluster.fittings = fittings
+        return cluster

@@ -87,6 +87,12 @@ def _home_in(client: docker.DockerClient, name: str, image: str) -> BrokerHome: 
     return BrokerHome(Path(home), Path(erl).parent, plugin.removeprefix("rabbit-"))
 
 
+def has_file(client: docker.DockerClient, image: str, path: str) -> bool:
+    """Raises ``ToolMissingError`` if that cannot be told."""
+    told = _output(client, image, ["sh", "-c", f"[ ! -e {shlex.quote(path)} ] || echo there"])
+    return told.strip() == "there"
+
+
 def find_image(client: docker.DockerClient, image: Image) -> str:
     """The name of a program's image, pulled if it is not there. Raises ``ToolMissingError``."""
     return _there_or_pulled(client, choose(image, there=_tags(client)))
@@ -116,8 +122,8 @@ def lacks_in_kernel(client: docker.DockerClient, tools: str) -> list[str]:
 
 
 def remove_all_of(folder: Path) -> None:
-    """Remove every container and network of the cluster in ``folder``, and what Pumba left in their company. Raises
-    docker's errors."""
+    """Remove every container, network and volume of the cluster in ``folder``, and what Pumba left in their company.
+    Raises docker's errors."""
     client = docker.from_env()
     mine: dict[str, Any] = {"label": f"{CLUSTER_LABEL}={folder}"}
     containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
@@ -126,6 +132,8 @@ def remove_all_of(folder: Path) -> None:
         list(pool.map(_remove, containers))
     for network in client.networks.list(filters=mine):
         network.remove()
+    for volume in client.volumes.list(filters=mine):
+        volume.remove()
     client.close()
 
 

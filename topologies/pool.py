@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from topologies.cluster import ClusterError
+from topologies.fittings import NONE, Fittings
 from topologies.local import LocalCluster
 from topologies.management import ApiError, ApiUnreachable
 from topologies.running import RunningCluster
@@ -25,15 +26,22 @@ class ClusterPool:
         self._kept: RunningCluster | None = None
 
     def acquire(
-        self, topology: Topology, proxied: Collection[Link] = (), *, logs_of_failure: Path | None = None
+        self,
+        topology: Topology,
+        proxied: Collection[Link] = (),
+        fittings: Fittings = NONE,
+        *,
+        logs_of_failure: Path | None = None,
     ) -> RunningCluster:
-        """A healthy cluster of ``topology`` with proxies on ``proxied`` and no other link, as each costs throughput:
-        the kept one or a new one. ``proxied`` holds both directions of each pair. The brokers' logs are copied to
-        ``logs_of_failure`` if it does not form."""
-        if self._kept is not None and not self._fits(self._kept, topology, frozenset(proxied)):
+        """A healthy cluster of ``topology`` with proxies on ``proxied`` and no other link, as each costs throughput,
+        and with those ``fittings`` and no other: the kept one or a new one. ``proxied`` holds both directions of each
+        pair. The brokers' logs are copied to ``logs_of_failure`` if it does not form."""
+        kept = self._kept
+        if kept is not None and not (kept.fittings == fittings and self._fits(kept, topology, frozenset(proxied))):
             self.close()
         if self._kept is None:
-            self._kept = self._form(topology, proxied=proxied, logs_of_failure=logs_of_failure)
+            fitted = {} if fittings == NONE else {"fittings": fittings}  # only drivers that offer some know of them
+            self._kept = self._form(topology, proxied=proxied, logs_of_failure=logs_of_failure, **fitted)
         return self._kept
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Collection
 import docker
 
 from topologies import pumba
-from topologies.engine import BrokerImage, compiled_in, find_broker_image
+from topologies.clocks import LIBRARY
+from topologies.distributions import ToolMissingError
+from topologies.engine import BrokerImage, compiled_in, find_broker_image, has_file
 from topologies.upgrades import ANY_IMAGE, UPGRADE_TO, require_supported
 
 
@@ -15,6 +17,11 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
     """Raises ``ToolMissingError`` with what is missing of ``needs`` (see ``faults.fault.Fault``), and
     ``UnsupportedUpgradeError`` where nodes that are of ``broker`` are to become what they cannot."""
     pumba.require(client, broker, needs)
+    if "libfaketime" in needs and not has_file(client, broker.name, LIBRARY):
+        raise ToolMissingError(
+            f"the image {broker.name} has no {LIBRARY}, by which the clock of a broker is turned: take one that `make "
+            "images` builds, or add Debian's package libfaketime to an image of yours, and that link to its library"
+        )
     _ready(client, needs, ANY_IMAGE)
     require_supported(broker.broker.version, _ready(client, needs, UPGRADE_TO))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from topologies import fittings
 from topologies.cluster import ClusterError, NodeState, ProcessState
 from topologies.configuration import read_user_file, takes_turns
 from topologies.distributions import BrokerHome
@@ -45,6 +46,7 @@ class RunningCluster:
         self.topology = layout.topology
         #: Whether some node got other settings than the topology says, if only for a time.
         self.reconfigured = False
+        self.fittings = fittings.NONE
         #: From the start of its first program until every node saw all others.
         self.formed_in_s = 0.0
         self.broker_version = broker.version

@@ -1,24 +1,30 @@
 """Faults that only containers have, on real brokers: packets lost between zones, less CPU and memory for one node,
-and others that take them."""
+others that take them, a full disk, a clock that jumps, and another image on the same data."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from faults.catalogue import AnyFault
+from faults.clock import Clock
+from faults.conditions import AfterStep, NotCritical, When
+from faults.disk_full import DiskFull
 from faults.limit import Limit
 from faults.packet_loss import PacketLoss
 from faults.scenario import Invariants, Phases, Scenario
 from faults.stress import Stress
+from faults.upgrade import Upgrade
 from invariants.verdict import Verdict
 from suites.judging import Result
 from suites.scenario import Bench, run_scenario
 from topologies import catalogue
 from topologies.distributions import ToolMissingError
 from topologies.drivers import DRIVERS, Opened
+from topologies.engine import connect, find_broker_image
 from topologies.pool import ClusterPool
 from workloads.spec import Workload
 
@@ -86,3 +92,47 @@ def test_packets_are_lost_and_brokers_are_limited_and_both_are_healed(docker: Op
     assert whole == "no rule is left, and all of 100 probes over each link are answered"
     assert free == "c1 has no limit"
     assert "stopping iptables on container" in (result.run.logs / "pumba.log").read_text()
+
+
+def test_a_disk_is_filled_and_a_clock_turned_and_both_are_healed(docker: Opened, tmp_path: Path) -> None:
+    result = played(
+        docker,
+        tmp_path,
+        Clock(at_s=1, for_s=25, node="a1", jump_s=3600),
+        DiskFull(at_s=2, for_s=20, node="b1"),
+    )
+    assert result.verdict is Verdict.VALID, result.document
+    ahead, full = details(result, "proven")
+    assert ahead.startswith("the clock of a1 is +3")
+    assert full == "the disk of b1 takes nothing more"
+    back, room = details(result, "heal_proven")
+    assert back.startswith(("the clock of a1 is +0.", "the clock of a1 is -0."))
+    assert room.endswith(" bytes of b1 are free")
+
+
+@pytest.fixture
+def renamed(docker: Opened) -> Iterator[str]:
+    """The same broker under the name of another image: what is always a supported upgrade."""
+    client = connect()
+    image = find_broker_image(client, docker.broker_version)
+    name = f"rabbitmq-resilience-test/rabbitmq:{docker.broker_version}-renamed"
+    client.images.get(image.name).tag(name)
+    yield name
+    client.images.remove(name)
+
+
+def test_nodes_become_another_image_one_after_another_and_keep_their_data(
+    docker: Opened, renamed: str, tmp_path: Path
+) -> None:
+    back = When(after_step=AfterStep(step=0, wait_s=2), not_critical=NotCritical(node="b1"))
+    result = played(
+        docker,
+        tmp_path,
+        Upgrade(at_s=1, for_s=2, node="a1", to=renamed),
+        Upgrade(when=back, for_s=2, node="b1", to=renamed, drain=True, enable_feature_flags=True),
+    )
+    assert result.verdict is Verdict.VALID, result.document
+    first, last = details(result, "heal_proven")
+    assert first == f"a1 is of version {docker.broker_version} and sees all nodes that are up"
+    assert last.endswith(", and all stable feature flags are enabled")
+    assert result.document["upgraded_to"] == [renamed]

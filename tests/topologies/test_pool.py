@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from topologies.cluster import ClusterError
+from topologies.fittings import NONE, Fittings
 from topologies.pool import ClusterPool
 from topologies.spec import Link, Topology
 
@@ -28,6 +29,7 @@ class PretendedCluster:
         self.alarmed = False
         self.formed = True
         self.reconfigured = False
+        self.fittings = NONE
         self.closed = False
 
     def await_formed(self, *, timeout_s: float) -> None:
@@ -45,8 +47,10 @@ class PretendedCluster:
 
 @pytest.fixture
 def pool() -> ClusterPool:
-    def form(topology: Topology, *, proxied: Collection[Link], **_more: Any) -> Any:
-        return PretendedCluster(topology, frozenset(proxied))
+    def form(topology: Topology, *, proxied: Collection[Link], fittings: Fittings = NONE, **_more: Any) -> Any:
+        cluster = PretendedCluster(topology, frozenset(proxied))
+        cluster.fittings = fittings
+        return cluster
 
     return ClusterPool(form)
 
@@ -113,3 +117,15 @@ def test_leaving_the_pool_ends_its_cluster(pool: ClusterPool) -> None:
         cluster = pretended(pool, THREE)
 
     assert cluster.closed
+
+
+def test_a_node_gets_a_disk_or_a_clock_before_it_starts_and_keeps_it(pool: ClusterPool) -> None:
+    fitted = Fittings(disks={"a1": 2**27}, clocks=frozenset({"b1"}))
+    plain = pretended(pool, THREE)
+
+    first: Any = pool.acquire(THREE, (), fitted)
+    assert first is not plain
+    assert first.fittings == fitted
+    assert pool.acquire(THREE, (), Fittings(disks={"a1": 2**27}, clocks=frozenset({"b1"}))) is first
+    assert pool.acquire(THREE, (), Fittings(clocks=frozenset({"b1"}))) is not first
+    assert pretended(pool, THREE).fittings == NONE

@@ -1,0 +1,104 @@
+"""The disk of a broker is full to the last block: what it writes next fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from faults.fault import Arena, Effect, Proof, left_over
+from faults.packets import in_containers
+from faults.step import Step
+from faults.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes
+from topologies.cluster import ClusterError
+from topologies.fittings import Fittings
+from topologies.spec import Topology
+from workloads.spec import Workload
+
+#: Below it a broker, which wants 50 MB free, would have its alarm from the start.
+DISK_MIN_BYTES = 128 * 2**20
+ROOM_WITHIN_S = 20.0
+
+
+class DiskFull(Step):
+    """The data of every node that ``node`` may mean gets a disk of its own, of ``disk_bytes``, before the cluster
+    starts; the step fills it with a file, and removes that. Before a broker's writes fail it may raise its alarm, or
+    not be in time; one that ended for it is started again when there is room."""
+
+    fault: Literal["disk_full"] = "disk_full"
+    node: str
+    disk_bytes: Annotated[int, Field(ge=DISK_MIN_BYTES)] = 2 * DISK_MIN_BYTES
+
+    acts_on: ClassVar[str] = "containers"
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        return node_problems(self.node, topology, workload)
+
+    def fittings(self, topology: Topology) -> Fittings:
+        return Fittings(disks=dict.fromkeys(possible_nodes(self.node, topology), self.disk_bytes))
+
+    def touches_processes(self, topology: Topology) -> frozenset[str]:
+        """It may end, and is started again then: nobody else may count on its process."""
+        return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()
+
+    def prepare(self, arena: Arena, resolver: Resolver, *, for_s: float) -> DiskFullInjection:  # noqa: ARG002
+        return DiskFullInjection(arena, resolver.nodes(self.node))
+
+
+@dataclass(frozen=True)
+class DiskFullInjection:
+    arena: Arena
+    nodes: tuple[str, ...]
+
+    @property
+    def effect(self) -> Effect:
+        """A node may die of it, and blocks all publishers while it lives."""
+        return Effect(nodes_down=self.nodes, nodes_alarmed=self.nodes, alarm="disk")
+
+    def inject(self) -> None:
+        cluster = in_containers(self.arena.cluster)
+        with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
+            list(pool.map(lambda node: cluster.disk(node).fill(), self.nodes))
+
+    def heal(self) -> None:
+        cluster, failed = in_containers(self.arena.cluster), []
+        for node in self.nodes:
+            try:
+                cluster.disk(node).empty()
+                if cluster.process(node) == "gone":
+                    cluster.start(node)
+            except ClusterError as error:  # the others must be healed too
+                failed.append(str(error))
+        if failed:
+            raise ClusterError("; ".join(failed))
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        """No block is free, and the kernel takes none more."""
+        cluster = in_containers(self.arena.cluster)
+
+        def with_room() -> list[str]:
+            free = {node: cluster.disk(node).free_bytes() for node in self.nodes}
+            return [
+                f"{node} has {free_bytes:,} bytes free"
+                for node, free_bytes in free.items()
+                if free_bytes or cluster.disk(node).takes()
+            ]
+
+        still = left_over(with_room, timeout_s=timeout_s, what="disks to be full")
+        return Proof(not still, "; ".join(still) or f"the disk of {', '.join(self.nodes)} takes nothing more")
+
+    def prove_healed(self) -> Proof:
+        """Each disk takes a block again, and each process runs."""
+        cluster = in_containers(self.arena.cluster)
+
+        def lacking() -> list[str]:
+            full = [f"the disk of {node} takes nothing" for node in self.nodes if not cluster.disk(node).takes()]
+            away = [f"{node} is {cluster.process(node)}" for node in self.nodes if cluster.process(node) != "running"]
+            return full + away
+
+        still = left_over(lacking, timeout_s=ROOM_WITHIN_S, what="disks to have room")
+        free = [f"{cluster.disk(node).free_bytes():,} bytes of {node}" for node in self.nodes]
+        return Proof(not still, "; ".join(still) or f"{', '.join(free)} are free")

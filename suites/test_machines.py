@@ -1,0 +1,83 @@
+"""The machine of a broker fails it, and not the broker itself: its disk is full, its clock jumps.
+
+What the brokers promise is the same: nothing that was confirmed is lost, nothing overtakes, and the cluster is whole
+again when the machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faults.catalogue import AnyFault
+from faults.clock import Clock
+from faults.disk_full import DiskFull
+from faults.scenario import Invariants, Phases, Scenario
+from suites.case_study import AWAY_S, FIRST_STEP_S, RECOVERED_WITHIN_S
+from suites.judging import Result
+from suites.partitions import ELECTED_AFTER_S, QUEUE_TYPES, WINDOW_S, known_hangs, shape, stall_s_max, workload
+
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("containers"),
+    pytest.mark.parametrize("queue_type", QUEUE_TYPES),
+]
+
+Play = Callable[[Scenario], Result]
+
+THREE = "three_nodes_three_zones"
+#: For a broker to look at its disk, which it does every 10 s if that was not short of space.
+FULL_S = 25.0
+HOUR_S = 3600.0
+#: Longer than messages, heartbeats and leases live.
+JUMPED_S = 20.0
+
+
+def failed(play: Play, title: str, queue_type: str, tick_s: int, *schedule: AnyFault) -> Result:
+    load = workload(queue_type)
+    demanded: dict[str, dict[str, Any]] = {
+        "no_loss": {},
+        "order": {},
+        "availability": {"stall_s_max": stall_s_max(tick_s)},
+        "recovery": {"within_s": RECOVERED_WITHIN_S},
+    }
+    topology = shape(THREE, tick_s)
+    scenario = Scenario(
+        title=f"{title}, {topology.name}, {topology.partition_handling}, {queue_type}",
+        broker=">=3.8,<4" if queue_type == "mirrored" else ">=3.8",
+        seed=4711,
+        topology=topology,
+        workload=load,
+        phases=Phases(steady_s=6, recovery_s=90, settled_s=ELECTED_AFTER_S + 2 * WINDOW_S, drain_s=120),
+        schedule=schedule,
+        invariants=Invariants.model_validate(demanded),
+        expect=known_hangs(load, demanded=list(demanded)),
+    )
+    return play(scenario)
+
+
+@pytest.mark.parametrize("node", ["b1", "all"])
+def test_disk_full(node: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """An alarm may come in time, or a write fail before: what is confirmed is there all the same."""
+    title = "The disk of a node is full" if node != "all" else "Every disk is full"
+    failed(play, title, queue_type, net_ticktime_s, DiskFull(at_s=FIRST_STEP_S, for_s=FULL_S, node=node))
+
+
+@pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S], ids=["forwards", "backwards"])
+def test_clock_jumps(jump_s: float, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """That of a leader's node: nothing may depend on what time it is there."""
+    jump = Clock(at_s=FIRST_STEP_S, for_s=JUMPED_S, node="leader:q1", jump_s=jump_s)
+    title = f"The clock of a leader's node jumps {'forwards' if jump_s > 0 else 'backwards'}"
+    failed(play, title, queue_type, net_ticktime_s, jump)
+
+
+def test_clocks_jump_apart(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """One node lives an hour ahead and one an hour behind, for a while at the same time."""
+    schedule = (
+        Clock(at_s=FIRST_STEP_S, for_s=JUMPED_S, node="a1", jump_s=HOUR_S),
+        Clock(at_s=FIRST_STEP_S + AWAY_S, for_s=JUMPED_S, node="b1", jump_s=-HOUR_S),
+    )
+    failed(play, "Two clocks jump apart", queue_type, net_ticktime_s, *schedule)
