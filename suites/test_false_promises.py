@@ -10,25 +10,15 @@ from collections.abc import Callable
 import pytest
 
 from faults.partition import Partition
-from faults.scenario import Expectation, Scenario
-from invariants.verdict import Verdict
+from faults.scenario import Scenario
 from suites.judging import Result
+from suites.known_defects import CONFIRMED_IN_A_MINORITY
 from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, nodes_of, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 
 Play = Callable[[Scenario], Result]
 
-#: A node that has just lost its peers may wait 7 s for a connection before it pauses (kernel(6), net_setuptime). Its
-#: mirrors are promoted meanwhile, and what they confirm is gone when it comes back. The broker means not to confirm
-#: there, as the reference says of its channels.
-CONFIRMED_IN_A_MINORITY = Expectation(
-    broker="<4",
-    verdict=Verdict.INVALID,
-    invariant="no_loss",
-    reference="rabbitmq/rabbitmq-server#9523",
-    always=False,
-)
 
 TOPOLOGY = "three_nodes_three_zones"
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import pytest
 
 from faults.partition import Partition
-from faults.scenario import Expectation, Scenario
+from faults.scenario import Scenario
 from faults.stop import Stop
-from invariants.verdict import Verdict
 from suites.judging import Result
+from suites.known_defects import DECIDES_TOO_SOON
 from suites.partitions import (
     ELECTED_AFTER_S,
     FIRST_STEP_S,
@@ -50,16 +50,6 @@ OTHER_MODES = ("pause_if_all_down", "autoheal", "ignore")
 OPERATOR_WAITS_S = 5.0
 RESTART_TAKES_S = 8.0
 
-
-#: Brokers that decide before each has seen the whole split decide again and again, and restart the sides in turn.
-DECIDES_TOO_SOON = Expectation(
-    broker="<4.3",
-    verdict=Verdict.INVALID,
-    invariant="partition_mode",
-    also=("recovery", "availability", "throughput", "no_loss", "order"),
-    reference="rabbitmq/rabbitmq-server#928",
-    always=False,
-)
 
 #: What fits in the quick set; the others are for the night.
 QUICK = {("pause_if_all_down", "three_nodes_three_zones", "mirrored")}

@@ -17,6 +17,7 @@ from faults.partition import Partition
 from faults.scenario import Expectation, Scenario
 from invariants.verdict import Verdict
 from suites.judging import Result
+from suites.known_defects import PARTED_WHILE_STARTING
 from suites.partitions import (
     ELECTED_AFTER_S,
     FIRST_STEP_S,
@@ -37,17 +38,6 @@ Play = Callable[[Scenario], Result]
 
 THREE = "three_nodes_three_zones"
 FIVE = "five_nodes_three_zones"
-#: A node that loses its peers while it starts, after a pause: it does not pause again but serves for itself, and stays
-#: parted when the others are there again (the reference); or its mirrors are not started any more.
-PARTED_WHILE_STARTING = Expectation(
-    broker="<4.3",
-    verdict=Verdict.INVALID,
-    invariant="recovery",
-    also=("availability", "throughput", "partition_mode"),
-    reference="rabbitmq/rabbitmq-server#2175",
-    always=False,
-    log=r"RabbitMQ is asked to start((?!Server startup complete).)*not responding",
-)
 ALL_APART = ("a1", "b1", "c1")
 slow = pytest.mark.slow
 on_both_queues = pytest.mark.parametrize("queue_type", QUEUE_TYPES)
