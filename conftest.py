@@ -40,6 +40,8 @@ TERMINAL = pytest.StashKey[TextIO]()
 RECHECKED = pytest.StashKey[list[RunDirectory]]()
 #: The verdict of each test whose run did not end as its scenario expects.
 RESULTS = pytest.StashKey[dict[str, Verdict]]()
+#: Lines for the end of the session.
+SUMMARY = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--check-only", action="store_true", help="check every scenario, and play none")
     group.addoption("--budget-min", type=float, help="play what fits into so many minutes, longest not played first")
     group.addoption("--repeat", type=_repeats, default=1, help="play each scenario so often, and tell rates (1)")
+    group.addoption("--budget-s", type=float, default=300, help="how long random schedules are looked for (300)")
+    group.addoption("--random-of", type=Path, help="draw random schedules for the scenario in this fault file")
     group.addoption("--seed", type=int, help="decides everything random (default: the scenario's own)")
     group.addoption("--runs-dir", type=Path, default=Path("reports/runs"), help="where run directories go")
 
@@ -104,6 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FAULT_FILES] = loaded
     config.stash[RECHECKED] = opened
     config.stash[RESULTS] = {}
+    config.stash[SUMMARY] = []
     budget_min = config.getoption("--budget-min")
     config.pluginmanager.register(PacePlugin(config, None if budget_min is None else 60 * budget_min), PACE)
 
@@ -167,6 +172,17 @@ def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
             reporter.write_line(line)
 
     return told
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in terminalreporter.config.stash[SUMMARY]:
+        terminalreporter.write_sep("-", line)
+
+
+@pytest.fixture
+def summarised(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Keeps a line for the end of the session."""
+    return pytestconfig.stash[SUMMARY].append
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,145 @@
+"""Scenarios drawn by Hypothesis, with every promise demanded that their cluster gives, and no other.
+
+Quorum queues: nothing is lost or out of order in any mode, a majority goes on, the cluster is whole again in time.
+Mirrored queues: the same, but for availability, as it is not modelled which mirrors are in step. They are drawn with
+``ha-promote-on-failure: when-synced`` only, which promises not to lose; what their mode permits to be lost nevertheless
+is for the oracle to tell (``invariants.oracle``). The mode ``ignore`` is not drawn: after a cut it needs an operator.
+
+What a version is known to break is expected beside it, as in the other suites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from packaging.version import Version
+
+from faults.scenario import Expectation, Invariants, Phases, Scenario
+from suites.drawn_schedules import schedules
+from suites.known_defects import CONFIRMED_IN_A_MINORITY, DECIDES_TOO_SOON, PARTED_WHILE_STARTING
+from suites.partitions import known_hangs, stall_s_max
+from topologies import catalogue
+from topologies.spec import PauseIfAllDown, Topology
+from workloads.spec import Mirroring, Workload
+
+RECOVERED_WITHIN_S = 60.0
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int) -> Scenario:
+    """Scenarios that ``driver`` can play on a broker of that version."""
+    topology = draw(_topologies(version, net_ticktime_s))
+    workload = draw(_workloads(version, topology))
+    demanded = _demanded(topology, workload)
+    return Scenario(
+        title=f"Random schedule, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
+        broker=">=3.8,<4" if workload.queue_type == "mirrored" else ">=3.8",
+        seed=draw(st.integers(0, 2**31)),
+        topology=topology,
+        workload=workload,
+        phases=Phases(steady_s=5, recovery_s=90, settled_s=3, drain_s=60),
+        schedule=draw(schedules(topology, workload, driver)),
+        invariants=Invariants.model_validate(demanded),
+        expect=_known(topology, workload, tuple(demanded)),
+    )
+
+
+@st.composite
+def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
+    """``base`` with another schedule."""
+    return base.model_copy(update={"schedule": draw(schedules(base.topology, base.workload, driver))})
+
+
+def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count: int) -> Sequence[Scenario]:
+    """The first ``count`` scenarios that Hypothesis draws, the same for the same seed. Drawing is all that it does: its
+    shrinker takes one answer for the truth, and an example that fails in half of its runs would lead it astray."""
+    drawn: list[Scenario] = []
+
+    @seed(from_seed)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(scenario: Scenario) -> None:
+        drawn.append(scenario)
+
+    collect()
+    return drawn
+
+
+@st.composite
+def _topologies(draw: st.DrawFn, version: str, net_ticktime_s: int) -> Topology:
+    topology = draw(st.sampled_from(_smallest_first()))
+    has_modes = Version(version) < Version("4.3")
+    modes = ["pause_minority", "pause_if_all_down", "autoheal"] if has_modes else ["pause_minority"]
+    mode = draw(st.sampled_from(modes))
+    preferred = st.lists(st.sampled_from(topology.node_names), min_size=1, max_size=2, unique=True)
+    choice = PauseIfAllDown(nodes=tuple(draw(preferred))) if mode == "pause_if_all_down" else None
+    handling = {"partition_handling": mode, "pause_if_all_down": choice, "net_ticktime_s": net_ticktime_s}
+    return Topology.model_validate({**dict(topology), **handling})
+
+
+@cache
+def _smallest_first() -> Sequence[Topology]:
+    return sorted(map(catalogue.load, catalogue.names()), key=lambda topology: len(topology.nodes))
+
+
+@st.composite
+def _workloads(draw: st.DrawFn, version: str, topology: Topology) -> Workload:
+    """Two publishers to each queue and at most one consumer of it, so that no client's fault leaves it without any."""
+    nodes = len(topology.nodes)
+    kind = draw(st.sampled_from(["quorum", "mirrored"] if Version(version) < Version("4") else ["quorum"]))
+    queues = draw(st.integers(1, 4))
+    prefetch = draw(st.sampled_from([200, 10, 1]))
+    own: Mapping[str, Any] = (
+        {"group_size": draw(st.sampled_from([None, *range(3, nodes + 1, 2)]))}
+        if kind == "quorum"
+        else {"mirroring": draw(st.sampled_from([Mirroring(), Mirroring(ha_mode="exactly", ha_params=2)]))}
+    )
+    return Workload(
+        queue_type=kind,
+        queues=queues,
+        publishers=2 * queues,
+        consumers=draw(st.integers(1, queues)),
+        rate_per_s=draw(st.sampled_from([100, 300, 600])),
+        in_flight=draw(st.sampled_from([100, 10, 1])),
+        prefetch=prefetch,
+        ack_every=min(prefetch, draw(st.sampled_from([50, 1]))),
+        message_bytes=draw(st.sampled_from([1024, 24, 16_384])),
+        leaders_on=draw(st.sampled_from([(), *((f"zone:{zone}",) for zone in topology.zones)])),
+        **own,
+    )
+
+
+def _demanded(topology: Topology, workload: Workload) -> Mapping[str, Mapping[str, Any]]:
+    demanded: dict[str, Mapping[str, Any]] = {
+        "no_loss": {},
+        "order": {},
+        "recovery": {"within_s": RECOVERED_WITHIN_S},
+        "partition_mode": {},
+    }
+    if workload.queue_type == "quorum":
+        demanded["availability"] = {"stall_s_max": stall_s_max(topology.net_ticktime_s)}
+    return demanded
+
+
+def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> tuple[Expectation, ...]:
+    """What may break in some runs. A quorum queue loses nothing, whatever the cluster does."""
+    known = [PARTED_WHILE_STARTING]
+    if topology.partition_handling == "autoheal":
+        known.append(DECIDES_TOO_SOON)
+    elif workload.queue_type == "mirrored":
+        known.append(CONFIRMED_IN_A_MINORITY)
+    safe = {"no_loss", "order"} if workload.queue_type == "quorum" else set()
+    excused = set(demanded) - safe
+    narrowed = [k.model_copy(update={"also": tuple(name for name in k.also if name in excused)}) for k in known]
+    return (*narrowed, *known_hangs(workload, demanded=demanded))
