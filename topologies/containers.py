@@ -55,20 +55,27 @@ class Container:
         self._address = network["IPAddress"] or self._address
         self._started = True  # who looks at it from another thread finds its address
 
-    def state(self) -> Mapping[str, Any]:
-        """As the engine tells it: ``Status``, ``ExitCode``, ..."""
+    def process(self) -> ProcessState:
+        """From the engine's list, which it gives at once: while it starts or ends a container, it answers nobody who
+        wants to know more of that one."""
         if not self._started:
-            return {"Status": "created"}
+            return "gone"
+        with self._telling("looked for"):
+            listed = self._client.api.containers(all=True, filters={"id": self.id})
+        return _STATES.get(listed[0]["State"], "gone") if listed else "gone"
+
+    def state(self) -> Mapping[str, Any]:
+        """All that the engine tells of it: ``Status``, ``ExitCode``, ``StartedAt``, ..."""
         with self._telling("looked at"):
             try:
                 return dict(self._client.api.inspect_container(self.id)["State"])
             except NotFound:
                 return {"Status": "removed"}
 
-    def process(self) -> ProcessState:
-        return _STATES.get(self.state()["Status"], "gone")
-
     def exit_status(self) -> int | None:
+        """None while the process is there, and where it never was."""
+        if not self._started or self.process() != "gone":
+            return None
         state = self.state()
         return int(state["ExitCode"]) if state["Status"] in ("exited", "dead") else None
 
