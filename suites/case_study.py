@@ -7,11 +7,12 @@ played, which two cores hold beside the brokers. Quorum and mirrored queues get 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from faults.catalogue import AnyFault
-from faults.scenario import Expectation, Invariants, Phases, Scenario
+from faults.scenario import Invariants, Phases, Scenario
+from suites.known_defects import COUNTED_AS_UNACKED
 from suites.partitions import ELECTED_AFTER_S, WINDOW_S, known_hangs, stall_s_max
 from topologies.spec import Topology
 from workloads.spec import Mirroring, Workload
@@ -51,10 +52,9 @@ def adverse_scenario(
     *schedule: AnyFault,
     phases: Mapping[str, float] | None = None,
     demanded: Mapping[str, Mapping[str, Any] | None] | None = None,
-    expect: Sequence[Expectation] = (),
 ) -> Scenario:
     """A measured scenario with every promise demanded that its cluster gives. ``demanded`` adds invariants with their
-    bounds, or changes those of them; None leaves one out. What may keep any node away is expected beside ``expect``."""
+    bounds, or changes those of them; None leaves one out."""
     stall_s = stall_s_max(topology.net_ticktime_s)
     bounds: dict[str, Mapping[str, Any] | None] = {
         "no_loss": {},
@@ -71,6 +71,7 @@ def adverse_scenario(
         **(demanded or {}),
     }
     chosen = {name: value for name, value in bounds.items() if value is not None}
+    counted = [COUNTED_AS_UNACKED] if workload.queue_type == "mirrored" and "unacked" in chosen else []
     lasting = {
         "steady_s": 6,
         "recovery_s": 90,
@@ -89,5 +90,5 @@ def adverse_scenario(
         metrics=True,
         schedule=tuple(schedule),
         invariants=Invariants.model_validate(chosen),
-        expect=(*expect, *known_hangs(workload, demanded=list(chosen))),
+        expect=(*counted, *known_hangs(workload, demanded=list(chosen))),
     )

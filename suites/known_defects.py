@@ -37,3 +37,14 @@ PARTED_WHILE_STARTING = Expectation(
     always=False,
     log=r"RabbitMQ is asked to start((?!Server startup complete).)*not responding",
 )
+
+#: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
+#: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
+#: then says that it has none. They stay until the consumer goes.
+COUNTED_AS_UNACKED = Expectation(
+    broker="<4",
+    verdict=Verdict.INVALID,
+    invariant="unacked",
+    reference="rabbitmq/rabbitmq-server#4004",
+    always=False,
+)

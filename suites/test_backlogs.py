@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -10,9 +10,8 @@ import pytest
 from faults.alarm import Alarm, Resource
 from faults.catalogue import AnyFault
 from faults.kill import Kill
-from faults.scenario import Expectation, Scenario
+from faults.scenario import Scenario
 from faults.stop import Stop
-from invariants.verdict import Verdict
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.judging import Result
 from suites.partitions import QUEUE_TYPES, shape
@@ -44,17 +43,6 @@ MILLION_BUILT_S = {"quorum": 240.0, "mirrored": 420.0}
 #: "Classic Queue Mirroring", on ha-sync-mode).
 SYNCHRONISING = {"availability": {"stall_s_max": MILLION_RECOVERED_WITHIN_S}}
 
-#: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
-#: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
-#: then says that it has none. They stay until the consumer goes.
-COUNTED_AS_UNACKED = Expectation(
-    broker="<4",
-    verdict=Verdict.INVALID,
-    invariant="unacked",
-    reference="rabbitmq/rabbitmq-server#4004",
-    always=False,
-)
-
 
 def backlog_played(
     play: Play,
@@ -63,11 +51,10 @@ def backlog_played(
     scale: float,
     tick_s: int,
     *schedule: AnyFault,
-    expect: Sequence[Expectation] = (),
     **fields: Any,
 ) -> Result:
     workload = load(queue_type, scale, consumers=CONSUMERS, **fields)
-    return play(adverse_scenario(title, shape(THREE, tick_s), workload, *schedule, expect=expect))
+    return play(adverse_scenario(title, shape(THREE, tick_s), workload, *schedule))
 
 
 def slowdown() -> list[ProcessingStep]:
@@ -83,9 +70,9 @@ def test_consumers_slow_down_while_a_node_dies(queue_type: str, scale: float, ne
     """The node dies with the backlog at its longest."""
     title = "A node dies while consumers are slow"
     kill = Kill(at_s=STEP_S * len(S_SHAPE_MS) / 2, for_s=AWAY_S, node="leader:q1")
-    varied: dict[str, Any] = {"processing_ms": 10, "variable_processing": slowdown()}
-    expect = [COUNTED_AS_UNACKED] if queue_type == "mirrored" else []
-    backlog_played(play, title, queue_type, scale, net_ticktime_s, kill, expect=expect, **varied)
+    backlog_played(
+        play, title, queue_type, scale, net_ticktime_s, kill, processing_ms=10, variable_processing=slowdown()
+    )
 
 
 def test_publishers_peak(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:

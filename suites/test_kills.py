@@ -70,4 +70,7 @@ def test_killed_at_each_intensity(queue_type: str, scale: float, net_ticktime_s:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_killed(schedule: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
     title, topology, steps = SCHEDULES[schedule]
-    play(adverse_scenario(title, shape(topology, net_ticktime_s), load(queue_type, scale), *steps))
+    # A member of a quorum queue that is made anew tells no number of its log (seen on 3.10.8), and none would be known.
+    untold = queue_type == "quorum" and any(isinstance(step, LoseDisk) for step in steps)
+    demanded = {"followers": None} if untold else None
+    play(adverse_scenario(title, shape(topology, net_ticktime_s), load(queue_type, scale), *steps, demanded=demanded))
