@@ -1,0 +1,128 @@
+"""The disk and the clock that a node can be given, in real containers without a broker."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from topologies.clocks import LIBRARY, Clock
+from topologies.disks import Disk
+from topologies.distributions import ToolMissingError
+from topologies.drivers import DEFAULT_VERSION
+from topologies.engine import CLUSTER_LABEL, USER, connect, find_broker_image, has_file, remove_all_of
+from topologies.waiting import wait_until
+
+pytestmark = pytest.mark.broker  # needs an engine, and an image of a broker
+
+SIZE_BYTES = 32 * 2**20
+HOUR_S = 3600
+#: Prints how far its real time and Erlang's own are ahead of the start, and its monotonic time, for ever.
+_TELL = """
+Tell = fun(Again) ->
+    Now = [os:system_time(second), erlang:system_time(second), erlang:monotonic_time(second)],
+    io:format("~p ~p ~p~n", Now), timer:sleep(500), Again(Again)
+end, Tell(Tell).
+"""
+
+
+@pytest.fixture
+def client() -> docker.DockerClient:
+    try:
+        return connect()
+    except ToolMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def image(client: docker.DockerClient) -> str:
+    try:
+        return find_broker_image(client, DEFAULT_VERSION).name
+    except ToolMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, client: docker.DockerClient) -> Iterator[Path]:
+    """The folder by which containers and volumes are known; nothing of it is left."""
+    yield tmp_path
+    remove_all_of(tmp_path)
+    mine: dict[str, Any] = {"label": f"{CLUSTER_LABEL}={tmp_path}"}
+    assert client.volumes.list(filters=mine) == []
+    assert client.containers.list(all=True, filters=mine) == []
+
+
+def test_a_disk_takes_nothing_when_it_is_full_and_keeps_what_a_dead_container_wrote(
+    client: docker.DockerClient, image: str, cluster: Path
+) -> None:
+    name = f"{cluster.name}-{os.getpid()}"
+    disk = Disk(client, image, name, size_bytes=SIZE_BYTES, labels={CLUSTER_LABEL: str(cluster)})
+    assert disk.free_bytes() == SIZE_BYTES
+
+    mounts = {str(cluster): {"bind": "/cluster", "mode": "rw"}, name: {"bind": "/cluster/data", "mode": "rw"}}
+    written = ["sh", "-c", "printf stored > /cluster/data/file"]
+    client.containers.run(image, written, entrypoint=[], remove=True, user=USER, volumes=mounts, network_mode="none")
+    assert disk.stored_bytes() == len("stored")
+
+    disk.fill()
+    assert disk.free_bytes() == 0
+    assert not disk.takes()
+    disk.empty()
+    assert disk.takes()
+    assert disk.stored_bytes() == len("stored")
+    disk.wipe()
+    assert disk.free_bytes() == SIZE_BYTES
+
+
+def test_real_time_jumps_both_ways_and_monotonic_time_does_not(
+    client: docker.DockerClient, image: str, cluster: Path
+) -> None:
+    if not has_file(client, image, LIBRARY):
+        pytest.skip(f"{image} has no {LIBRARY}")
+    clock = Clock(cluster / "a1.clock")
+    running = client.containers.run(
+        image,
+        ["erl", "-noinput", "-eval", _TELL],
+        entrypoint=[],
+        detach=True,
+        environment=dict(clock.environ),
+        labels={CLUSTER_LABEL: str(cluster)},
+        network_mode="none",
+        user=USER,
+        volumes={str(cluster): {"bind": str(cluster), "mode": "rw"}},
+    )
+
+    def ahead() -> tuple[int, int, int] | None:
+        """Of real time, of Erlang's own, and of monotonic time, by the last line."""
+        lines = [line.split() for line in bytes(running.logs()).decode().splitlines()]
+        if not lines:
+            return None
+        system_s, erlang_s, monotonic_s = map(int, lines[-1])
+        now_s = round(time.time())
+        return system_s - now_s, erlang_s - now_s, monotonic_s - int(lines[0][2])
+
+    def await_ahead(seconds_s: int) -> tuple[int, int, int]:
+        seen = wait_until(
+            ahead,
+            timeout_s=120,
+            poll_s=0.5,
+            what=f"a clock that is {seconds_s} s ahead",
+            until=lambda seen: seen is not None and abs(seen[0] - seconds_s) < HOUR_S / 10,
+        )
+        assert seen is not None
+        return seen
+
+    await_ahead(0)
+    clock.turn(by_s=HOUR_S)
+    _, erlang_s, monotonic_s = await_ahead(HOUR_S)
+    assert erlang_s < HOUR_S / 2, "Erlang lets its own time follow slowly"
+    assert 0 <= monotonic_s < HOUR_S / 2
+    clock.turn(by_s=-2 * HOUR_S)
+    _, erlang_s, monotonic_s = await_ahead(-HOUR_S)
+    assert erlang_s > -HOUR_S / 2
+    assert 0 <= monotonic_s < HOUR_S / 2
