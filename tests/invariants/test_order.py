@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from invariants import columns
 from invariants.order import Order
 from invariants.verdict import Finding, Verdict
 from reports.history import Outcome
@@ -56,6 +59,26 @@ def test_pathological_overtaken_long_ago() -> None:
     assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
 
 
+@pytest.mark.parametrize("rows_together", [1, 2, 3, 1000])
+def test_what_came_before_is_known_wherever_the_pieces_of_the_record_end(
+    rows_together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", rows_together)
+    publishes = [publish(n, publisher=p) for p in (0, 1) for n in range(10)]
+    broken = [deliver(9, 0.5, publisher=p, intact=False) for p in (0, 1, 0)]
+    deliveries = [*broken, *in_turn(0, 5, 6, 1, 7, 2, publisher=1), *in_turn(0, 1, 2, start_s=2)]
+    finding = Order().check(history(publishes, deliveries, EVENTS, batch_rows=1))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 2)
+    assert "publisher 1 sequence 1 " in finding.examples[0] and "after sequence 6" in finding.examples[0]
+    assert "publisher 1 sequence 2 " in finding.examples[1] and "after sequence 7" in finding.examples[1]
+
+
+def test_legal_duplicate_in_the_same_moment() -> None:
+    twice = [deliver(1, 1.5), deliver(1, 1.5)]
+    assert check([deliver(0, 1), *twice, deliver(2, 2)]).verdict is Verdict.VALID
+    assert check([deliver(0, 1), *twice, deliver(3, 2), deliver(2, 3)]).numbers["overtaken"] == 1
+
+
 def test_pathological_overtaken_and_later_received_again_counts_once() -> None:
     finding = check([*in_turn(0, 2, 1), *in_turn(1, start_s=2)])
     assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
@@ -86,6 +109,12 @@ def test_legal_duplicate_without_the_mark() -> None:
     assert check([*in_turn(0, 1, 2, 3), *in_turn(1, 2, 3, 4, start_s=2)]).verdict is Verdict.VALID
 
 
+def test_legal_duplicate_of_the_second_publishers_message() -> None:
+    publishes = [publish(n, publisher=1) for n in range(5)]
+    deliveries = [*in_turn(0, 1, 2, 3, publisher=1), *in_turn(1, 2, 3, 4, start_s=2, publisher=1)]
+    assert check(deliveries, publishes).verdict is Verdict.VALID
+
+
 def test_legal_duplicate_of_what_another_consumer_received_first() -> None:
     deliveries = [*in_turn(1, 2, 3, start_s=5, consumer=1), *in_turn(0, 1, 2, consumer=0)]
     assert check(deliveries).verdict is Verdict.VALID
@@ -114,6 +143,17 @@ def test_shared_queues_are_judged_by_the_time_of_receipt_where_that_is_demanded(
     assert demanding.check(history(publishes, in_order, EVENTS)).verdict is Verdict.VALID
     again = [*in_order, deliver(0, 2, consumer=1, again=True), deliver(5, 1.5, intact=False), deliver(2, 3, consumer=1)]
     assert demanding.check(history(publishes, again, EVENTS)).verdict is Verdict.VALID
+
+
+def test_where_shared_queues_are_judged_the_others_are_as_always_and_what_is_broken_tells_nothing() -> None:
+    """The second queue is shared; a turn in the first one begins with what the consumer before had not received."""
+    publishes = [publish(n) for n in range(12)]
+    shared = [deliver(n, 1 + n / 100, queue=1, consumer=n % 4 // 2) for n in (1, 3, 5, 7)]
+    broken = deliver(11, 1.001, queue=1, consumer=1, intact=False)
+    alone = [*in_turn(0, 2, 4), *in_turn(8, 6, start_s=2)]
+    finding = Order(shared_queues="judged").check(history(publishes, [*shared, broken, *alone], EVENTS))
+    assert (finding.numbers["queues_judged"], finding.numbers["overtaken"]) == (2, 1)
+    assert "publisher 0 sequence 6 came out of q1" in finding.examples[0]
 
 
 def test_shared_queue_is_not_judged_and_named() -> None:

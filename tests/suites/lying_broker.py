@@ -17,6 +17,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +213,7 @@ async def converse(liar: Liar, port: int, reader: asyncio.StreamReader, writer: 
 
 
 async def serve(liar: Liar, ports: list[int]) -> None:
-    servers = [
-        await asyncio.start_server(lambda r, w, port=port: converse(liar, port, r, w), "127.0.0.1", 0) for port in ports
-    ]
+    servers = [await asyncio.start_server(partial(converse, liar, port), "127.0.0.1", 0) for port in ports]
     print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
