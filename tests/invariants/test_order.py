@@ -160,7 +160,10 @@ def test_shared_queue_is_not_judged_and_named() -> None:
     shared = [*in_turn(0, 2, 4), *in_turn(1, 3, 5, consumer=1)]
     finding = check(shared)
     assert finding.verdict is Verdict.UNKNOWN
+    assert finding.numbers == {"queues_judged": 0, "queues_shared": 1, "overtaken": 0}
     assert "q1" in finding.summary
+    both = [*shared, *in_turn(6, 8, queue=1), *in_turn(7, 9, queue=1, consumer=1)]
+    assert check(both).summary.endswith("read from q1, q2")
     beside = check([*shared, *in_turn(6, 7, queue=1)])
     assert (beside.verdict, beside.numbers["queues_shared"]) == (Verdict.VALID, 1)
     assert "not judged" in beside.summary
