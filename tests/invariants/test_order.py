@@ -73,6 +73,20 @@ def test_what_came_before_is_known_wherever_the_pieces_of_the_record_end(
     assert "publisher 1 sequence 2 " in finding.examples[1] and "after sequence 7" in finding.examples[1]
 
 
+def test_a_message_that_is_overtaken_twice_in_one_moment_counts_once() -> None:
+    finding = check([deliver(0, 1), deliver(2, 2), deliver(1, 3), deliver(1, 3)])
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+
+
+def test_a_broken_delivery_hides_none_of_another_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first piece of the record ends before it."""
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", 5)
+    publishes = [publish(n, publisher=p) for p in (0, 1) for n in range(3)]
+    first = [*in_turn(0, 2, 1), *in_turn(0, 2, start_s=2, publisher=1)]
+    second = [deliver(0, 3, intact=False), deliver(1, 3, publisher=1)]
+    assert Order().check(history(publishes, [*first, *second], EVENTS, batch_rows=1)).numbers["overtaken"] == 2
+
+
 def test_legal_duplicate_in_the_same_moment() -> None:
     twice = [deliver(1, 1.5), deliver(1, 1.5)]
     assert check([deliver(0, 1), *twice, deliver(2, 2)]).verdict is Verdict.VALID
