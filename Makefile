@@ -5,6 +5,7 @@
 # make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
+# make fault-file   makes a first fault file (TO=incident.yaml) FROM="logs/ timeline.csv"
 # make lint         style, format and types
 # make mutants      changes the checkers in one place at a time, and names the changes that their tests do not notice
 # make clean        removes what set-up made in the checkout
@@ -12,10 +13,12 @@
 
 ARGS ?=
 VERSIONS ?=
+FROM ?=
+TO ?= incident.yaml
 
 pytest := .venv/bin/python -m pytest
 
-.PHONY: partitions nightly test lint mutants setup images engine engine-stop clean
+.PHONY: partitions nightly test fault-file lint mutants setup images engine engine-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
@@ -28,6 +31,9 @@ nightly: setup
 
 test: setup
 	$(pytest) tests $(ARGS)
+
+fault-file: setup
+	.venv/bin/python -m faults.from_evidence $(FROM) --to $(TO) $(ARGS)
 
 lint:
 	@setup/start python

@@ -119,7 +119,8 @@ def _between(happening: Happening, placed: Layout) -> Iterator[tuple[str, ...]]:
         is_rest = side is largest and set(side) == everyone - rest and (len(side) > 1 or placed.unseen)
         names.append("rest" if is_rest else placed.target(side))
     if all(names):
-        yield tuple(str(name) for name in names)
+        told = map(str, names)
+        yield tuple(told if happening.fields.get("one_way") else sorted(told, key=lambda name: name == "rest"))
         return
     for one, other in combinations(sides, 2):  # no target means these nodes: cut them apart one by one
         yield from ((a, b) for a in placed.targets(one) for b in placed.targets(other))

@@ -18,7 +18,7 @@ RESTARTED_WITHIN_S = 12.0
 
 @dataclass(frozen=True)
 class Report:
-    """``by`` lost its connection to ``about`` at ``first``, and had it again at ``end`` (None: not as long as it wrote)."""
+    """``by`` lost its connection to ``about`` at ``first``, and had it back at ``end`` (None: not while it wrote)."""
 
     by: str
     about: str

@@ -1,0 +1,31 @@
+"""The JSON Schema of fault files, for editors: generated from the definitions.
+
+.venv/bin/python -m faults.schema > docs/fault-file.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from faults.scenario import Scenario
+from topologies import catalogue
+
+
+def schema() -> dict[str, Any]:
+    """What fits is not yet right: targets against the topology, steps against each other and the like are checked only
+    when the file is loaded."""
+    made = Scenario.model_json_schema()
+    made["title"] = "Fault file"
+    topology = made["properties"]["topology"]
+    named = {"enum": list(catalogue.names()), "description": "a topology that is known by name"}
+    made["properties"]["topology"] = {"anyOf": [named, topology]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def text() -> str:
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(text(), end="")
