@@ -9,6 +9,7 @@ import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -125,11 +126,15 @@ def _text(told: object) -> str:
     return "\n".join([before, "```", *rows, "```"])
 
 
+@cache
+def _definitions() -> Mapping[str, Any]:
+    whole = schema()
+    return {**whole["$defs"], "Scenario": whole, "Step": Step.model_json_schema()}
+
+
 def _fields(model: type[BaseModel], *, only: set[str] | None = None) -> list[str]:
     """A table of a definition's own fields; nothing where it has none."""
-    made = schema()["$defs"] | {"Scenario": schema()}
-    if model is Step:
-        made["Step"] = Step.model_json_schema()
+    made = _definitions()
     properties = made[model.__name__]["properties"]
     required = made[model.__name__].get("required", ())
     rows = [

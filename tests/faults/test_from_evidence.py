@@ -1,4 +1,4 @@
-"""Fault files made of logs and timelines have the faults that were played; the logs are extracts of the suite's runs."""
+"""Fault files made of logs and timelines have the faults that were played; the logs are extracts of recorded runs."""
 
 from __future__ import annotations
 
