@@ -17,6 +17,9 @@ def schema() -> dict[str, Any]:
     when the file is loaded."""
     made = Scenario.model_json_schema()
     made["title"] = "Fault file"
+    for step in made["$defs"].values():
+        if "fault" in step.get("properties", ()):
+            step["required"] = [*step["required"], "fault"]
     topology = made["properties"]["topology"]
     named = {"enum": list(catalogue.names()), "description": "a topology that is known by name"}
     made["properties"]["topology"] = {"anyOf": [named, topology]}
