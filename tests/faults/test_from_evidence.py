@@ -20,9 +20,11 @@ LOGS = Path(__file__).parent / "evidence"
 TICK_S = 5
 NEAR_S = 1.0
 
-#: By folder: the steps with the fields that say where, when they began after the first, and how long they lasted, as
-#: the runs' own events have it.
-PLAYED = {
+#: A fault, the fields that say where, when it began after the first, and how long it lasted.
+Step = tuple[str, dict[str, object], float, float]
+
+#: By folder, as the runs' own events have it.
+PLAYED: dict[str, list[Step]] = {
     "3.10.8-zone-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 26.2)],
     "3.10.8-partial-cut": [("partition", {"between": ("zone:a", "zone:b")}, 0, 18.6)],
     "3.10.8-one-way": [("partition", {"between": ("c1", "rest"), "one_way": True}, 0, 32.8)],
@@ -37,7 +39,7 @@ def made_of(*paths: Path, net_ticktime_s: float | None = TICK_S) -> Scenario:
     return fault_file.parse(draft(evidence_of(paths, net_ticktime_s=net_ticktime_s)))
 
 
-def assert_played(scenario: Scenario, played: list[tuple[str, dict[str, object], float, float]]) -> None:
+def assert_played(scenario: Scenario, played: list[Step]) -> None:
     assert [step.fault for step in scenario.schedule] == [fault for fault, *_ in played]
     for step, (_, where, at_s, for_s) in zip(scenario.schedule, played, strict=True):
         assert {name: getattr(step, name) for name in where} == where
