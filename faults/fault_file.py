@@ -109,8 +109,22 @@ def save(scenario: Scenario, path: Path) -> None:
 
 def dump(scenario: Scenario) -> str:
     """The fault file of a scenario; ``parse`` gives the same scenario again."""
-    plain = scenario.model_dump(mode="json", exclude_none=True)
+    plain = scenario.model_dump(mode="json")
+    _leave_out_unset(scenario, plain)
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _leave_out_unset(model: BaseModel, plain: dict[str, Any]) -> None:
+    """Removes None from ``plain``, what ``model`` says, where that is the default; elsewhere it means something."""
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if value is None and field.default is None:
+            plain.pop(name, None)
+        elif name in plain:
+            pairs = zip(value, plain[name], strict=True) if isinstance(value, tuple) else [(value, plain[name])]
+            for inner, inner_plain in pairs:
+                if isinstance(inner, BaseModel):
+                    _leave_out_unset(inner, inner_plain)
 
 
 class _Refused(Exception):
