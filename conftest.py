@@ -36,6 +36,7 @@ REPEATS_MAX = 1000
 PACE = "pace"
 
 FAULT_FILES = pytest.StashKey[list[tuple[str, Scenario]]]()
+RANDOM_OF = pytest.StashKey[Scenario | None]()
 TERMINAL = pytest.StashKey[TextIO]()
 RECHECKED = pytest.StashKey[list[RunDirectory]]()
 #: The verdict of each test whose run did not end as its scenario expects.
@@ -101,6 +102,8 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         driver = config.getoption("--driver")
         loaded = [(str(path), fault_file.load(path, driver=driver)) for path in config.getoption("--fault-file")]
+        base = config.getoption("--random-of")
+        config.stash[RANDOM_OF] = None if base is None else fault_file.load(base, driver=driver)
         opened = [RunDirectory.open(path) for path in config.getoption("--recheck")]
     except (fault_file.FaultFileError, RunDirectoryError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -177,6 +180,12 @@ def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in terminalreporter.config.stash[SUMMARY]:
         terminalreporter.write_sep("-", line)
+
+
+@pytest.fixture
+def random_of(pytestconfig: pytest.Config) -> Scenario | None:
+    """The scenario for which random schedules are drawn; None for any."""
+    return pytestconfig.stash[RANDOM_OF]
 
 
 @pytest.fixture

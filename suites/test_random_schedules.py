@@ -37,20 +37,19 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
     driver: Opened,
     bench: Bench,
     net_ticktime_s: int,
+    random_of: Scenario | None,
     from_seed: int,
     tell: Callable[[str], None],
     summarised: Callable[[str], None],
 ) -> None:
-    base: Scenario | None = None
-    if (path := pytestconfig.getoption("--random-of")) is not None:
-        base = fault_file.load(path, driver=bench.driver)
-        strategy = rescheduled(base, driver=bench.driver)
+    if random_of is not None:
+        strategy = rescheduled(random_of, driver=bench.driver)
     else:
         strategy = scenarios(version=driver.broker_version, driver=bench.driver, net_ticktime_s=net_ticktime_s)
 
     def examples() -> Iterator[Scenario]:
-        if base is not None and base.schedule:
-            yield base
+        if random_of is not None and random_of.schedule:
+            yield random_of
         for more in itertools.count():
             yield from draw_scenarios(strategy, from_seed=from_seed + more, count=EXAMPLES_AT_ONCE)
 

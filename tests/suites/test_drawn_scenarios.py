@@ -1,0 +1,82 @@
+"""Whatever is drawn would be played and not refused: thousands of draws, and no broker."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from faults import fault_file
+from faults.scenario import Scenario
+from invariants.verdict import Verdict
+from suites.drawn_scenarios import draw_scenarios, rescheduled, scenarios
+from suites.drawn_schedules import BROKER_LANE, OTHER_LANE
+from topologies.drivers import DRIVERS
+
+KINDS = {kind for kind, _ in (*BROKER_LANE, *OTHER_LANE)}
+#: The versions whose promises differ.
+GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
+thorough = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize(("version", "driver"), GROUNDS)
+def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
+    strategy = scenarios(version=version, driver=driver, net_ticktime_s=5)
+
+    @thorough
+    @given(strategy)
+    def accepted(scenario: Scenario) -> None:
+        assert fault_file.parse(fault_file.dump(scenario), driver=driver) == scenario
+        assert scenario.applies_to(version)
+        assert len(scenario.schedule) >= 6
+        assert {step.acts_on for step in scenario.schedule} <= DRIVERS[driver].offers
+        assert {step.fault for step in scenario.schedule} <= KINDS
+        if scenario.workload.queue_type == "quorum":  # whatever a version is known for, it loses none of their messages
+            excused = [name for e in scenario.expect for name in (e.invariant, *e.also)]
+            assert not {"no_loss", "order"} & set(excused)
+            assert all(e.verdict is Verdict.INVALID and not e.always for e in scenario.expect)
+
+    accepted()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), st.sampled_from(["quorum", "mirrored", "classic"]))
+def test_any_scenario_can_have_another_schedule(data: st.DataObject, queue_type: str) -> None:
+    base = fault_file.parse(
+        f"""
+        version: 1
+        title: Someone's own
+        topology: {{name: mine, zones: {{a: 2, b: 1}}, partition_handling: ignore}}
+        workload: {{queue_type: {queue_type}, queues: 2, publishers: 2}}
+        invariants: {{no_loss: {{}}}}
+        """
+    )
+    drawn = data.draw(rescheduled(base, driver="local"))
+    assert fault_file.parse(fault_file.dump(drawn)) == drawn
+    assert drawn.model_copy(update={"schedule": ()}) == base
+
+
+def test_faults_of_one_lane_follow_each_other() -> None:
+    """So that none takes away what another has taken already; those of clients and slow links may overlap them."""
+    drawn = draw_scenarios(scenarios(version="3.10.8", driver="local", net_ticktime_s=5), from_seed=3, count=50)
+    overlapping = 0
+    for scenario in drawn:
+        beside = [step for step in scenario.schedule if step.fault in ("latency", "kill_client")]
+        clients = [step for step in scenario.schedule if "publisher:" in str(step) or "consumer:" in str(step)]
+        brokers = [step for step in scenario.schedule if step not in beside and step not in clients]
+        for one, other in itertools.pairwise(brokers):
+            assert one.ends_s is not None and other.at_s is not None
+            assert one.ends_s < other.at_s
+        overlapping += any(a.at_s < b.ends_s and b.at_s < a.ends_s for a in brokers for b in beside)  # type: ignore[operator]
+    assert overlapping > 10
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    def drawn(seed: int) -> list[Scenario]:
+        strategy = scenarios(version="3.10.8", driver="local", net_ticktime_s=5)
+        return list(draw_scenarios(strategy, from_seed=seed, count=10))
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1)[1:] != drawn(2)[1:]  # Hypothesis tries the simplest one first, whatever the seed
