@@ -13,7 +13,7 @@ clients that flap (which they notice too seldom for a proof).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from hypothesis import strategies as st
@@ -176,21 +176,22 @@ def schedules(draw: st.DrawFn, topology: Topology, workload: Workload, driver: s
         st.lists(st.sampled_from(_offered(OTHER_LANE, driver)), min_size=OTHER_FAULTS_MIN, max_size=OTHER_FAULTS_MAX),
     )
     steps = [step for lane in lanes for step in draw(_followed(draw(lane), topology, workload))]
-    return tuple(sorted(steps, key=lambda step: step.at_s))
+    return tuple(sorted(steps, key=lambda step: step.at_s or 0.0))
 
 
 @st.composite
 def _followed(
     draw: st.DrawFn, kinds: Sequence[tuple[str, Drawn]], topology: Topology, workload: Workload
-) -> Sequence[Any]:
+) -> Sequence[AnyFault]:
     """One fault after another, with gaps that a recovery may or may not fit into."""
-    steps, free_s = [], FIRST_STEP_S
+    steps: list[AnyFault] = []
+    free_s = FIRST_STEP_S
     for kind, drawn in kinds:
         gap_s = CALM_S if kind in NEED_CALM else draw(_seconds(0.5, GAP_S_MAX))
-        begins_s = round(free_s + (gap_s if steps or kind in NEED_CALM else 0), 2)
-        fields: Mapping[str, Any] = draw(drawn(topology, workload))
-        steps.append(_ADAPTER.validate_python({"fault": kind, "at_s": begins_s, **fields}))
-        free_s = steps[-1].ends_s
+        at_s = round(free_s + (gap_s if steps or kind in NEED_CALM else 0), 2)
+        fields = draw(drawn(topology, workload))
+        steps.append(_ADAPTER.validate_python({"fault": kind, "at_s": at_s, **fields}))
+        free_s = at_s + fields["for_s"]
     return steps
 
 

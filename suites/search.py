@@ -126,8 +126,16 @@ class Search:
         """The failure that is looked for breaks some invariant that the first run broke; a known one is another."""
         broken, proxied = _broken(result), scenario.touched_links
         ends_s = self.clock() + self.budget_s
+        file = self.runs_root / f"{self._name}.yaml"
+
+        def kept(smallest: Scenario) -> Scenario:
+            """Saved after each step, so that the smallest so far is there also where the session is broken off."""
+            expecting = _expecting(smallest, result, self.broker_version)
+            fault_file.save(expecting, file)
+            return expecting
 
         def played(candidate: Scenario) -> Answer:
+            kept(shrinking.smallest)
             left_s = max(0, ends_s - self.clock())
             self.tell(f"SHRINK   {_size(candidate)} of {_size(shrinking.smallest)}, {duration_text(left_s)} left")
             again = self._played(candidate, proxied, example=False)
@@ -137,9 +145,7 @@ class Search:
 
         began_s = self.clock()
         shrinking = Shrinking(scenario, played, lambda: self.clock() + self._usual_s > ends_s)
-        smallest = _expecting(shrinking.shrink(), result, self.broker_version)
-        file = self.runs_root / f"{self._name}.yaml"
-        fault_file.save(smallest, file)
+        smallest = kept(shrinking.shrink())
         took_s = self.clock() - began_s
         self.found = Found(result, scenario, smallest, shrinking.rate, shrinking.runs, took_s, shrinking.complete, file)
 
