@@ -79,4 +79,4 @@ def test_the_same_seed_draws_the_same() -> None:
         return list(draw_scenarios(strategy, from_seed=seed, count=10))
 
     assert drawn(1) == drawn(1)
-    assert drawn(1)[1:] != drawn(2)[1:]  # Hypothesis tries the simplest one first, whatever the seed
+    assert not any(scenario in drawn(2) for scenario in drawn(1))
