@@ -10,6 +10,7 @@ What a version is known to break is expected beside it, as in the other suites.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -56,9 +57,10 @@ def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
 
 
 def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count: int) -> Sequence[Scenario]:
-    """``count`` scenarios, the same for the same seed, or fewer where there are no more. Drawing is all that Hypothesis
-    does: its shrinker takes one answer for the truth, and what fails in every second run would lead it astray. The one
-    that it draws first is the simplest there is, whatever the seed, and left out."""
+    """``count`` scenarios, the same for the same seed and count, or fewer where there are no more. Drawing is all that
+    Hypothesis does: its shrinker takes one answer for the truth, and what fails in every second run would lead it
+    astray. It draws the simplest one first, whatever the seed, which is left out, and then small ones, so they are
+    shuffled: a short session must not play these alone."""
     drawn: list[Scenario] = []
 
     @seed(from_seed)
@@ -74,7 +76,9 @@ def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count:
         drawn.append(scenario)
 
     collect()
-    return drawn[1:]
+    examples = drawn[1:]
+    random.Random(from_seed).shuffle(examples)  # noqa: S311 - no secret
+    return examples
 
 
 @st.composite

@@ -75,6 +75,8 @@ class Search:
     def run(self, scenarios: Iterable[Scenario]) -> Found | None:
         self._began_s = self.clock()
         self._name = f"random-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{self.from_seed}"
+        self.runs_root.mkdir(parents=True, exist_ok=True)
+        self._write()
         for number, scenario in enumerate(scenarios, 1):
             left_s = self._began_s + self.budget_s - self.clock()
             if self.examples and left_s < self._usual_s:

@@ -117,7 +117,7 @@ def test_what_was_played_is_listed_also_where_it_breaks_off(tmp_path: Path) -> N
             raise KeyboardInterrupt
         return world.play(scenario, proxied)
 
-    search = Search(7, 1000, "3.10.8", tmp_path, play, lambda _: None, clock=lambda: world.now_s)
+    search = Search(7, 1000, "3.10.8", tmp_path / "new", play, lambda _: None, clock=lambda: world.now_s)
     with pytest.raises(KeyboardInterrupt):
         search.run([SCENARIO] * 3)
     assert len(json.loads(search.file.read_text())["runs"]) == 1
