@@ -18,7 +18,7 @@ from topologies.drivers import DRIVERS
 KINDS = {kind for kind, _ in (*BROKER_LANE, *OTHER_LANE)}
 #: The versions whose promises differ.
 GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
-thorough = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(("version", "driver"), GROUNDS)
