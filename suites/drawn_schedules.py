@@ -185,7 +185,7 @@ def _followed(
 ) -> Sequence[AnyFault]:
     """One fault after another, with gaps that a recovery may or may not fit into."""
     steps: list[AnyFault] = []
-    free_s = FIRST_STEP_S
+    free_s: float = FIRST_STEP_S
     for kind, drawn in kinds:
         gap_s = CALM_S if kind in NEED_CALM else draw(_seconds(0.5, GAP_S_MAX))
         at_s = round(free_s + (gap_s if steps or kind in NEED_CALM else 0), 2)

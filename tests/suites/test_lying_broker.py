@@ -21,8 +21,9 @@ from suites.judging import Result
 from suites.scenario import Bench, run_scenario
 from tests.suites.lying_broker import LIES
 from topologies import catalogue
+from topologies.fittings import Fittings
 from topologies.pool import ClusterPool
-from topologies.spec import Topology
+from topologies.spec import Link, Topology
 from topologies.waiting import wait_until
 from workloads.run import RunningWorkload
 from workloads.spec import QueueLimits, Workload
@@ -56,8 +57,15 @@ class LyingCluster:
     def amqp_port(self, node: str, *, client: str | None = None) -> int:  # noqa: ARG002 - the protocol's
         return self.ports[node]
 
-    def acquire(self, topology: Topology, proxied: object, **_: object) -> Any:
-        assert (topology, proxied) == (self.cluster.topology, frozenset())
+    def acquire(
+        self,
+        topology: Topology,
+        proxied: frozenset[Link],
+        fittings: Fittings,
+        *,
+        logs_of_failure: Path,  # noqa: ARG002 - the protocol's
+    ) -> Any:
+        assert (topology, proxied, fittings) == (self.cluster.topology, frozenset(), Fittings())
         return self
 
 
