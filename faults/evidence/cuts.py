@@ -59,11 +59,16 @@ def cuts(
     lives = tuple(lives)
     left = [outage for outage in outages if not any(_explains(life, outage, net_ticktime_s) for life in lives)]
     writers = {log.node: log for log in logs}
-    return tuple(
-        happening
-        for cut in _grouped(left, net_ticktime_s=net_ticktime_s)
-        for happening in _happenings(cut, writers, nodes)
-    )
+    found = [h for cut in _grouped(left, net_ticktime_s=net_ticktime_s) for h in _happenings(cut, writers, nodes)]
+    frozen = [happening for happening in found if happening.fault == "pause"]
+    return tuple(happening for happening in found if not any(_wakes(one, happening) for one in frozen))
+
+
+def _wakes(frozen: Happening, happening: Happening) -> bool:
+    """Whether a node that goes on after a freeze only then finds that its connections are closed."""
+    if happening.fault != "disconnect" or frozen.end is None or not frozen.nodes & happening.nodes:
+        return False
+    return abs(happening.begin - frozen.end) < EXPLAINED_WITHIN_S
 
 
 def _explains(life: Happening, outage: Outage, net_ticktime_s: float) -> bool:
@@ -91,15 +96,15 @@ def _grouped(outages: Sequence[Outage], *, net_ticktime_s: float) -> list[_Cut]:
 
 
 def _happenings(cut: _Cut, writers: Mapping[str, NodeLog], nodes: Collection[str]) -> Iterable[Happening]:
+    frozen = {node for pair in cut.pairs for node in pair if cut.is_unheard and _is_frozen(node, cut, writers)}
+    if all(pair & frozen for pair in cut.pairs):
+        for node in sorted(frozen):
+            yield Happening("pause", (frozenset({node}),), cut.begin, cut.end)
+        return
     sides = _sides(cut.pairs, writers, nodes)
     if len(sides) == 1:
         for pair_of_sides in _partial(cut.pairs):
             yield _parted(cut, pair_of_sides, ())
-        return
-    frozen = [node for side in sides[1:] for node in side if _is_frozen(node, cut, writers)] if cut.is_unheard else []
-    if frozen and set(frozen) == frozenset().union(*sides[1:]):
-        for node in sorted(frozen):
-            yield Happening("pause", (frozenset({node}),), cut.begin, cut.end)
         return
     silent = sorted(set().union(*sides) - set(writers))
     notes = (f"no log of {', '.join(silent)}: which side they were on is a guess",) if silent else ()

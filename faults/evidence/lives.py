@@ -39,7 +39,7 @@ class _Life:
     def opens(self, sighting: Sighting, booted: float) -> None:
         """A process opens its log, and from 3.9 on says so (``detail``). The other line that is taken for it comes once
         more in a boot, at ``booted`` or soon after."""
-        if not sighting.detail and sighting.at < max(booted, self.process or 0) + BOOT_S:
+        if not sighting.detail and (self.process is not None or sighting.at < booted + BOOT_S):
             return
         self.process = sighting.at
         if self.restarted is not None and sighting.at > self.restarted + RESTART_S:

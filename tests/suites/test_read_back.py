@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faults import fault_file
+from faults.conditions import AfterStep, When
 from faults.evidence.draft import draft
 from faults.evidence.from_logs import evidence_of
 from faults.kill import Kill
@@ -28,13 +29,13 @@ def test_a_cut_a_kill_and_a_freeze_are_told_apart(own_bench: Bench) -> None:
         phases=Phases(steady_s=2, recovery_s=60, settled_s=1, drain_s=60),
         schedule=(
             Partition(at_s=1, for_s=14, between=("zone:c", "rest")),
-            Kill(at_s=35, for_s=5, node="b1"),
-            Pause(at_s=65, for_s=14, node="a1"),
+            Pause(when=When(after_step=AfterStep(step=0, wait_s=20)), for_s=14, node="a1"),
+            Kill(when=When(after_step=AfterStep(step=1, wait_s=20)), for_s=5, node="b1"),
         ),
         invariants=Invariants.model_validate({"no_loss": {}}),
     )
     run = run_scenario(played, own_bench).run
     made = fault_file.parse(draft(evidence_of([run.logs], net_ticktime_s=topology.net_ticktime_s)))
     where = [(step.fault, getattr(step, "between", getattr(step, "node", None))) for step in made.schedule]
-    assert where == [("partition", ("c1", "rest")), ("kill", "b1"), ("pause", "a1")]
+    assert where == [("partition", ("c1", "rest")), ("pause", "a1"), ("kill", "b1")]
     assert made.topology.zones == topology.zones
