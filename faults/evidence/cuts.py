@@ -96,10 +96,11 @@ def _grouped(outages: Sequence[Outage], *, net_ticktime_s: float) -> list[_Cut]:
 
 
 def _happenings(cut: _Cut, writers: Mapping[str, NodeLog], nodes: Collection[str]) -> Iterable[Happening]:
-    frozen = {node for pair in cut.pairs for node in pair if cut.is_unheard and _is_frozen(node, cut, writers)}
-    if all(pair & frozen for pair in cut.pairs):
-        for node in sorted(frozen):
-            yield Happening("pause", (frozenset({node}),), cut.begin, cut.end)
+    suspects = sorted({node for pair in cut.pairs for node in pair}) if cut.is_unheard else []
+    woken = {node: at for node in suspects if (at := _woken(node, cut, writers)) is not None}
+    if all(pair & woken.keys() for pair in cut.pairs):
+        for node, at in woken.items():
+            yield Happening("pause", (frozenset({node}),), cut.begin, at if cut.end is None else min(at, cut.end))
         return
     sides = _sides(cut.pairs, writers, nodes)
     if len(sides) == 1:
@@ -136,12 +137,15 @@ def _unheard_side(cut: _Cut, sides: Sequence[Side]) -> Side | None:
     return None
 
 
-def _is_frozen(node: str, cut: _Cut, writers: Mapping[str, NodeLog]) -> bool:
-    """Whether the node wrote nothing at all while others missed it: one that runs would have missed them."""
-    if node not in writers or cut.end is None:
-        return False
+def _woken(node: str, cut: _Cut, writers: Mapping[str, NodeLog]) -> float | None:
+    """When a node wrote again that had been frozen; None where it was not. It wrote nothing at all when others missed
+    it: one that runs would have missed them at that time too."""
+    if node not in writers:
+        return None
     times, noticed = writers[node].times, min(outage.first for outage in cut.outages)
-    return bisect_right(times, cut.end - AT_ONCE_S / 2) == bisect_right(times, (cut.begin + noticed) / 2)
+    silent_from = bisect_right(times, (cut.begin + noticed) / 2)
+    silent = silent_from < len(times) and times[silent_from] > noticed + cut.net_ticktime_s / 2
+    return times[silent_from] if silent else None
 
 
 def _sides(pairs: Collection[frozenset[str]], writers: Collection[str], nodes: Collection[str]) -> tuple[Side, ...]:
