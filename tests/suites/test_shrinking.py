@@ -118,6 +118,7 @@ def test_a_failure_that_happens_sometimes_is_seldom_lost(rate: float) -> None:
     assert missed <= 2 * MISS_CHANCE_MAX * tried
 
 
+@settings(deadline=None)
 @given(st.integers(1, 30), st.integers(0, 30))
 def test_repeats_are_the_fewest_that_leave_little_to_chance(failed: int, passed: int) -> None:
     rate = Rate(failed, failed + passed)
