@@ -4,8 +4,9 @@ back from the runs' own logs.
 ``python -m benchmarks.read_back reports/runs [MORE ...]`` prints a line for each step that was not read back, or was
 more than a second off, and the counts. Brokers do not notice everything: a cut shorter than ``net_ticktime``, what only
 makes links slow, and what befalls clients leave no trace that could be told from others. Those are counted apart. When
-a cut began is told only to within a quarter of ``net_ticktime``, which is a second where that is 4 s. Limit: 95 % of
-all steps that brokers notice, of runs with a ``net_ticktime`` up to 5 s, are read back to within a second.
+a cut began is told only to within a quarter of ``net_ticktime``, which is a second where that is 4 s; and a process that
+is started again is seen only when it has come up, which on busy cores took up to ten seconds. Limit: 90 % of all steps
+that brokers notice, of runs with a ``net_ticktime`` up to 5 s, are read back to within a second.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from reports.events import Event, read_events
 from reports.run_directory import RunDirectory, RunDirectoryError
 
 OFF_S_MAX = 1.0
-READ_BACK_LEAST = 0.95
+READ_BACK_LEAST = 0.9
 TICKTIME_S_MAX = 5
 
 Links = frozenset[tuple[str, str]]

@@ -15,6 +15,7 @@ from topologies.spec import PRODUCTION_NET_TICKTIME_S
 
 _WIDTH = 118
 _PARTED = ("partition", "disconnect")
+_PROCESSES = ("kill", "stop", "lose_disk")
 _OPEN_END = f"{FILL_IN}: for how many seconds; the evidence does not tell when it ended"
 
 
@@ -87,6 +88,8 @@ def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
             and any("log" in s for s in evidence.sources)
         ):
             yield f"  # it began {told_s:g} to {1.25 * told_s:g} s before brokers noticed: that is how long they take"
+        if happening.fault in _PROCESSES and happening.end is not None and any("log" in s for s in evidence.sources):
+            yield "  # when its process was started again is reckoned from when it was seen: seconds later on a busy machine"
         at_s = round(happening.begin - zero, 1)
         for_s = _OPEN_END if happening.end is None else max(0.1, round(happening.end - happening.begin, 1))
         for fields in _targets(happening, placed):
