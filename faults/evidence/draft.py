@@ -89,7 +89,7 @@ def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
         ):
             yield f"  # it began {told_s:g} to {1.25 * told_s:g} s before brokers noticed: that is how long they take"
         if happening.fault in _PROCESSES and happening.end is not None and any("log" in s for s in evidence.sources):
-            yield "  # when its process was started again is reckoned from when it was seen: seconds later on a busy machine"
+            yield "  # when its process was started again is reckoned from when it was seen, later on a busy machine"
         at_s = round(happening.begin - zero, 1)
         for_s = _OPEN_END if happening.end is None else max(0.1, round(happening.end - happening.begin, 1))
         for fields in _targets(happening, placed):
