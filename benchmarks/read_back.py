@@ -4,7 +4,7 @@ back from the runs' own logs.
 ``python -m benchmarks.read_back reports/runs [MORE ...]`` prints a line for each step that was not read back, or was
 more than a second off, and the counts. Brokers do not notice everything: a cut shorter than ``net_ticktime``, what only
 makes links slow, and what befalls clients leave no trace that could be told from others. Those are counted apart. When
-a cut began is told only to within a quarter of ``net_ticktime``, which is a second where that is 4 s; and a process that
+a cut began is known to within a quarter of ``net_ticktime``, which is a second where that is 4 s; and a process that
 is started again is seen only when it is up, which on busy cores took up to ten seconds. Limit: 90 % of all steps
 that brokers notice, of runs with a ``net_ticktime`` up to 5 s, are read back to within a second.
 """
