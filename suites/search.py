@@ -102,6 +102,11 @@ class Search:
         return f"random schedules of seed {self.from_seed}: {verdicts}; listed in {near(self.file)}"
 
     @property
+    def told_nothing(self) -> bool:
+        """Whether no example came to a verdict, so that a session without a failure means nothing."""
+        return all(row["verdict"] == Verdict.UNKNOWN for row in self.examples)
+
+    @property
     def _usual_s(self) -> float:
         took = [row["took_s"] for row in self.examples]
         return sum(took) / len(took) if took else USUAL_S

@@ -71,3 +71,5 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
         summarised(search.summary())
     if found is not None:
         pytest.fail(f"{found.told()}\n{story(found.result.document, found.result.run.path)}", pytrace=False)
+    if search.told_nothing:
+        pytest.fail("no example came to a verdict; verdict.json in each run directory says why", pytrace=False)

@@ -60,6 +60,7 @@ def test_plays_as_many_as_fit(tmp_path: Path) -> None:
     search = world.search(100, lines)
     assert search.run([SCENARIO] * 20) is None
     assert len(world.played) == 3  # a fourth would end at 120 s
+    assert not search.told_nothing
     assert sum(line.startswith("EXAMPLE  ") for line in lines) == 3
     assert "1 min 10 s left" in " ".join(lines)
     assert search.summary().startswith("random schedules of seed 7: 3 VALID; listed in")
@@ -72,6 +73,18 @@ def test_the_first_is_played_however_short_the_budget(tmp_path: Path) -> None:
     world = MadeUp(tmp_path, lambda _: False)
     world.search(1, []).run([SCENARIO] * 3)
     assert len(world.played) == 1
+
+
+def test_a_session_without_a_verdict_tells_nothing(tmp_path: Path) -> None:
+    world = MadeUp(tmp_path, lambda _: False)
+
+    def play(scenario: Scenario, proxied: frozenset[Link]) -> Result:
+        result = world.play(scenario, proxied)
+        return Result(result.run, Verdict.UNKNOWN, False, {**result.document, "verdict": Verdict.UNKNOWN})
+
+    search = Search(7, 100, "3.10.8", tmp_path, play, lambda _: None, clock=lambda: world.now_s)
+    assert search.run([SCENARIO] * 3) is None
+    assert search.told_nothing
 
 
 def test_a_failure_is_shrunk_and_kept_as_an_incident(tmp_path: Path) -> None:
