@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faults import fault_file
@@ -78,7 +78,6 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios())
 def test_a_scenario_comes_back_as_it_was(scenario: Scenario) -> None:
     """Or is refused for what was wrong with it before, such as two steps that take the same node away."""

@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Collection, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.fault import CutCount
@@ -32,7 +32,6 @@ def resolvers(draw: st.DrawFn, topology: Topology) -> Resolver:
     return Resolver(topology, lambda _: leader, luck, lambda _: followers)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_target_that_is_accepted_means_some_of_the_nodes_each_once(data: st.DataObject) -> None:
     topology = data.draw(topologies)
@@ -48,7 +47,6 @@ def test_a_target_that_is_accepted_means_some_of_the_nodes_each_once(data: st.Da
         assert len(topology.nodes) - len(nodes) > half >= len(topology.nodes) - len(nodes) - 1
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_sides_share_no_node_and_rest_is_what_they_leave(data: st.DataObject) -> None:
     topology = data.draw(topologies)
@@ -63,7 +61,6 @@ def test_sides_share_no_node_and_rest_is_what_they_leave(data: st.DataObject) ->
     assert all(sides)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=2, max_size=4), st.booleans())
 def test_links_are_all_pairs_across(numbers: Sequence[set[int]], one_way: bool) -> None:
     """Ends 0 to 2 are clients, which have links to nodes only."""
@@ -78,7 +75,6 @@ def test_links_are_all_pairs_across(numbers: Sequence[set[int]], one_way: bool) 
     assert links_between(sides, one_way=one_way) == expected
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_what_links_mean_now_is_among_what_they_may_ever_mean(data: st.DataObject) -> None:
     """The proxies of a run are placed by the latter, before anybody knows the former."""
@@ -94,7 +90,6 @@ def test_what_links_mean_now_is_among_what_they_may_ever_mean(data: st.DataObjec
 LINKS = [Link(a, b) for a, b in itertools.permutations(("a1", "b1", "c1"), 2)]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sets(st.sampled_from(LINKS), min_size=1), st.integers(0, 9), st.integers(1, 9))))
 def test_a_link_is_cut_as_long_as_any_fault_cuts_it(faults: list[tuple[set[Link], int, int]]) -> None:
     """Against a table of moments; what is told to cut and restore adds up to the same."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from invariants.columns import grouped, pieces
@@ -44,7 +44,6 @@ def delivered(draw: st.DrawFn) -> list[Row]:
     return sorted(streams, key=lambda row: int(row["consumer"]))
 
 
-@settings(deadline=None)
 @given(published(), delivered(), st.integers(1, 20))
 def test_no_loss_says_what_plain_python_says(publishes: list[Row], deliveries: list[Row], batch_rows: int) -> None:
     finding = NoLoss().check(history(publishes, deliveries, EVENTS, batch_rows=batch_rows))
@@ -87,7 +86,6 @@ def plain_counts(publishes: Iterable[Row], deliveries: Iterable[Row]) -> dict[st
     }
 
 
-@settings(deadline=None)
 @given(published(), delivered(), st.integers(1, 20))
 def test_order_says_what_plain_python_says(publishes: list[Row], deliveries: list[Row], batch_rows: int) -> None:
     finding = Order().check(history(publishes, deliveries, EVENTS, batch_rows=batch_rows))
@@ -119,7 +117,6 @@ def takes_turns(consumers: list[Any]) -> bool:
     return bool(consumers) and changes == len(set(consumers)) - 1
 
 
-@settings(deadline=None)
 @given(published(), st.integers(1, 20))
 def test_confirms_are_counted_by_queue_and_tick(publishes: list[Row], batch_rows: int) -> None:
     ledger = ledger_of(history(publishes, (), EVENTS, batch_rows=batch_rows))

@@ -92,7 +92,7 @@ def whole(situation: Situation, group: Set) -> bool:
     return all(talk(situation, a, b) for a in group for b in group)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(cases())
 def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, Situation]) -> None:
     cluster, situation = case
@@ -110,7 +110,7 @@ def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, Situation]) -> Non
         assert (forecast.may_pause, forecast.aftermath) == (frozenset(), "whole")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(cases(), queue_kinds, st.data())
 def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, Situation], kind: str, data: st.DataObject) -> None:
     cluster, situation = case
@@ -134,7 +134,6 @@ def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, Situation], kind:
         assert not permitted_loss(queue, cluster, situation)
 
 
-@settings(deadline=None)
 @given(cases(), st.permutations(NODES))
 def test_names_do_not_matter(case: tuple[ClusterFacts, Situation], others: list[str]) -> None:
     """What is foreseen of a cluster is foreseen of one whose nodes swapped their names."""

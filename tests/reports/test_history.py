@@ -120,7 +120,7 @@ def write_batches(path: Path, sizes: Sequence[int]) -> None:
     writer.close()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60),
     window_bytes=st.sampled_from([8, 600, 2000, 1 << 21]),

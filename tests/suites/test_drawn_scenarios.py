@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults import fault_file
@@ -18,7 +18,7 @@ from topologies.drivers import DRIVERS
 KINDS = {kind for kind, _ in (*BROKER_LANE, *OTHER_LANE)}
 #: The versions whose promises differ.
 GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
-thorough = settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=200)
 
 
 @pytest.mark.parametrize(("version", "driver"), GROUNDS)
@@ -41,7 +41,7 @@ def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
     accepted()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(st.data(), st.sampled_from(["quorum", "mirrored", "classic"]))
 def test_any_scenario_can_have_another_schedule(data: st.DataObject, queue_type: str) -> None:
     base = fault_file.parse(

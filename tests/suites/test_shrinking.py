@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faults.catalogue import AnyFault
@@ -88,7 +88,6 @@ def test_time_is_over() -> None:
     assert (len(smallest.schedule), shrinking.complete, shrinking.runs) == (4, False, 4)  # two replays, two chunks
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.5, 9), min_size=1, max_size=9), st.data())
 def test_what_is_left_fails_and_no_single_step_can_go(lengths_s: list[float], data: st.DataObject) -> None:
     found = kills(*(round(length_s, 1) for length_s in lengths_s))
@@ -118,14 +117,12 @@ def test_a_failure_that_happens_sometimes_is_seldom_lost(rate: float) -> None:
     assert missed <= 2 * MISS_CHANCE_MAX * tried
 
 
-@settings(deadline=None)
 @given(st.integers(1, 30), st.integers(0, 30))
 def test_repeats_are_the_fewest_that_leave_little_to_chance(failed: int, passed: int) -> None:
     rate = Rate(failed, failed + passed)
     assert rate.miss_chance(rate.repeats) < MISS_CHANCE_MAX <= rate.miss_chance(rate.repeats - 1)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 6), st.integers(1, 6))
 def test_the_chance_of_a_miss_is_that_of_drawing_it(failed: int, passed: int, passes: int) -> None:
     """By integrating over all rates, each weighed by how well it explains the runs."""

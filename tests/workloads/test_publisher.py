@@ -279,7 +279,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(steps)
 def test_each_message_has_one_outcome_whatever_the_broker_says(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, bool]]

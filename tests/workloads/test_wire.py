@@ -46,7 +46,7 @@ def confirm(tag: int, *, multiple: bool) -> bytes:
 HEARTBEAT = frame.Heartbeat().marshal()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 400), max_size=10))
 def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: list[int]) -> None:
     long = b"x" * 250
