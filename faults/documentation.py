@@ -24,7 +24,7 @@ from invariants.catalogue import INVARIANTS
 from reports.table import table_line
 from topologies.drivers import DRIVERS
 from topologies.spec import PauseIfAllDown, Topology
-from workloads.spec import Mirroring, ProcessingStep, RateStep, Workload
+from workloads.spec import Mirroring, ProcessingStep, QueueLimits, RateStep, Workload
 
 _HEAD = """# What a fault file may state
 
@@ -51,7 +51,12 @@ EXAMPLES: Mapping[str, str] = {
     "packet_corrupt": 'links: "zone:a -> zone:c", percent: 1',
     "packet_rate": 'links: "zone:a -> zone:c", rate_kbit_per_s: 2000',
     "limit": "node: b1, cpus: 0.5",
+    "disk_full": "node: b1, disk_bytes: 300000000",
+    "clock": "node: b1, jump_s: 3600",
+    "upgrade": 'node: b1, to: "3.11.28", drain: true',
     "stress": "node: b1, cpu_workers: 2",
+    "purge_queue": "queue: q1",
+    "delete_queue": "queue: q1",
     "rebalance": "",
 }
 
@@ -63,7 +68,7 @@ def page() -> str:
         [_HEAD],
         _section("The file", Scenario),
         _section("topology", Topology, also=[PauseIfAllDown]),
-        _section("workload", Workload, also=[Mirroring, RateStep, ProcessingStep]),
+        _section("workload", Workload, also=[Mirroring, QueueLimits, RateStep, ProcessingStep]),
         _section("phases", Phases),
         _section("schedule: every step", Step),
         ["### Targets", "", _text(targets), ""],
