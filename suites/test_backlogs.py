@@ -93,7 +93,7 @@ def test_kept_out_of_memory(queue_type: str, scale: float, net_ticktime_s: int, 
 @pytest.mark.parametrize("resource", ["memory", "disk"])
 def test_alarm(resource: Resource, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
     """One node's alarm blocks publishers everywhere; nothing is lost, and they go on when it clears."""
-    alarm = Alarm(at_s=FIRST_STEP_S, for_s=12, node="b1", resource=resource)
+    alarm = Alarm(at_s=FIRST_STEP_S, for_s=20, node="b1", resource=resource)
     title = f"A node runs out of {resource}"
     result = backlog_played(play, title, queue_type, scale, net_ticktime_s, alarm)
     blocked = [event for event in result.run.events() if event["kind"] == "worker" and event["event"] == "blocked"]

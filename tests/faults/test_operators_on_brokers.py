@@ -89,7 +89,7 @@ def test_a_disk_that_is_not_lost_is_not_proven_so(
 @pytest.mark.parametrize("resource", ["memory", "disk"])
 def test_an_alarm_is_raised_and_cleared(formed: LocalCluster, play: Any, resource: Any) -> None:
     before = memory_limit(formed, "b1")
-    [journal] = play(Alarm(at_s=0, for_s=8, node="b1", resource=resource)).values()
+    [journal] = play(Alarm(at_s=0, for_s=20, node="b1", resource=resource)).values()
     assert states(journal) == PROVEN, journal
     assert journal[0]["effect"]["nodes_alarmed"] == ["b1"]
     assert memory_limit(formed, "b1") == before
