@@ -40,10 +40,11 @@ def check(
     *,
     version: str = "3.10.8",
     mode: str = "pause_minority",
+    margin_s: float | None = 5,
 ) -> Finding:
     seen = node_states(nodes, unlike)
     events = [cluster(nodes, version=version, mode=mode), phases(), seen, *steps]
-    return PartitionMode(margin_s=5).check(history((), (), events))
+    return PartitionMode(margin_s=margin_s).check(history((), (), events))
 
 
 SEVEN = ("a1", "a2", "a3", "b1", "b2", "c1", "c2")
@@ -163,6 +164,16 @@ def test_pathological_pauses_again_after_its_return() -> None:
 def test_pathological_pause_on_a_version_where_the_mode_has_no_effect() -> None:
     assert check([CUT], PAUSED, version="4.3.6").verdict is Verdict.INVALID
     assert check([CUT], {}, version="4.3.6").verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("version", "paused_after_s_max"), [("3.10.8", 15), ("4.0.5", 22)])
+def test_a_node_waits_for_silent_peers_and_from_4_0_on_for_dead_ones(version: str, paused_after_s_max: float) -> None:
+    def verdict(paused_after_s: float) -> Verdict:
+        paused: Unlike = {"a1": [(20 + paused_after_s, 52, "paused")]}
+        return check([CUT], paused, version=version, margin_s=None).verdict
+
+    assert verdict(paused_after_s_max - 1) is Verdict.VALID
+    assert verdict(paused_after_s_max + 1) is Verdict.INVALID
 
 
 def test_legal_cut_in_between_pauses_or_not() -> None:
