@@ -110,6 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[TERMINAL] = os.fdopen(os.dup((sys.__stdout__ or sys.stdout).fileno()), "w", buffering=1)
     config.stash[FAULT_FILES] = loaded
     config.stash[RECHECKED] = opened
+    if (loaded or opened) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        config.args[:] = [str(config.rootpath / "suites")]  # all other tests would only be looked for
     config.stash[RESULTS] = {}
     config.stash[SUMMARY] = []
     budget_min = config.getoption("--budget-min")

@@ -18,6 +18,16 @@ _HEAD = """# Drivers and broker versions side by side
 Generated from run directories by `python -m reports.platforms`, of the scenarios that were played on more than one
 platform. Each cell has the last run there: its verdict, how long its cluster took to form, how many messages/s were
 confirmed in the steady phase, and how long it took from the last healing until the cluster was whole.
+
+Why cells differ:
+
+- None: scenarios with metrics (kills, restarts, backlogs) are for 3.10 and newer, as older brokers tell no numbers of
+  single queues; there are no mirrored queues from 4.0 on.
+- Formed: an engine takes longer to start a container than it takes to start a process, on a busy machine many times
+  longer; a node of 3.8 waits up to a minute before it looks for others.
+- Confirmed: all get the same load, which is less than any of them can take; a difference is the machine's.
+- Whole: up to 4.2 a node in the minority pauses, and must start again once the cut is healed. From 4.3 on nobody does,
+  and it is back as soon as its links are. A node that was killed takes as long as its version takes to boot.
 """
 
 
