@@ -16,6 +16,7 @@ from faults.disk_full import DiskFull
 from faults.limit import Limit
 from faults.packet_loss import PacketLoss
 from faults.scenario import Invariants, Phases, Scenario
+from faults.stop import Stop
 from faults.stress import Stress
 from faults.upgrade import Upgrade
 from invariants.verdict import Verdict
@@ -95,19 +96,21 @@ def test_packets_are_lost_and_brokers_are_limited_and_both_are_healed(docker: Op
 
 
 def test_a_disk_is_filled_and_a_clock_turned_and_both_are_healed(docker: Opened, tmp_path: Path) -> None:
+    """A broker whose log found no room does not write it any more until it is started again."""
     result = played(
         docker,
         tmp_path,
         Clock(at_s=1, for_s=25, node="a1", jump_s=3600),
-        DiskFull(at_s=2, for_s=20, node="b1"),
+        DiskFull(at_s=2, for_s=15, node="b1"),
+        Stop(when=When(after_step=AfterStep(step=1, wait_s=2)), for_s=2, node="b1"),
     )
     assert result.verdict is Verdict.VALID, result.document
-    ahead, full = details(result, "proven")
+    ahead, full, _ = details(result, "proven")
     assert ahead.startswith("the clock of a1 is +3")
     assert full == "the disk of b1 takes nothing more"
-    back, room = details(result, "heal_proven")
-    assert back.startswith(("the clock of a1 is +0.", "the clock of a1 is -0."))
-    assert room.endswith(" bytes of b1 are free")
+    healed = details(result, "heal_proven")
+    assert any(detail.startswith(("the clock of a1 is +0.", "the clock of a1 is -0.")) for detail in healed)
+    assert any(detail.endswith(" bytes of b1 are free") for detail in healed)
 
 
 @pytest.fixture
