@@ -98,13 +98,13 @@ def _serving(facts: Facts, node: str, span_us: tuple[float, float]) -> Iterator[
 def measures(read: ReadMetrics) -> dict[str, float | int]:
     """The numbers of a whole run that tables compare; none that was not measured.
 
-    ``memory_ratio_max``: the most of its limit that a node used. ``replicated_bytes``: what the nodes received from
-    each other, and ``replicated_peak_bytes_per_s`` the most of it in a second, of all nodes together.
+    ``memory_ratio_max``: the most of its limit that a node used, while it had one. ``replicated_bytes``: what the nodes
+    received from each other, and ``replicated_peak_bytes_per_s`` the most of it in a second, of all nodes together.
     """
     told: dict[str, float | int] = {}
-    ratios = [ratio.values.max() for ratio in memory_ratios(read).values() if len(ratio)]
-    if ratios:
-        told["memory_ratio_max"] = round(float(max(ratios)), 4)
+    ratios = [ratio.values[np.isfinite(ratio.values)] for ratio in memory_ratios(read).values()]
+    if any(map(len, ratios)):
+        told["memory_ratio_max"] = round(float(np.concatenate(ratios).max()), 4)
     received = of_nodes(curves(read, "replication_received")).values()
     if received:
         moments, places = np.unique(np.concatenate([curve.t_us for curve in received]), return_inverse=True)
@@ -115,14 +115,16 @@ def measures(read: ReadMetrics) -> dict[str, float | int]:
 
 
 def memory_ratios(read: ReadMetrics) -> dict[str, Curve]:
-    """The memory that each node used, as a part of the limit at which it raises its alarm."""
+    """The memory that each node used, as a part of the limit at which it raises its alarm: infinite where that is 0."""
     limits = of_nodes(curves(read, "memory_limit"))
     ratios = {}
     for node, used in of_nodes(curves(read, "memory_used")).items():
         if node in limits:
             limit = limits[node].at(used.t_us)
-            known = limit > 0  # NaN is not
-            ratios[node] = Curve(used.t_us[known], used.values[known] / limit[known])
+            known = ~np.isnan(limit)
+            ratio = np.full(len(limit), np.inf)
+            np.divide(used.values, limit, out=ratio, where=limit > 0)
+            ratios[node] = Curve(used.t_us[known], ratio[known])
     return ratios
 
 

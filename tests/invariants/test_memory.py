@@ -45,6 +45,14 @@ def test_sane_an_alarm_that_a_step_raised() -> None:
     assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 20)
 
 
+def test_a_limit_of_nothing_is_no_silence() -> None:
+    """As an alarm is raised on purpose, for longer than a node may say nothing."""
+    nothing = memory(limit=lambda at: 0.0 if 30 <= at < 55 else 1 * GB)
+    raised = fault(30, 52, name="alarm", alarm="memory", alarmed=["b1"])
+    assert check(nothing, raised).verdict is Verdict.VALID
+    assert check(nothing).verdict is Verdict.INVALID
+
+
 def test_pathological_the_watermark_is_reached() -> None:
     finding = check(memory(lambda at: GB if 50 <= at < 53 else 0.3 * GB))
     assert (finding.verdict, finding.numbers["nodes_over"]) == (Verdict.INVALID, 1)
