@@ -41,6 +41,8 @@ GAP_S_MAX = 8.0
 CALM_S = 15.0
 #: Held packets and dropped connections that are over before anybody can notice.
 BLIPS_S = (0.05, 0.5)
+#: A broker that has room looks at its disk every 10 s only, and an alarm that nobody saw proves nothing.
+ALARM_S = (12, 16)
 
 _ACTS_ON = {kind.model_fields["fault"].default: kind.acts_on for kind in get_args(get_args(AnyFault)[0])}
 _ADAPTER: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
@@ -105,7 +107,7 @@ def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
 @st.composite
 def _alarm(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
     resource = draw(st.sampled_from(["memory", "disk"]))
-    return {"node": draw(st.sampled_from(topology.node_names)), "resource": resource, "for_s": draw(_seconds(3, 8))}
+    return {"node": draw(st.sampled_from(topology.node_names)), "resource": resource, "for_s": draw(_seconds(*ALARM_S))}
 
 
 def _rebalance(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
