@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from faults.fault import Arena, Effect, Proof, left_over
+from faults.fault import Arena, Effect, Proof, left_over, on_each
 from faults.step import Step
 from faults.targets import Resolver, node_problems
 from topologies.cluster import ClusterError
@@ -79,14 +79,11 @@ class AlarmInjection:
 
     def heal(self) -> None:
         limit = LIMITS[self.resource]
-        failed = []
-        for node, before in self._limits.items():
-            try:
-                self.arena.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.restored, str(before))
-            except ClusterError as error:  # the others must be healed too
-                failed.append(str(error))
-        if failed:
-            raise ClusterError("; ".join(failed))
+
+        def restore(node: str) -> None:
+            self.arena.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.restored, str(self._limits[node]))
+
+        on_each(self._limits, restore)
 
     def prove(self, *, timeout_s: float) -> Proof:
         return self._await(alarmed=True, timeout_s=timeout_s)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from faults.fault import Arena, Effect, Proof, left_over
+from faults.fault import Arena, Effect, Proof, left_over, on_each
 from faults.packets import in_containers
 from faults.step import Step
 from faults.targets import Resolver, node_problems, possible_nodes
@@ -96,8 +96,7 @@ class ClockInjection:
 
     def heal(self) -> None:
         cluster = in_containers(self.arena.cluster)
-        for node in self._before:
-            cluster.turn_clock(node, by_s=-self.jump_s)
+        on_each(self._before, lambda node: cluster.turn_clock(node, by_s=-self.jump_s))
 
     def prove(self, *, timeout_s: float) -> Proof:
         return self._await(self.jump_s, timeout_s=timeout_s)

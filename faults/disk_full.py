@@ -9,11 +9,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.fault import Arena, Effect, Proof, left_over
+from faults.fault import Arena, Effect, Proof, left_over, on_each
 from faults.packets import in_containers
 from faults.step import Step
 from faults.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes
-from topologies.cluster import ClusterError
 from topologies.fittings import Fittings
 from topologies.spec import Topology
 from workloads.spec import Workload
@@ -64,16 +63,14 @@ class DiskFullInjection:
             list(pool.map(lambda node: cluster.disk(node).fill(), self.nodes))
 
     def heal(self) -> None:
-        cluster, failed = in_containers(self.arena.cluster), []
-        for node in self.nodes:
-            try:
-                cluster.disk(node).empty()
-                if cluster.process(node) == "gone":
-                    cluster.start(node)
-            except ClusterError as error:  # the others must be healed too
-                failed.append(str(error))
-        if failed:
-            raise ClusterError("; ".join(failed))
+        cluster = in_containers(self.arena.cluster)
+
+        def give_room(node: str) -> None:
+            cluster.disk(node).empty()
+            if cluster.process(node) == "gone":
+                cluster.start(node)
+
+        on_each(self.nodes, give_room)
 
     def prove(self, *, timeout_s: float) -> Proof:
         """No block is free, and the kernel takes none more."""

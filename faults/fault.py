@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from faults.targets import Resolver, TargetError
-from topologies.cluster import Cluster
+from topologies.cluster import Cluster, ClusterError
 from topologies.fittings import Fittings
 from topologies.observer import Observer
 from topologies.spec import Link, Topology
@@ -75,6 +75,18 @@ def left_over(look: Callable[[], list[str]], *, timeout_s: float, what: str) -> 
     with suppress(WaitTimeout):
         wait_until(nothing_left, timeout_s=timeout_s, what=what)
     return found
+
+
+def on_each(nodes: Iterable[str], act: Callable[[str], None]) -> None:
+    """Act on every node, also where it fails on others. Raises ClusterError with all that failed."""
+    failed = []
+    for node in nodes:
+        try:
+            act(node)
+        except ClusterError as error:
+            failed.append(str(error))
+    if failed:
+        raise ClusterError("; ".join(failed))
 
 
 @dataclass

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from faults.fault import Arena, Effect, Proof, left_over
+from faults.fault import Arena, Effect, Proof, left_over, on_each
 from faults.packets import in_containers
 from faults.step import Step
 from faults.targets import Resolver, node_problems
-from topologies.cluster import ClusterError, Resources
+from topologies.cluster import Resources
 from topologies.spec import Topology
 from workloads.spec import Workload
 
@@ -66,16 +66,14 @@ class LimitInjection:
             cluster.limit(node, cpus=self.cpus, memory_bytes=self.memory_bytes)
 
     def heal(self) -> None:
-        cluster, failed = in_containers(self.arena.cluster), []
-        for node in self._before:
-            try:
-                cluster.limit(node, cpus=None, memory_bytes=None)
-                if cluster.process(node) == "gone":
-                    cluster.start(node)
-            except ClusterError as error:  # the others must be healed too
-                failed.append(str(error))
-        if failed:
-            raise ClusterError("; ".join(failed))
+        cluster = in_containers(self.arena.cluster)
+
+        def free(node: str) -> None:
+            cluster.limit(node, cpus=None, memory_bytes=None)
+            if cluster.process(node) == "gone":
+                cluster.start(node)
+
+        on_each(self._before, free)
 
     def prove(self, *, timeout_s: float) -> Proof:
         """Each node had to wait for its CPU, and the kernel has its limit of memory; or it was killed for it."""
