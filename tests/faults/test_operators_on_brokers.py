@@ -68,7 +68,13 @@ def states(journal: list[dict[str, Any]]) -> list[str]:
 
 
 def memory_limit(cluster: LocalCluster, node: str) -> int:
-    rows = {row["name"]: row for row in cluster.api(node).nodes()}
+    """As the node tells it, which it does only some seconds after it was formed."""
+    rows = wait_until(
+        lambda: {row["name"]: row for row in cluster.api(node).nodes()},
+        timeout_s=30,
+        what=f"{node} to tell its limit of memory",
+        until=lambda rows: "mem_limit" in rows.get(cluster.broker_name(node), {}),
+    )
     return int(rows[cluster.broker_name(node)]["mem_limit"])
 
 
