@@ -1,9 +1,12 @@
 """Compares the verified load with RabbitMQ PerfTest's unverified one, on one cluster, in turn.
 
-    .venv/bin/python -m benchmarks.perf_test [--rounds 3] [--queues 1 10 100] [--rabbitmq-home DIR]
+    .venv/bin/python -m benchmarks.perf_test [--rounds 3] [--queues 1 10 100] [--rate N] [--rabbitmq-home DIR]
 
-Both sides have the same queues, publishers, consumers, in-flight limit, prefetch, acknowledgements and message size,
-and connect to the same node. Ours also records every message, checks it, and drains and compares at the end. PerfTest
+Both sides have the same queues, messages in flight on each, prefetch, acknowledgements and message size, and connect to
+the same node. A publisher of ours goes round its queues; a producer of PerfTest keeps to one, so that there it has one
+for each queue, and they share what ours may have in flight. With ``--rate`` both keep to it, which makes the CPU of one
+message comparable over numbers of queues: at full speed a broker that is slower also hands over fewer at a time.
+Ours also records every message, checks it, and drains and compares at the end. PerfTest
 is fetched with Maven into ``.tools/perf-test`` at the version in ``perf-test-pom.xml``. Rates are confirms a second
 after a warm-up; CPU is that of all client processes and of all brokers, by message.
 The exit status is 1 where the ratio on quorum queues is under ``RATIO_MIN``; on the other types it is told, not judged.
@@ -148,20 +151,24 @@ def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan)
 
 
 def perf_test_command(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> list[str]:
+    producers, consumers = max(workload.publishers, workload.queues), max(workload.consumers, workload.queues)
+    prefetch = max(1, workload.prefetch * workload.consumers // consumers)
     options: dict[str, object] = {
         "uri": f"amqp://guest:guest@127.0.0.1:{cluster.amqp_port('a1')}/{vhost}",
         "queue-pattern": "q%d",
         "queue-pattern-from": 1,
         "queue-pattern-to": workload.queues,
-        "producers": workload.publishers,
-        "consumers": workload.consumers,
-        "confirm": workload.in_flight,
-        "qos": workload.prefetch,
-        "multi-ack-every": workload.ack_every,
+        "producers": producers,
+        "consumers": consumers,
+        "confirm": max(1, workload.in_flight * workload.publishers // producers),
+        "qos": prefetch,
+        "multi-ack-every": max(1, min(workload.ack_every, prefetch // 2)),
         "size": workload.message_bytes,
         "flag": "persistent",
         "time": round(plan.warm_up_s + plan.measure_s + 2),
     }
+    if workload.rate_per_s is not None:
+        options["rate"] = workload.rate_per_s / producers
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     main = ["java", "-cp", f"{JARS}/*", "com.rabbitmq.perf.PerfTest"]
     return [*main, *words, "--flag", "mandatory", "--predeclared"]
@@ -221,6 +228,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--publishers", type=int, default=2)
     parser.add_argument("--consumers", type=int, default=2)
     parser.add_argument("--in-flight", type=int, default=200)
+    parser.add_argument("--ack-every", type=int, default=50, help="messages acknowledged together by a consumer")
+    parser.add_argument("--rate", type=int, help="messages a second of all publishers (default: as fast as they can)")
     parser.add_argument("--message-bytes", type=int, default=1000)
     parser.add_argument("--rabbitmq-home", type=Path)
     return parser.parse_args()
@@ -243,10 +252,10 @@ def main() -> int:
                 leaders_on=("a1",),
                 publishers=arguments.publishers,
                 consumers=arguments.consumers,
-                rate_per_s=None,
+                rate_per_s=arguments.rate,
                 in_flight=arguments.in_flight,
                 prefetch=500,
-                ack_every=50,
+                ack_every=arguments.ack_every,
                 message_bytes=arguments.message_bytes,
             )
             sides = compare(cluster, workload, rounds=arguments.rounds, plan=plan)
