@@ -104,18 +104,24 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def recorded(roots: Iterable[Path]) -> list[Mapping[str, Any]]:
-    """The verdicts of all runs below the folders, oldest first; runs without one, or of no known broker, are not in."""
+def recorded_by_name(roots: Iterable[Path]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The verdicts of all runs below the folders, with the names of their directories, oldest first; runs without one,
+    or of no known broker, are not in."""
     runs = sorted((run for root in roots for run in root.iterdir() if run.is_dir()), key=lambda run: run.name)
-    verdicts: list[Mapping[str, Any]] = []
+    verdicts: list[tuple[str, Mapping[str, Any]]] = []
     for run in runs:
         try:
             verdict = RunDirectory(run).read_verdict()
         except RunDirectoryError:
             continue
         if verdict.get("title") and verdict.get("broker_version"):
-            verdicts.append(verdict)
+            verdicts.append((run.name, verdict))
     return verdicts
+
+
+def recorded(roots: Iterable[Path]) -> list[Mapping[str, Any]]:
+    """Only the verdicts."""
+    return [verdict for _, verdict in recorded_by_name(roots)]
 
 
 def main() -> None:
