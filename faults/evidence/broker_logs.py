@@ -1,6 +1,6 @@
 """Reads broker logs of RabbitMQ 3.8 to 4.3: what each node said of itself and of others, and when.
 
-Sources of the sentences: the logs of 3.10.8, 4.0.5 and 4.3.6 as the suite's own runs keep them, and rabbit.erl,
+Sources of the sentences: the logs of 3.8.9, 3.10.8, 4.0.5 and 4.3.6 as own runs keep them, and rabbit.erl,
 rabbit_node_monitor.erl, rabbit_alarm.erl and rabbit_prelaunch_sighandler.erl of the tags from v3.8.9 on. Two forms
 are read: text, and the JSON lines of ``log.file.formatter = json``.
 """

@@ -12,6 +12,8 @@ UNHEARD = "net_tick_timeout"
 #: A connection that was just made again may end once or twice more before it stays.
 UNSETTLED_S = 3.0
 
+#: Brokers of 4.0 that miss a peer's broker look for it once more, for ``net_setuptime``, before they miss the node too.
+LOOKED_FOR_AGAIN_S = 8.0
 #: How long a broker that was paused takes to serve again.
 RESTARTED_WITHIN_S = 12.0
 
@@ -101,7 +103,9 @@ def _reports(log: NodeLog) -> Iterable[Report]:
     for sighting in log.sightings:
         about, at = sighting.about, sighting.at
         if sighting.what == "gone":
-            lost.setdefault(about, (at, sighting.detail))
+            missed = app_gone.get(about, at)
+            unheard_before = sighting.detail == UNHEARD and at - missed < LOOKED_FOR_AGAIN_S
+            lost.setdefault(about, (missed if unheard_before else at, sighting.detail))
         elif sighting.what == "app_gone":
             app_gone[about] = at
         elif sighting.what in ("back", "app_back"):

@@ -25,11 +25,13 @@ Step = tuple[str, dict[str, object], float, float]
 
 #: By folder, as the runs' own events have it.
 PLAYED: dict[str, list[Step]] = {
+    "3.8.9-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 24.2)],
     "3.10.8-zone-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 26.2)],
     "3.10.8-partial-cut": [("partition", {"between": ("zone:a", "zone:b")}, 0, 18.6)],
     "3.10.8-one-way": [("partition", {"between": ("c1", "rest"), "one_way": True}, 0, 32.8)],
     # raising and clearing it took seconds: the events allow 5.5 to 13.9 s, and this is what the log's two lines say
     "3.10.8-disk-alarm": [("alarm", {"node": "b1", "resource": "disk"}, 0, 7.4)],
+    "4.0.5-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 25.8)],
     "4.0.5-killed": [("kill", {"node": "b1"}, 0, 5.4)],
     "4.3.6-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 26.2)],
     "4.3.6-disk-lost": [("lose_disk", {"node": "c1"}, 0, 5.5)],
