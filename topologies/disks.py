@@ -15,6 +15,7 @@ from docker.errors import DockerException
 from requests import RequestException
 
 from topologies.cluster import ClusterError
+from topologies.execution import execute
 
 _HERE = "/disk"
 #: No name that a broker gives to what it stores.
@@ -89,9 +90,5 @@ class Disk:
         return told
 
     def _exec(self, command: Sequence[str]) -> tuple[int, str]:
-        try:
-            status, told = self._keeper.exec_run(list(command), environment={"LC_ALL": "C"})
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"{command[0]} could not be run on {self.name}: {error}") from error
-        assert isinstance(told, bytes), "it was not asked to stream"
-        return int(status or 0), told.decode(errors="replace")
+        done = execute(str(self._keeper.id), command, node=self.name, environ={"LC_ALL": "C"})
+        return done.returncode, done.stdout + done.stderr

@@ -14,14 +14,12 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import docker
-from docker.errors import APIError, DockerException
-from requests import RequestException
+from docker.errors import DockerException
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
@@ -43,6 +41,7 @@ from topologies.engine import (
     find_network_tools,
 )
 from topologies.environment import BOUND_OPEN_FILES
+from topologies.execution import execute
 from topologies.files import LOOPBACK, BrokerFiles, NodePorts
 from topologies.fittings import NONE, Fittings
 from topologies.host import Net, Program
@@ -142,20 +141,10 @@ class DockerHost:
         # Who reads what a command prints waits for it without end, so the command has to end.
         bounded = ["timeout", "-s", "KILL", f"{timeout_s:g}", *command]
         begun_s = time.monotonic()
-        with closing(connect()) as client:
-            api, there = client.api, self._containers[node].id
-            try:
-                execution = api.exec_create(there, bounded, environment=dict(environ), workdir=str(folder))["Id"]
-                out, err = api.exec_start(execution, demux=True)
-                status = api.exec_inspect(execution)["ExitCode"]
-            except APIError as error:
-                raise ClusterError(f"{command[0]} cannot be run for {node}: {error.explanation}") from error
-            except RequestException as error:
-                raise ClusterError(f"the engine does not answer what {command[0]} did for {node}: {error}") from error
-        if status == _KILLED_STATUS and time.monotonic() - begun_s >= timeout_s:
+        done = execute(self._containers[node].id, bounded, node=node, environ=environ, folder=folder)
+        if done.returncode == _KILLED_STATUS and time.monotonic() - begun_s >= timeout_s:
             raise subprocess.TimeoutExpired(command, timeout_s)
-        texts = [(text or b"").decode(errors="replace") for text in (out, err)]
-        return subprocess.CompletedProcess(command, status, *texts)
+        return done
 
     def serve(
         self,

@@ -25,6 +25,7 @@ from topologies.cluster import ClusterError
 from topologies.containers import Container
 from topologies.distributions import ToolMissingError, find_pumba
 from topologies.engine import BrokerImage, find_image, find_network_tools, lacks_in_kernel
+from topologies.execution import execute
 from topologies.images import STRESS
 from topologies.packets import LISTING, Disturbance, met, orders
 from topologies.reaper import marked
@@ -125,15 +126,11 @@ class NetworkView:
         return bool(self._of.state()["StartedAt"] == self._since)
 
     def told(self, command: Sequence[str]) -> str:
-        try:
-            status, output = self._view.exec_run(list(command))
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"{command[0]} could not be run in the network of {self._name}: {error}") from error
-        assert isinstance(output, bytes), "it was not asked to stream"
-        text = output.decode(errors="replace")
-        if status != 0:
-            raise ClusterError(f"{command[0]} failed in the network of {self._name}: {text.strip()}")
-        return text
+        done = execute(str(self._view.id), command, node=self._name)
+        if done.returncode != 0:
+            text = (done.stderr or done.stdout).strip()
+            raise ClusterError(f"{command[0]} failed in the network of {self._name}: {text}")
+        return done.stdout
 
     def close(self) -> None:
         try:
