@@ -236,7 +236,10 @@
     if (!pen) return;
     pen.font = "11.5px system-ui, sans-serif";
     const names = panels.flatMap((panel) => (panel.lanes ?? []).map((lane) => pen.measureText(lane.name).width));
-    gutter = Math.min(Math.max(64, ...names.map((width) => width + 18)), 150);
+    const highest = (panel) => panel.curves.reduce((high, curve) => curve.values.reduce((a, b) => Math.max(a, b), high), 0);
+    const ticks = panels.filter((panel) => panel.curves && !panel.log)
+      .map((panel) => pen.measureText(FORMATS[panel.unit](1.5 * highest(panel))).width);  // the top tick may be over all values
+    gutter = Math.min(Math.max(64, ...[...names, ...ticks].map((width) => width + 18)), 150);
     panels.forEach(draw);
     document.getElementById("reset").disabled = view === full;
   }
