@@ -21,6 +21,11 @@ _HERE = "/disk"
 #: No name that a broker gives to what it stores.
 _FILLER = f"{_HERE}/filled-by-the-test"
 _PROBE = f"{_HERE}/written-by-the-test"
+#: In the keeper: as long as it is there, what a broker frees is taken again.
+_FILLING = "/tmp/filling"  # noqa: S108 - in a container
+_LOCK = "/tmp/filling.lock"  # noqa: S108 - in a container
+_FILL_ON = f"while [ -e {_FILLING} ]; do cat /dev/zero >>{_FILLER}; sleep 0.1; done"
+_END_FILLING = f"rm -f {_FILLING}; flock {_LOCK} rm -f {_FILLER}"
 _BLOCK_BYTES = 4096
 _FULL = "No space left on device"
 
@@ -51,12 +56,17 @@ class Disk:
             raise ClusterError(f"the engine makes no volume {name} of {size_bytes} bytes: {error}") from error
 
     def fill(self) -> None:
-        """To the last block."""
+        """To the last block, and also with what the broker frees from now on: who fills a disk goes on with it."""
         self._written(_FILLER)
+        self._run("touch", _FILLING)
+        try:
+            self._keeper.exec_run(["flock", _LOCK, "sh", "-c", _FILL_ON], detach=True)
+        except (DockerException, RequestException) as error:
+            raise ClusterError(f"{self.name} cannot be kept full: {error}") from error
 
     def empty(self) -> None:
         """Undo ``fill``."""
-        self._run("rm", "-f", _FILLER)
+        self._run("sh", "-c", _END_FILLING)
 
     def free_bytes(self) -> int:
         blocks, size = self._run("stat", "-f", "-c", "%a %S", _HERE).split()

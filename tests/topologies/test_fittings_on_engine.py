@@ -65,13 +65,20 @@ def test_a_disk_takes_nothing_when_it_is_full_and_keeps_what_a_dead_container_wr
     assert disk.free_bytes() == SIZE_BYTES
 
     mounts = {str(cluster): {"bind": "/cluster", "mode": "rw"}, name: {"bind": "/cluster/data", "mode": "rw"}}
-    written = ["sh", "-c", "printf stored > /cluster/data/file"]
-    client.containers.run(image, written, entrypoint=[], remove=True, user=USER, volumes=mounts, network_mode="none")
-    assert disk.stored_bytes() == len("stored")
+
+    def beside(script: str) -> None:
+        command: dict[str, Any] = {"entrypoint": [], "remove": True, "user": USER, "network_mode": "none"}
+        client.containers.run(image, ["sh", "-c", script], volumes=mounts, **command)
+
+    beside("printf stored > /cluster/data/file; head -c 1000000 /dev/zero > /cluster/data/old")
+    assert disk.stored_bytes() == len("stored") + 1_000_000
 
     disk.fill()
     assert disk.free_bytes() == 0
     assert not disk.takes()
+    beside("rm /cluster/data/old")  # as brokers do with what they need no more
+    wait_until(lambda: disk.free_bytes() == 0, timeout_s=10, what="the disk to be full again")
+    disk.empty()
     disk.empty()
     assert disk.takes()
     assert disk.stored_bytes() == len("stored")
