@@ -30,6 +30,8 @@ THREE = catalogue.load("three_nodes_three_zones")
 EACH = THREE.node_names
 OF_CLIENT = frozenset(Link("publisher:0", node) for node in EACH)
 RESTS_S = 4.0
+#: What clients that are not there have recorded. (``/dev/null`` is an ordinary file on some machines.)
+NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 PROVEN_LATE = ["injecting", "injected", "healing", "healed", "proven", "heal_proven"]
 
@@ -73,7 +75,7 @@ class Played(list[dict[str, Any]]):
 
 def play(cluster: LocalCluster, step: AnyFault) -> Played:
     """Without load: nobody looks for a leader, and no client is connected."""
-    unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=Path("/dev/null")))
+    unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=NO_EVENTS))
     played = Played()
 
     def record(kind: str, **fields: Any) -> None:

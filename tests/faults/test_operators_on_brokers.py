@@ -29,6 +29,8 @@ from workloads.spec import Workload
 
 pytestmark = pytest.mark.broker
 
+#: What clients that are not there have recorded. (``/dev/null`` is an ordinary file on some machines.)
+NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
 THREE = catalogue.load("three_nodes_three_zones")
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
@@ -44,7 +46,7 @@ def formed() -> Iterator[LocalCluster]:
 def play(formed: LocalCluster) -> Iterator[Callable[..., Mapping[int, list[dict[str, Any]]]]]:
     """Plays steps without load; what was journalled of each."""
     formed.await_formed(timeout_s=90)
-    unused: Any = SimpleNamespace(events_file=Path("/dev/null"), load=SimpleNamespace(vhost="operators"))
+    unused: Any = SimpleNamespace(events_file=NO_EVENTS, load=SimpleNamespace(vhost="operators"))
     with Observer(formed, "operators", lambda *_, **__: None) as observer:
 
         def played(*steps: AnyFault) -> Mapping[int, list[dict[str, Any]]]:
