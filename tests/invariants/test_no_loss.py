@@ -8,6 +8,7 @@ from invariants.verdict import Finding, Verdict
 from reports.history import Outcome
 from tests.invariants.literal import Row, apart, cluster, deliver, fault, history, phases, publish, queues
 
+NEVER = Outcome.NEVER_SENT
 EVENTS = [cluster(), queues("q1"), phases(), fault(20, 40, cut=apart(["a1"], ["b1", "c1"]))]
 
 
@@ -77,6 +78,57 @@ def test_pathological_a_sequence_missing_from_the_record_was_not_attempted() -> 
     assert (finding.verdict, finding.numbers["unexpected"]) == (Verdict.INVALID, 1)
 
 
+def test_what_never_left_and_comes_from_another_queue_is_unexpected_once() -> None:
+    finding = check([publish(0), publish(2)], [deliver(0), deliver(1, queue=1), deliver(2)])
+    assert (finding.numbers["unexpected"], finding.numbers["misrouted"]) == (1, 0)
+
+
+def test_what_is_wrong_is_named_of_every_publisher() -> None:
+    publishes = [publish(n, outcome=o, publisher=p) for p in (0, 1) for n, o in enumerate((Outcome.CONFIRMED, NEVER))]
+    finding = check(publishes, [deliver(n, publisher=p) for p in (0, 1) for n in (1, 9)])
+    assert sorted(" ".join(example.split()[:5]).rstrip(",") for example in finding.examples) == [
+        "lost: publisher 0 sequence 0",
+        "lost: publisher 1 sequence 0",
+        "unexpected: publisher 0 sequence 1",
+        "unexpected: publisher 0 sequence 9",
+        "unexpected: publisher 1 sequence 1",
+        "unexpected: publisher 1 sequence 9",
+    ]
+
+
+def test_beside_a_fault_repeats_are_not_among_what_is_wrong() -> None:
+    (example,) = check([publish(0), publish(1)], [deliver(0), deliver(0, 2)]).examples
+    assert example.startswith("lost: ")
+
+
+@pytest.mark.parametrize("rows_together", [1, 3, 1000])
+def test_all_pieces_of_the_record_are_counted(rows_together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", rows_together)
+    publishes = [publish(n, publisher=p) for n in range(5) for p in (0, 1)]
+    deliveries = [deliver(n, publisher=p) for n in (0, 0, 1, 9) for p in (0, 1)]
+    deliveries += [deliver(1, again=True, publisher=p) for p in (0, 1)]
+    deliveries += [deliver(2, queue=1, publisher=p) for p in (0, 1)]
+    deliveries += [deliver(3, intact=False, publisher=p) for p in (0, 1)]
+    finding = NoLoss().check(history(publishes, deliveries, EVENTS, batch_rows=1))
+    assert finding.numbers == {
+        "attempted": 10,
+        "confirmed": 10,
+        "received": 6,
+        "lost": 4,
+        "lost_permitted": 0,
+        "unknown": 0,
+        "recovered": 0,
+        "nacked": 0,
+        "nacked_received": 0,
+        "returned": 0,
+        "unexpected": 6,
+        "broken": 2,
+        "misrouted": 2,
+        "duplicates_redelivered": 2,
+        "duplicates_unmarked": 2,
+    }
+
+
 @pytest.mark.parametrize(
     ("outcome", "received", "number"),
     [
@@ -116,6 +168,9 @@ def test_unmarked_duplicates_are_legal_beside_a_fault_only() -> None:
     assert quiet.verdict is Verdict.INVALID
     (example,) = quiet.examples
     assert "publisher 0 sequence 0 was received again from q1 by consumer 0 at +2.000 s" in example
+    beyond = [rows[0], [*rows[1], deliver(1, 3)]]
+    beside = NoLoss().check(history(*beyond, [cluster(), queues("q1"), phases()]))
+    assert (beside.numbers["duplicates_unmarked"], beside.numbers["unexpected"]) == (1, 1)
 
 
 @pytest.mark.parametrize("rows_together", [1, 3, 1000])

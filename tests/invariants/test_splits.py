@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from invariants.no_loss import NoLoss
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
@@ -19,7 +21,7 @@ from tests.invariants.literal import (
     queues,
 )
 
-A1, B1 = 0, 1
+A1, B1, C1 = 0, 1, 2
 CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
 A1_RESTARTS: Mapping[str, Sequence[tuple[float, float, str]]] = {"a1": [(52, 58, "paused")]}
 
@@ -52,6 +54,24 @@ def test_loss_that_is_permitted_counts_where_that_is_demanded() -> None:
     assert finding.verdict is Verdict.INVALID
     assert (finding.numbers["lost"], finding.numbers["lost_permitted"]) == (1, 0)
     assert "publisher 0 sequence 1" in finding.examples[0]
+
+
+@pytest.mark.parametrize(("confirmed_s", "permitted"), [(19.999, 0), (20, 1), (51.999, 1), (52, 0)])
+def test_loss_is_permitted_from_the_cut_until_the_node_went_away(confirmed_s: float, permitted: int) -> None:
+    assert judged(confirmed_s - 0.005, A1).numbers["lost_permitted"] == permitted
+
+
+@pytest.mark.parametrize("node", [B1, C1])
+def test_loss_is_permitted_on_each_node_of_the_side_that_restarted(node: int) -> None:
+    restarts = {name: [(52.0, 58.0, "paused")] for name in ("b1", "c1")}
+    assert judged(30, node, restarts=restarts).numbers["lost_permitted"] == 1
+
+
+def test_only_losses_that_are_not_permitted_are_named() -> None:
+    lost = [publish(n, 30) | {"node": node} for n, node in enumerate((A1, B1))]
+    events = [cluster(mode="autoheal"), phases(), queues("q1", kind="mirrored"), CUT, node_states(unlike=A1_RESTARTS)]
+    (example,) = NoLoss().check(history(lost, [], events)).examples
+    assert "publisher 0 sequence 1" in example
 
 
 def test_loss_after_the_restart_is_not() -> None:
