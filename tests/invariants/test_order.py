@@ -73,6 +73,12 @@ def test_what_came_before_is_known_wherever_the_pieces_of_the_record_end(
     assert "publisher 1 sequence 2 " in finding.examples[1] and "after sequence 7" in finding.examples[1]
 
 
+def test_what_was_overtaken_in_an_earlier_piece_of_the_record_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", 3)
+    finding = Order().check(history(TEN, in_turn(0, 2, 1, 3, 4, 5), EVENTS, batch_rows=1))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+
+
 def test_a_message_that_is_overtaken_twice_in_one_moment_counts_once() -> None:
     finding = check([deliver(0, 1), deliver(2, 2), deliver(1, 3), deliver(1, 3)])
     assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
