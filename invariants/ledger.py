@@ -1,6 +1,6 @@
 """What became of every message, from one pass over the publishes and one over the deliveries.
 
-Three bytes a message, beside counts of confirms a queue and moment. Every checker of messages reads it, so it is
+Five bytes a message, beside counts of confirms a queue and moment. Every checker of messages reads it, so it is
 built once for a history and kept as long as that.
 """
 

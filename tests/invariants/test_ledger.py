@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from invariants import columns
 from invariants.columns import grouped, pieces
 from invariants.ledger import TICK_US, ledger_of
 from invariants.no_loss import NoLoss
@@ -128,6 +130,23 @@ def test_confirms_are_counted_by_queue_and_tick(publishes: list[Row], batch_rows
         for row in publishes
         if row["outcome"] == Outcome.CONFIRMED and row["outcome_us"] < us(90)
     )
+
+
+@pytest.mark.parametrize("rows_together", [1, 1000])
+def test_confirms_are_counted_from_the_start_on_and_no_more_at_the_end(
+    rows_together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", rows_together)
+    moments = [0, 0.019, 0.02, 89.999, 90]
+    publishes = [publish(n) | {"outcome_us": us(at_s)} for n, at_s in enumerate(moments)]
+    (counts,) = ledger_of(history(publishes, (), EVENTS, batch_rows=1)).confirms.values()
+    assert {int(tick): int(counts[tick]) for tick in np.flatnonzero(counts)} == {0: 2, 1: 1, 4499: 1}
+
+
+def test_a_message_takes_five_bytes() -> None:
+    (messages,) = ledger_of(history([publish(n) for n in range(8)])).messages.values()
+    kept = (messages.outcome, messages.queue, messages.received, messages.fresh)
+    assert sum(column.itemsize for column in kept) == 5
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 65_535), st.integers(0, 2)), min_size=1))
