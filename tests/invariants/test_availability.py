@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from invariants.availability import Availability
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
@@ -38,6 +40,12 @@ def test_empty() -> None:
     assert Availability().check(history()).verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize("lacking", range(3))
+def test_unknown_without_the_cluster_its_queues_or_when_they_were_used(lacking: int) -> None:
+    events = [part for i, part in enumerate(BASE) if i != lacking]
+    assert Availability().check(history(confirms((0, 90)), (), events)).verdict is Verdict.UNKNOWN
+
+
 def test_sane() -> None:
     finding = check(confirms((0, 90)))
     assert finding.verdict is Verdict.VALID
@@ -67,14 +75,19 @@ def test_pathological_stops_before_the_end_of_publishing() -> None:
 
 
 def test_pathological_starts_late() -> None:
-    assert check(confirms((20, 90))).verdict is Verdict.INVALID
+    finding = check(confirms((20, 90)))
+    assert finding.verdict is Verdict.INVALID
+    assert abs(float(finding.numbers["stall_s"] or 0) - 20.005) <= 0.01
 
 
 def test_pathological_one_queue_of_two() -> None:
     events = [cluster(), queues("q1", "q2"), phases()]
     rows = [*confirms((0, 90)), *confirms((0, 30), (60, 90), queue=1)]
     finding = Availability(grace_s=5).check(history(rows, (), events))
-    assert (finding.verdict, finding.numbers["queue"]) == (Verdict.INVALID, "q2")
+    assert (finding.verdict, finding.numbers["queue"], finding.numbers["queues_judged"]) == (Verdict.INVALID, "q2", 2)
+    rows = [*confirms((0, 30), (60, 90)), *confirms((0, 90), queue=1)]
+    finding = Availability(grace_s=5).check(history(rows, (), events))
+    assert (finding.verdict, finding.numbers["queue"]) == (Verdict.INVALID, "q1")
 
 
 def test_pathological_no_majority_excuses_only_itself_and_its_grace() -> None:
@@ -128,6 +141,22 @@ def test_pathological_stops_for_good_just_before_publishing_ends() -> None:
 def test_sane_last_confirms_come_after_the_end() -> None:
     late = publish(899, 89.99)
     assert check([*confirms((0, 89)), late | {"outcome_us": us(92)}]).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("late", "stall_s"),
+    [
+        pytest.param([(Outcome.CONFIRMED, 91), (Outcome.CONFIRMED, 99)], 11, id="the first confirm ends it"),
+        pytest.param([(Outcome.CONFIRMED, 99), (Outcome.CONFIRMED, 91)], 11, id="whatever its row"),
+        pytest.param([(Outcome.CONFIRMED, 90), (Outcome.CONFIRMED, 99)], 10, id="even at the end of publishing"),
+        pytest.param([(Outcome.UNKNOWN, 110), (Outcome.UNKNOWN, 95)], 30, id="the last that was given up"),
+        pytest.param([(Outcome.UNKNOWN, 110), (Outcome.CONFIRMED, 91)], 11, id="a confirm before it"),
+    ],
+)
+def test_what_was_under_way_at_the_end_is_waited_for(late: list[tuple[Outcome, float]], stall_s: float) -> None:
+    waiting = [publish(900 + n, 89, outcome) | {"outcome_us": us(at_s)} for n, (outcome, at_s) in enumerate(late)]
+    finding = check([*confirms((0, 80.1)), *waiting])
+    assert abs(float(finding.numbers["stall_s"] or 0) - stall_s) < 0.02
 
 
 def test_by_default_the_bound_follows_net_ticktime() -> None:
