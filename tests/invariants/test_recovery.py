@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from invariants.recovery import Recovery
+from invariants.recovery import Recovery, ill_nodes
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
 from tests.invariants.literal import THREE, cluster, event, fault, history, node_states, phases, queues, sample
@@ -26,7 +26,30 @@ def test_sane() -> None:
 
 def test_sane_takes_as_long_as_the_slower_of_nodes_and_queues() -> None:
     finding = check(node_states(unlike={"a1": [(40, 73, "paused")]}), samples(78))
-    assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.VALID, 8)
+    assert (finding.verdict, finding.examples) == (Verdict.VALID, ())
+    assert finding.numbers == {"recovered_after_s": 8, "watched_s": 24, "mirrors_behind": 0}
+
+
+def test_sane_a_run_that_was_broken_off_before_its_end() -> None:
+    events = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=70), node_states(), samples()]
+    assert Recovery(within_s=15).check(history((), (), events)).verdict is Verdict.VALID
+
+
+def test_sane_one_look_is_enough() -> None:
+    assert check(node_states(), [sample(84)]).verdict is Verdict.VALID
+
+
+def test_mirrors_that_are_behind_at_the_end_are_counted_and_not_judged() -> None:
+    def mirrors(at_s: float, **behind: int) -> Event:
+        listed = sample(at_s, names=["q1", "q2", "q3"])
+        rows = {
+            name: row | ({"behind": behind[name]} if name in behind else {}) for name, row in listed["queues"].items()
+        }
+        return listed | {"queues": rows}
+
+    told = [mirrors(70, q1=5), mirrors(71, q1=7), mirrors(90, q2=4), mirrors(92, q1=2, q2=1)]
+    finding = check(node_states(), told)
+    assert (finding.verdict, finding.numbers["mirrors_behind"]) == (Verdict.VALID, 3)
 
 
 def test_pathological_node_comes_back_late() -> None:
@@ -41,9 +64,18 @@ def test_pathological_node_never_comes_back() -> None:
     assert "a1 is down" in finding.summary
 
 
+def test_pathological_node_dies_at_the_very_end() -> None:
+    finding = check(node_states(unlike={"a1": [(94.5, 99, "down")]}), samples())
+    assert finding.verdict is Verdict.INVALID
+    assert "a1 is down" in finding.summary
+    soon_well = check(node_states(unlike={"a1": [(94.5, 99, "down")], "b1": [(0, 94.5, "down")]}), samples())
+    assert "b1 is down" not in soon_well.summary
+
+
 def test_pathological_queue_stays_without_leader() -> None:
     finding = check(node_states(), samples(99, leader=None))
     assert finding.verdict is Verdict.INVALID
+    assert finding.examples == ("q1 has no leader at +94.000 s",)
     assert "q1 has no leader" in finding.summary
 
 
@@ -64,6 +96,8 @@ def test_a_queue_that_is_listed_as_ill_once_was_slow_to_tell() -> None:
         return check(node_states(), [sample(at, online=2 if at in ill else 3) for at in range(95)])
 
     assert listed(80).numbers["recovered_after_s"] == 0
+    assert listed(70).numbers["recovered_after_s"] == 1
+    assert listed(71).numbers["recovered_after_s"] == 0
     assert listed(80, 81).numbers["recovered_after_s"] == 12
     assert listed(94).numbers["recovered_after_s"] == 0
     assert listed(93, 94).verdict is Verdict.INVALID
@@ -92,6 +126,8 @@ def test_nobody_watched() -> None:
 def test_what_happens_after_the_end_does_not_count() -> None:
     states = node_states(unlike={"a1": [(95, 99, "down")]}, end_s=99)
     assert check(states, samples()).verdict is Verdict.VALID
+    late = [sample(at, online=2 if at >= 94 else 3) for at in range(99)]
+    assert check(node_states(), late).verdict is Verdict.VALID
 
 
 def test_pathological_split_outlives_the_cut() -> None:
@@ -113,5 +149,12 @@ def test_pathological_what_the_run_waited_for_in_vain() -> None:
     events = [cluster(), queues("q1"), phases(), node_states(), samples(), vain]
     finding = Recovery(within_s=15).check(history((), (), events))
     assert finding.verdict is Verdict.INVALID
-    assert "publisher 1 gets no confirms" in finding.summary
+    assert finding.numbers == {"recovered_after_s": None, "watched_s": 20}
+    assert finding.examples == ("publisher 1 gets no confirms at +90.000 s",)
     assert Recovery(within_s=25).check(history((), (), events)).verdict is Verdict.UNKNOWN
+
+
+def test_of_many_that_are_ill_some_are_named_and_the_others_counted() -> None:
+    names = [f"n{i}" for i in range(12)]
+    assert "more" not in ill_nodes(dict.fromkeys(names[:10], "down"))
+    assert ill_nodes(dict.fromkeys(names, "down")).endswith("n9 is down and 2 more")
