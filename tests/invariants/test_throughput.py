@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from invariants.throughput import Throughput
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
@@ -34,6 +36,13 @@ def check(publishes: list[Row], *events: Event | list[Event], lost_grace_s: floa
 
 def test_empty() -> None:
     assert Throughput().check(history()).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("lacking", ["cluster", "chaos", "drain"])
+def test_unknown_without_the_cluster_and_its_phases(lacking: str) -> None:
+    told = phases(**{name: at_s for name, at_s in literal.PHASES.items() if name != lacking})
+    events = [queues("q1"), node_states(), told, *([] if lacking == "cluster" else [cluster()])]
+    assert Throughput().check(history(load((0, 90, 50)), (), events)).verdict is Verdict.UNKNOWN
 
 
 def test_sane() -> None:
@@ -75,7 +84,25 @@ def test_a_machine_that_does_not_hold_the_load_cannot_tell() -> None:
     finding = check(load((0, 20, 79), (20, 90, 10)), target)
     assert finding.verdict is Verdict.UNKNOWN
     assert "79 of 100 messages/s" in finding.summary
-    assert check(load((0, 20, 81), (20, 90, 10)), target).verdict is Verdict.INVALID
+    assert check(load((0, 20, 80), (20, 90, 10)), target).verdict is Verdict.INVALID
+
+
+UNSETTLED = [fault(at, at + 5, step=at, cut=apart(["a1"], ["b1", "c1"])) for at in range(10, 90, 10)]
+ASKED_100 = [literal.event(9, "load", begins_us=literal.us(9), rate_per_s=100, variable_rate=[])]
+
+
+@pytest.mark.parametrize(("events", "windows"), [(UNSETTLED, 0), (ASKED_100, 16)])
+def test_what_cannot_be_judged_tells_what_was_reached(events: list[Event | list[Event]], windows: int) -> None:
+    """300 messages in 9 s."""
+    told = [cluster(), queues("q1"), phases(steady=0, chaos=9, recovery=70, drain=90, end=95), node_states()]
+    finding = Throughput(window_s=5, grace_s=10).check(history(load((0, 9, 100 / 3)), (), [*told, *events]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.numbers == {"steady_per_s": 33.3, "windows": windows}
+
+
+def test_a_steady_phase_may_be_as_short_as_a_tick() -> None:
+    told = [cluster(), queues("q1"), phases(steady=0, chaos=0.02, recovery=70, drain=90, end=95), node_states()]
+    assert Throughput().check(history([publish(0, 0)], (), told)).numbers["steady_per_s"] == 50
 
 
 def test_pathological_never_as_fast_again_after_healing() -> None:
@@ -114,8 +141,7 @@ def test_no_steady_load_cannot_be_told() -> None:
 
 
 def test_never_settled_cannot_be_told() -> None:
-    steps = [fault(at, at + 5, step=at, cut=apart(["a1"], ["b1", "c1"])) for at in range(10, 90, 10)]
-    assert check(load((0, 90, 50)), *steps).verdict is Verdict.UNKNOWN
+    assert check(load((0, 90, 50)), *UNSETTLED).verdict is Verdict.UNKNOWN
 
 
 def test_an_intermittent_cut_is_a_change_all_the_time() -> None:
@@ -166,6 +192,8 @@ def test_without_a_steady_target_what_was_reached_stands_for_it() -> None:
     assert check(load((0, 10, 50), (10, 30, 9), (30, 90, 50)), steps).verdict is Verdict.VALID
     assert check(load((0, 10, 50), (10, 30, 4), (30, 90, 50)), steps).verdict is Verdict.INVALID
     assert check(load((0, 10, 50), (10, 30, 9), (30, 90, 20)), steps).verdict is Verdict.INVALID
+    killed = fault(12, 20, name="kill", down=["c1"])
+    assert check(load((0, 10, 50), (10, 30, 9), (30, 90, 50)), steps, killed).numbers["kept_ratio"] == 0.9
 
 
 ALARM = fault(20, 40, name="alarm", alarm="memory", alarmed=["b1"])
