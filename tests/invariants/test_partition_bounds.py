@@ -1,0 +1,115 @@
+"""Where partition_mode begins and ends to look: exactly at a bound, at the edges of the record, in the second cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from invariants.partition_mode import PartitionMode
+from invariants.verdict import Finding, Verdict
+from tests.invariants.literal import PHASES, apart, cluster, event, fault, history, node_states, phases, publish, queues
+
+A = apart(["a1"], ["b1", "c1"])
+#: net_ticktime is 4 s: with 5 s of margin a node has until 30 s to pause, with the margin of three nodes until 35 s.
+CUT = fault(20, 50, cut=A)
+
+Spans = Sequence[tuple[float, float, str]]
+
+
+def paused(*spans: tuple[float, float]) -> Spans:
+    return [(start, end, "paused") for start, end in spans]
+
+
+def check(*events: Any, mode: str = "pause_minority", end_s: float = 95, **unlike: Spans) -> Finding:
+    """``events`` take the place of a run of all phases; ``unlike``: what was seen of which node."""
+    happened = [cluster(mode=mode), node_states(unlike=unlike, end_s=end_s), *events]
+    return PartitionMode(margin_s=5).check(history((), (), happened))
+
+
+def without(*names: str) -> list[Any]:
+    return phases(**{name: at_s for name, at_s in PHASES.items() if name not in names})
+
+
+def test_unknown_without_the_cluster_or_the_steady_phase() -> None:
+    assert check(without("steady")).verdict is Verdict.UNKNOWN
+    assert PartitionMode().check(history((), (), [phases(), node_states()])).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("missing", "at_s", "verdict"),
+    [
+        pytest.param([], 0, Verdict.INVALID, id="the first sight"),
+        pytest.param([], 92, Verdict.INVALID, id="during the drain"),
+        pytest.param([], 94.5, Verdict.INVALID, id="the last sight"),
+        pytest.param([], 95, Verdict.VALID, id="after the end"),
+        pytest.param(["end"], 89.5, Verdict.INVALID, id="without an end, before the drain"),
+        pytest.param(["end"], 92, Verdict.VALID, id="without an end, after it"),
+        pytest.param(["end", "drain"], 92, Verdict.INVALID, id="of a run that was broken off"),
+    ],
+)
+def test_pauses_without_need_are_seen_up_to_the_end(missing: list[str], at_s: float, verdict: Verdict) -> None:
+    assert check(without(*missing), end_s=97, b1=paused((at_s, at_s + 0.5))).verdict is verdict
+
+
+def test_each_node_that_paused_without_need_is_named() -> None:
+    assert len(check(phases(), b1=paused((60, 62), (70, 72)), c1=paused((61, 63))).examples) == 2
+
+
+@pytest.mark.parametrize(("cut_at_s", "verdict"), [(84.5, Verdict.INVALID), (84.6, Verdict.VALID)])
+def test_a_cut_must_have_been_seen_for_as_long_as_a_node_may_need(cut_at_s: float, verdict: Verdict) -> None:
+    """The last sight is at 94.5 s."""
+    assert check(phases(), fault(cut_at_s, 99, cut=A)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("pause", "verdict"),
+    [
+        ((30, 52), Verdict.VALID),
+        ((30.5, 52), Verdict.INVALID),
+        ((25, 50), Verdict.VALID),
+        ((25, 49.5), Verdict.INVALID),
+    ],
+)
+def test_a_node_pauses_in_time_and_until_the_cut_is_healed(pause: tuple[float, float], verdict: Verdict) -> None:
+    assert check(phases(), CUT, a1=paused(pause)).verdict is verdict
+
+
+@pytest.mark.parametrize(("paused_s", "verdict"), [(30, Verdict.VALID), (30.5, Verdict.INVALID)])
+def test_one_of_a_pair_pauses_in_time(paused_s: float, verdict: Verdict) -> None:
+    around = fault(20, 50, cut=apart(["a1"], ["b1"]))
+    assert check(phases(), around, a1=paused((paused_s, 52))).verdict is verdict
+
+
+def test_a_look_that_lacks_the_node_tells_nothing_of_it() -> None:
+    nobody = event(40.2, "nodes", states={})
+    assert check(phases(), CUT, nobody, a1=paused((25, 52))).verdict is Verdict.VALID
+
+
+def test_a_node_that_never_returns_has_no_time_of_return() -> None:
+    finding = check(phases(), CUT, a1=paused((25, 99)))
+    assert (finding.numbers["paused_after_s_max"], finding.numbers["returned_after_s_max"]) == (5, None)
+
+
+def test_sane_autoheal_after_each_of_two_cuts() -> None:
+    cuts = [fault(12, 24, cut=A), fault(56, 68, step=1, cut=A)]
+    unlike: Mapping[str, Spans] = {"a1": paused((26, 32)), "b1": paused((70, 76)), "c1": paused((70, 76))}
+    finding = check(phases(), *cuts, mode="autoheal", **unlike)
+    assert (finding.verdict, finding.numbers["restarted"]) == (Verdict.VALID, "a1 b1 c1")
+
+
+def test_pathological_nobody_restarts_after_the_second_cut() -> None:
+    """The first one leaves a node that both of the others see: nothing is promised of that."""
+    cuts = [fault(12, 24, cut=apart(["a1"], ["b1"])), fault(56, 68, step=1, cut=A)]
+    assert check(phases(), *cuts, mode="autoheal").verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("confirmed_s", "verdict"),
+    [(34.999_999, Verdict.VALID), (35, Verdict.INVALID), (49.999_999, Verdict.INVALID), (50, Verdict.VALID)],
+)
+def test_confirms_count_from_when_the_cut_is_known_until_it_is_healed(confirmed_s: float, verdict: Verdict) -> None:
+    events = [cluster(mode="autoheal"), phases(), queues("q1"), node_states(unlike={"a1": paused((52, 58))}), CUT]
+    through_a1 = [publish(0, confirmed_s - 0.005)]
+    assert PartitionMode().check(history(through_a1, (), events)).verdict is verdict
