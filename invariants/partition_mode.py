@@ -6,6 +6,7 @@ mode let happen, ``autoheal`` restarts all sides but one. No queue is confirmed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -15,7 +16,7 @@ from pydantic import Field
 
 from invariants.columns import pieces
 from invariants.facts import NEVER_US, ClusterFacts, Facts
-from invariants.oracle import confirms_on_both_sides, foresee, writable_from
+from invariants.oracle import foresee, writable_from
 from invariants.pauses import RESTARTED_WITHIN_S, Prediction, Spell, predict
 from invariants.situations import Side, Situation
 from invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Number, Verdict, seconds
@@ -47,7 +48,8 @@ class PartitionMode(InvariantSpec):
         wrong += [c.told(facts) for c in confirms if c.count and not c.allowed]
         restarted, problems = _restarts(facts, facts.cluster, prediction)
         wrong += problems
-        both = {c.queue for c in confirms if c.count and c.both_sides}
+        sides = Counter((c.queue, c.cut) for c in confirms if c.count)
+        both = {queue for (queue, _), confirming in sides.items() if confirming > 1}
         return Finding(
             Verdict.INVALID if wrong else Verdict.VALID,
             _summary(prediction, wrong),
@@ -64,7 +66,6 @@ class Confirms:
     side: Side
     count: int
     allowed: bool
-    both_sides: bool
     cut: Situation
 
     def told(self, facts: Facts) -> str:
@@ -91,10 +92,10 @@ def confirms_by_side(
     found = []
     for i, cut in enumerate(cuts):
         for index, queue in enumerate(facts.queues):
-            writable, both = writable_from(queue, cluster, cut), confirms_on_both_sides(queue, cluster, cut)
+            writable = writable_from(queue, cluster, cut)
             for side in cut.components:
                 count = int(sum(counts[i, index, n] for n, node in enumerate(cluster.nodes) if node in side))
-                found.append(Confirms(queue.name, side, count, side in writable, both, cut))
+                found.append(Confirms(queue.name, side, count, side in writable, cut))
     return tuple(found)
 
 

@@ -257,26 +257,33 @@ def test_flapping_may_pause_and_need_not() -> None:
     assert check([flapping], PAUSED).verdict is Verdict.VALID
 
 
-def confirmed_by(node: int, at_s: float, *, mode: str, kind: str = "quorum") -> Finding:
+def confirmed_by(*nodes: int, at_s: float, mode: str, kind: str = "quorum") -> Finding:
     away: Unlike = {"autoheal": {"a1": [(52.0, 58.0, "paused")]}}.get(mode, {})
     events = [cluster(mode=mode), phases(), queues("q1", kind=kind), node_states(unlike=away), CUT]
-    return PartitionMode().check(history([publish(0, at_s) | {"node": node}], (), events))
+    publishes = [publish(n, at_s) | {"node": node} for n, node in enumerate(nodes)]
+    return PartitionMode().check(history(publishes, (), events))
 
 
 def test_pathological_quorum_confirms_in_a_minority() -> None:
-    finding = confirmed_by(0, 40, mode="autoheal")
+    finding = confirmed_by(0, at_s=40, mode="autoheal")
     assert finding.verdict is Verdict.INVALID
     assert "1 messages of q1 were confirmed through a1, where nothing could be written to it" in finding.examples[0]
 
 
 def test_sane_confirms_where_the_majority_is_or_before_the_cut_was_known() -> None:
-    assert confirmed_by(1, 40, mode="autoheal").verdict is Verdict.VALID
-    assert confirmed_by(0, 21, mode="autoheal").verdict is Verdict.VALID
+    assert confirmed_by(1, at_s=40, mode="autoheal").verdict is Verdict.VALID
+    assert confirmed_by(0, at_s=21, mode="autoheal").verdict is Verdict.VALID
 
 
 def test_legal_mirrored_confirms_on_both_sides_of_a_split() -> None:
-    finding = confirmed_by(0, 40, mode="ignore", kind="mirrored")
+    finding = confirmed_by(0, 1, at_s=40, mode="ignore", kind="mirrored")
     assert (finding.verdict, finding.numbers["queues_confirmed_on_both_sides"]) == (Verdict.VALID, 1)
+
+
+@pytest.mark.parametrize("nodes", [(0,), (1, 2)])
+def test_a_queue_that_may_confirm_on_both_sides_and_did_on_one_is_not_counted(nodes: tuple[int, ...]) -> None:
+    finding = confirmed_by(*nodes, at_s=40, mode="ignore", kind="mirrored")
+    assert (finding.verdict, finding.numbers["queues_confirmed_on_both_sides"]) == (Verdict.VALID, 0)
 
 
 def test_a_node_that_still_boots_leaves_the_others_in_a_minority() -> None:
