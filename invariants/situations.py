@@ -44,9 +44,6 @@ class Situation:
             groups.append(frozenset(group))
         return tuple(sorted(groups, key=sorted))
 
-    def component_of(self, node: str) -> Side:
-        return next((group for group in self.components if node in group), frozenset())
-
     def reach_of(self, node: str) -> Side:
         """The running nodes with which ``node`` talks itself, and ``node``."""
         return frozenset(other for other in self.up if frozenset((node, other)) not in self.cut)
