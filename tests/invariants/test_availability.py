@@ -96,6 +96,12 @@ def test_pathological_no_majority_excuses_only_itself_and_its_grace() -> None:
     assert check(confirms((0, 20), (61, 90)), split, node_states()).verdict is Verdict.INVALID
 
 
+def test_the_grace_after_it_counts_from_when_the_majority_is_back() -> None:
+    split = fault(20, 40, down=["a1", "b1"], name="kill")
+    assert check(confirms((0, 20), (59.9, 90)), split, node_states()).verdict is Verdict.VALID
+    assert check(confirms((0, 20), (60.1, 90)), split, node_states()).verdict is Verdict.INVALID
+
+
 def test_pathological_stall_before_the_excuse() -> None:
     split = fault(36, 40, down=["a1", "b1"], name="kill")
     assert check(confirms((0, 20), (41, 90)), split).verdict is Verdict.INVALID
@@ -171,9 +177,12 @@ ALL_PAUSED = node_states(unlike={node: [(20.5, 32, "paused")] for node in ("a1",
 
 
 def test_nodes_that_may_pause_and_do_are_as_good_as_down() -> None:
-    stall = confirms((0, 20), (33, 90))
+    """Back at 32 s, and with 5 s of grace."""
+    stall = confirms((0, 20), (46.9, 90))
     assert check(stall, BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.VALID
-    assert check(confirms((0, 20), (50, 90)), BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
+    assert check(confirms((0, 20), (47.1, 90)), BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
+    never_back = node_states(unlike={node: [(20.5, 99, "paused")] for node in ("a1", "b1", "c1")})
+    assert check(confirms((0, 20)), BLIP, never_back, stall_s_max=10).verdict is Verdict.VALID
 
 
 def test_pathological_nodes_that_pause_without_need_are_no_excuse() -> None:
@@ -205,8 +214,40 @@ def test_an_alarm_of_a_step_excuses_only_while_it_blocks_and_its_grace() -> None
     assert check(confirms((0, 21), (54, 90)), ALARM).verdict is Verdict.INVALID
     assert check(confirms((0, 21), (71, 90)), ALARM, blocked(21, None)).verdict is Verdict.INVALID
     assert check(confirms((0, 21), (54, 90)), ALARM, blocked(21, 25)).verdict is Verdict.INVALID
+    assert check(confirms((0, 6), (23, 90)), ALARM, blocked(18, 20)).verdict is Verdict.INVALID
 
 
 def test_a_publisher_that_is_gone_is_blocked_no_more() -> None:
     for end in ("killed", "connection_lost", "stopped", "started"):
         assert check(confirms((0, 21), (54, 90)), ALARM, blocked(21, 25, end=end)).verdict is Verdict.INVALID
+
+
+#: Until 30 s the majority confirms. With ``ignore`` nobody mends a split; an operator takes a side down.
+SPLIT = fault(20, 30, cut=MINORITY)
+ONE_PAIR = fault(20, 30, cut=apart(["a1"], ["b1"]))
+
+
+def taken_down(*nodes: str) -> list[Event]:
+    return fault(60, 62, step=1, name="stop", down=nodes)
+
+
+@pytest.mark.parametrize(
+    ("cut", "by_hand", "spans", "verdict"),
+    [
+        pytest.param(SPLIT, [], [(0, 30)], Verdict.VALID, id="nobody mends it"),
+        pytest.param(SPLIT, [], [(0, 20)], Verdict.VALID, id="10 s are no stall"),
+        pytest.param(SPLIT, [], [(0, 12)], Verdict.INVALID, id="dead while the cut lasts"),
+        pytest.param(SPLIT, taken_down("a1"), [(0, 30), (79.9, 90)], Verdict.VALID, id="soon after it is mended"),
+        pytest.param(SPLIT, taken_down("a1"), [(0, 30), (80.2, 90)], Verdict.INVALID, id="dead after it is mended"),
+        pytest.param(SPLIT, taken_down("b1"), [(0, 30)], Verdict.VALID, id="half a side is not enough"),
+        pytest.param(SPLIT, taken_down("b1", "c1"), [(0, 30)], Verdict.INVALID, id="the other side does as well"),
+        pytest.param(ONE_PAIR, [], [(0, 20)], Verdict.VALID, id="one pair, and nobody mends it"),
+        pytest.param(ONE_PAIR, taken_down("a1"), [(0, 20)], Verdict.VALID, id="one pair, one node down"),
+        pytest.param(fault(20, 22, cut=MINORITY), [], [(0, 20)], Verdict.INVALID, id="too short to be noticed"),
+    ],
+)
+def test_after_a_split_nothing_is_promised_until_it_is_mended(
+    cut: list[Event], by_hand: list[Event], spans: list[tuple[float, float]], verdict: Verdict
+) -> None:
+    events = [cluster(mode="ignore"), queues("q1"), phases(), node_states(), cut, by_hand]
+    assert Availability(stall_s_max=15, grace_s=5).check(history(confirms(*spans), (), events)).verdict is verdict

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from invariants.partition_mode import PartitionMode
+from invariants.pauses import pause_margin_s
 from invariants.verdict import Finding, Verdict
 from tests.invariants.literal import PHASES, apart, cluster, event, fault, history, node_states, phases, publish, queues
 
@@ -74,6 +75,54 @@ def test_a_cut_must_have_been_seen_for_as_long_as_a_node_may_need(cut_at_s: floa
 )
 def test_a_node_pauses_in_time_and_until_the_cut_is_healed(pause: tuple[float, float], verdict: Verdict) -> None:
     assert check(phases(), CUT, a1=paused(pause)).verdict is verdict
+
+
+@pytest.mark.parametrize(("paused_s", "verdict"), [(22.5, Verdict.INVALID), (23, Verdict.VALID)])
+def test_a_node_cannot_pause_before_it_may_have_noticed(paused_s: float, verdict: Verdict) -> None:
+    assert check(phases(), CUT, a1=paused((paused_s, 52))).verdict is verdict
+
+
+def test_a_closed_connection_is_known_however_long_the_node_has_a_reason() -> None:
+    """b1 is killed meanwhile, which changes nothing for a1."""
+    cut, kill = fault(20, 50, cut=A, sudden=True), fault(30, 40, step=1, name="kill", down=["b1"])
+    away = {"b1": [(30.0, 42.0, "down")], "c1": paused((30.5, 45))}
+    assert check(phases(), cut, kill, a1=paused((20.5, 52)), **away).verdict is Verdict.VALID
+    assert check(phases(), CUT, kill, a1=paused((20.5, 52)), **away).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(("lasts_s", "must"), [(10, False), (10.001, True)])
+@pytest.mark.parametrize("mode", ["pause_minority", "autoheal"])
+def test_what_lasts_no_longer_than_a_node_may_need_demands_nothing(lasts_s: float, must: bool, mode: str) -> None:
+    finding = check(phases(), fault(20, 20 + lasts_s, cut=A), mode=mode)
+    assert finding.verdict is (Verdict.INVALID if must else Verdict.VALID)
+    around = check(phases(), fault(20, 20 + lasts_s, cut=apart(["a1"], ["b1"])), mode="pause_minority")
+    assert around.verdict is (Verdict.INVALID if must else Verdict.VALID)
+
+
+@pytest.mark.parametrize(("lasts_s", "verdict"), [(2.999, Verdict.INVALID), (3, Verdict.VALID)])
+def test_a_cut_that_may_just_be_noticed_may_pause_a_node(lasts_s: float, verdict: Verdict) -> None:
+    assert check(phases(), fault(20, 20 + lasts_s, cut=A), a1=paused((23, 26))).verdict is verdict
+
+
+def test_any_node_may_restart_while_a_cut_comes_and_goes() -> None:
+    flapping = fault(20, 50, cut=A, intermittent=True)
+    assert check(phases(), flapping, mode="autoheal", b1=paused((30, 35))).verdict is Verdict.VALID
+    assert check(phases(), flapping, mode="autoheal", b1=paused((15, 18))).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("nodes", "version", "margin_s"),
+    [
+        (1, (3, 10, 8), 3),
+        (2, (3, 10, 8), 3),
+        (3, (3, 10, 8), 10),
+        (5, (3, 13, 7), 24),
+        (3, (4,), 17),
+        (3, (4, 0, 5), 17),
+    ],
+)
+def test_a_node_waits_for_each_silent_peer(nodes: int, version: tuple[int, ...], margin_s: float) -> None:
+    assert pause_margin_s(nodes, version) == margin_s
 
 
 @pytest.mark.parametrize(("paused_s", "verdict"), [(30, Verdict.VALID), (30.5, Verdict.INVALID)])

@@ -73,6 +73,29 @@ def test_what_is_lost_must_first_be_noticed_and_what_comes_back_need_not() -> No
     assert check(slow_again, CUT, lost_grace_s=None).verdict is Verdict.INVALID
 
 
+def test_a_second_loss_must_be_noticed_as_well() -> None:
+    cuts = [fault(12, 30, cut=apart(["a1"], ["b1", "c1"])), fault(50, 80, step=1, cut=apart(["b1"], ["a1", "c1"]))]
+    assert check(load((0, 50, 50), (50, 69.9, 5), (69.9, 90, 50)), *cuts, lost_grace_s=None).verdict is Verdict.VALID
+
+
+def test_what_is_lost_for_good_must_be_noticed_too() -> None:
+    for_good = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]), states=("injecting", "injected", "proven"))
+    assert check(load((0, 20, 50), (20, 39.9, 5), (39.9, 90, 50)), for_good, lost_grace_s=None).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("slow_until_s", "verdict"), [(59.9, Verdict.VALID), (66, Verdict.INVALID)])
+def test_what_comes_back_has_its_grace(slow_until_s: float, verdict: Verdict) -> None:
+    assert check(load((0, 50, 50), (50, slow_until_s, 5), (slow_until_s, 90, 50)), CUT).verdict is verdict
+
+
+@pytest.mark.parametrize(("slow_until_s", "verdict"), [(69.9, Verdict.VALID), (76, Verdict.INVALID)])
+def test_a_node_that_comes_back_from_its_pause_has_its_grace(slow_until_s: float, verdict: Verdict) -> None:
+    seen = node_states(unlike={"a1": [(25, 60, "paused")]})
+    slow = load((0, 60, 50), (60, slow_until_s, 5), (slow_until_s, 90, 50))
+    demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=10)
+    assert demanded.check(history(slow, (), [cluster(), queues("q1"), phases(), seen, CUT])).verdict is verdict
+
+
 def test_what_is_soon_back_need_not_be_noticed() -> None:
     blip = fault(20, 22, cut=apart(["a1"], ["b1", "c1"]))
     slow_later = load((0, 32, 50), (32, 39.9, 5), (39.9, 90, 50))
@@ -167,6 +190,7 @@ def test_pathological_short_of_the_lower_target() -> None:
 
 def test_a_peak_is_not_demanded() -> None:
     assert check(load((0, 90, 50)), literal.load(10, 50, (100, 80))).verdict is Verdict.VALID
+    assert check(load((0, 10, 50), (10, 90, 40)), literal.load(10, 50, (100, 80))).verdict is Verdict.VALID
     assert check(load((0, 10, 50), (10, 90, 20)), literal.load(10, 50, (100, 80))).verdict is Verdict.INVALID
 
 
