@@ -58,8 +58,9 @@ def test_sane_what_was_not_called_created_may_be_there_or_not(state: str | None,
     assert finding.numbers["refused" if state == "refused" else "unanswered"] == 1
 
 
-def test_sane_a_declaration_that_hangs_into_the_cut_is_beside_it() -> None:
-    assert check(declared(at_s=19.5), known(ITEM)).numbers["declared_beside_cut"] == 1
+@pytest.mark.parametrize(("at_s", "beside"), [(18.999, 0), (19, 1), (19.5, 1), (50, 1), (50.001, 0)])
+def test_sane_a_declaration_that_hangs_into_the_cut_is_beside_it(at_s: float, beside: int) -> None:
+    assert check(declared(at_s=at_s), known(ITEM)).numbers["declared_beside_cut"] == beside
 
 
 def test_pathological_created_and_gone() -> None:
@@ -76,6 +77,14 @@ def test_pathological_on_some_nodes_only(state: str | None) -> None:
     finding = check(declared(state=state), known(ITEM, a1=[]))
     assert (finding.verdict, finding.numbers["differing"], finding.numbers["lost"]) == (Verdict.INVALID, 1, 0)
     assert "it is on b1 c1 and not on a1" in finding.examples[0]
+    assert ("and unanswered; it is" in finding.examples[0]) == (state is None)
+
+
+def test_all_that_lost_something_and_all_that_lack_it_are_named() -> None:
+    gone = check(declared(node="c1"), declared("policy declared-002", node="b1"), known())
+    assert gone.numbers["lost_through"] == "b1 c1"
+    lacking = check(declared(), known(ITEM, a1=[], b1=[]))
+    assert lacking.examples[0].endswith("it is on c1 and not on a1 b1")
 
 
 def test_nothing_was_declared_beside_a_cut() -> None:
@@ -102,6 +111,19 @@ def test_loss_on_the_side_that_autoheal_restarted_is_permitted_and_counted() -> 
 @pytest.mark.parametrize(("node", "at_s"), [("b1", 30), ("a1", 12), ("a1", 75)])
 def test_loss_on_the_side_that_won_or_outside_the_split_is_not(node: str, at_s: float) -> None:
     finding = check(declared(node=node, at_s=at_s), known(), mode="autoheal", unlike=A1_RESTARTS)
+    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
+
+
+def test_where_nobody_restarted_nothing_may_be_lost_unless_nobody_is_to() -> None:
+    assert check(declared(node="a1"), known(), mode="autoheal").verdict is Verdict.INVALID
+    by_hand = fault(60, 65, step=1, name="stop", down=["a1"])
+    assert check(declared(node="b1"), known(), by_hand, mode="ignore").verdict is Verdict.INVALID
+    assert check(declared(node="a1"), known(), by_hand, mode="ignore").verdict is Verdict.VALID
+
+
+def test_a_run_without_the_end_of_publishing_permits_nothing() -> None:
+    events = [cluster(mode="autoheal"), phases(steady=0, chaos=10), CUT, node_states(unlike=A1_RESTARTS)]
+    finding = Metadata().check(history((), (), [*events, declared(node="a1"), known()]))
     assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
 
 
