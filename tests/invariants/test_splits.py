@@ -95,6 +95,21 @@ def test_loss_between_healing_and_restart_is_permitted() -> None:
     assert judged(51, A1).verdict is Verdict.VALID
 
 
+@pytest.mark.parametrize(("away_s", "permitted"), [(79.5, 1), (80, 0)])
+def test_who_is_away_long_after_the_healing_did_not_restart_for_it(away_s: float, permitted: int) -> None:
+    finding = judged(30, A1, restarts={"a1": [(away_s, 84, "down")]})
+    assert finding.numbers["lost_permitted"] == permitted
+
+
+def test_an_earlier_cut_that_nobody_noticed_changes_nothing() -> None:
+    assert judged(30, A1, fault(12, 12.5, step=1, cut=apart(["a1"], ["b1", "c1"]))).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("events", [[phases(), CUT], [cluster(mode="autoheal"), phases(steady=0, chaos=10), CUT]])
+def test_without_the_cluster_or_the_end_of_publishing_nothing_is_permitted(events: list[Event | list[Event]]) -> None:
+    assert NoLoss().check(history([publish(0, 30)], [], events)).numbers["lost"] == 1
+
+
 def test_loss_on_the_side_that_won_is_not() -> None:
     finding = judged(30, B1)
     assert finding.verdict is Verdict.INVALID
@@ -124,6 +139,9 @@ def test_ignore_permits_it_on_the_side_that_an_operator_restarts() -> None:
     by_hand = fault(60, 65, step=1, name="stop", down=["a1"])
     assert judged(55, A1, by_hand, mode="ignore", restarts={}).verdict is Verdict.VALID
     assert judged(55, B1, by_hand, mode="ignore", restarts={}).verdict is Verdict.INVALID
+    assert judged(62, A1, by_hand, mode="ignore", restarts={}).verdict is Verdict.INVALID
+    before = fault(15, 22, step=2, name="stop", down=["a1"])
+    assert judged(55, A1, before, by_hand, mode="ignore", restarts={}).verdict is Verdict.VALID
 
 
 def test_where_nobody_restarted_nothing_may_be_lost() -> None:
