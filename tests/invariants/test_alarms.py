@@ -37,6 +37,11 @@ def test_empty() -> None:
     assert check([told("alarm_memory", node, 0) for node in THREE]).verdict is Verdict.UNKNOWN
 
 
+def test_unknown_without_the_steady_phase() -> None:
+    events = [cluster(), queues("q1"), phases(recovery=70, drain=90, end=95), node_states()]
+    assert Alarms().check(history((), (), events, metrics=alarms())).verdict is Verdict.UNKNOWN
+
+
 def test_sane_without_any() -> None:
     finding = check(alarms())
     assert (finding.verdict, finding.numbers["alarms_expected"]) == (Verdict.VALID, 0)
@@ -64,6 +69,7 @@ def test_pathological_not_raised() -> None:
     finding = check(alarms(("memory", "a1", 26, 50)), raises("memory", "a1"))
     assert finding.verdict is Verdict.INVALID
     assert "was to raise the memory alarm on a1" in finding.summary
+    assert len(finding.examples) == 1
 
 
 def test_pathological_not_cleared() -> None:
@@ -73,7 +79,20 @@ def test_pathological_not_cleared() -> None:
 
 
 def test_unknown_where_it_was_too_short_to_be_due() -> None:
-    assert check(alarms(), raises("memory", "a1", end_s=23)).verdict is Verdict.UNKNOWN
+    finding = check(alarms(), raises("memory", "a1", end_s=23))
+    assert (finding.verdict, len(finding.examples)) == (Verdict.UNKNOWN, 1)
+    assert finding.numbers == {"alarms_expected": 1, "violations": 0}
+
+
+@pytest.mark.parametrize(("end_s", "verdict"), [(24.9, Verdict.UNKNOWN), (25, Verdict.INVALID)])
+def test_an_alarm_is_due_once_its_cause_lasted_as_long_as_the_bound(end_s: float, verdict: Verdict) -> None:
+    assert check(alarms(), raises("memory", "a1", end_s=end_s)).verdict is verdict
+
+
+def test_unknown_where_the_node_that_was_to_raise_it_told_nothing() -> None:
+    silent = [[row for row in rows if row["node"] != "a1"] for rows in alarms()]
+    finding = check(silent, raises("memory", "a1"), node_states(unlike={"a1": [(0, 99, "down")]}))
+    assert finding.verdict is Verdict.UNKNOWN
 
 
 def test_sane_short_and_seen() -> None:

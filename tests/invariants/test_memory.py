@@ -26,6 +26,11 @@ def test_empty() -> None:
     assert check([]).verdict is Verdict.UNKNOWN
 
 
+def test_unknown_without_the_steady_phase() -> None:
+    events = [cluster(), queues("q1"), phases(recovery=70, drain=90, end=95), node_states()]
+    assert Memory().check(history((), (), events, metrics=memory())).verdict is Verdict.UNKNOWN
+
+
 def test_sane_tells_who_used_most() -> None:
     finding = check(memory(lambda at: 0.7 * GB if at == 40 else 0.3 * GB), fault(35, 45, name="kill", down=["c1"]))
     assert (finding.verdict, finding.numbers["memory_ratio_max"]) == (Verdict.VALID, 0.7)
@@ -43,6 +48,13 @@ def test_sane_an_alarm_that_a_step_raised() -> None:
     raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["b1"])
     finding = check(memory(limit=lambda at: 0.1 * GB if 30 <= at < 42 else 1 * GB), raised)
     assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 20)
+
+
+def test_sane_an_alarm_that_was_never_cleared_excuses_to_the_end() -> None:
+    raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["b1"], states=("injecting", "injected", "proven"))
+    finding = check(memory(0.24687 * GB, limit=lambda at: 0.1 * GB if at >= 30 else 1 * GB), raised)
+    assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 65)
+    assert finding.numbers["memory_ratio_max"] == 0.2469
 
 
 def test_a_limit_of_nothing_is_no_silence() -> None:
