@@ -134,6 +134,8 @@ QUEUE_ROWS = [
     QueueRow("Q: majority of members that pauses", "pause_minority", FIVE, TWO_OF_FIVE, "quorum", "a1 a2 c1"),
     QueueRow("Q: even split", "pause_minority", FOUR, EVEN, "quorum", "a1 a2 b1"),
     QueueRow("Q: even split", "autoheal", FOUR, EVEN, "quorum", "a1 a2 b1", writable=("a1 a2",)),
+    QueueRow("Q: majority of five", "autoheal", FIVE, TWO_OF_FIVE, "quorum", "a1 a2 b1 b2 c1", writable=("b1 b2 c1",)),
+    QueueRow("Q, log: intentionally disconnect", "autoheal", THREE, ONE_PAIR, "quorum", "a1 b1 c1"),
     # A mirrored queue: each side that goes on promotes a mirror.
     QueueRow("M, P:automatic-handling", "pause_minority", THREE, C_OFF, "mirrored", "a1 b1 c1", writable=("a1 b1",)),
     QueueRow("P:during", "autoheal", THREE, C_OFF, "mirrored", "a1 b1 c1", writable=("a1 b1", "c1"), loss=True),
@@ -144,6 +146,7 @@ QUEUE_ROWS = [
     QueueRow("P:automatic-handling", PREFER_A_C, THREE, C_OFF, "mirrored", "a1 b1 c1",
         writable=("a1 b1", "c1"), loss=True),
     QueueRow("log: intentionally disconnect", "autoheal", THREE, ONE_PAIR, "mirrored", "a1 b1 c1", loss=True),
+    QueueRow("log: pause until the entire cluster recovers", "pause_minority", THREE, ONE_PAIR, "mirrored", "a1 b1 c1"),
     # A classic queue has one copy, which the restart of its node does not harm.
     QueueRow("P:during", "autoheal", THREE, C_OFF, "classic", "c1", writable=("c1",)),
     QueueRow("P:automatic-handling", "pause_minority", THREE, C_OFF, "classic", "c1"),
