@@ -3,9 +3,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from invariants.followers import Followers
 from invariants.verdict import Finding, Verdict
-from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told
+from tests.invariants.literal import (
+    PHASES,
+    THREE,
+    Row,
+    cluster,
+    event,
+    fault,
+    history,
+    node_states,
+    phases,
+    queues,
+    told,
+)
 
 Written = Callable[[float], float | None]
 
@@ -22,15 +36,37 @@ def raft(written: Written = entries, *, node: str = "c1") -> list[list[Row]]:
     return [told(metric, member, index, queue="q1") for metric in metrics for member, index in logs.items()]
 
 
-def check(metrics: list[list[Row]], *events: Any, kind: str = "quorum") -> Finding:
-    healed = fault(20, 60, name="kill", down=["c1"])
+def check(
+    metrics: list[list[Row]], *events: Any, kind: str = "quorum", within_s: float = 15, healed_s: float = 60
+) -> Finding:
+    healed = fault(20, healed_s, name="kill", down=["c1"])
     whole = [cluster(), queues("q1", kind=kind), phases(), node_states(), healed]
-    return Followers(within_s=15).check(history((), (), [*whole, *events], metrics=metrics))
+    return Followers(within_s=within_s).check(history((), (), [*whole, *events], metrics=metrics))
+
+
+def undisturbed(metrics: list[list[Row]], *lacking: str) -> Finding:
+    """Without any fault, and without the phases that are ``lacking``."""
+    told_phases = phases(**{name: at_s for name, at_s in PHASES.items() if name not in lacking})
+    return Followers(within_s=15).check(
+        history((), (), [cluster(), queues("q1"), told_phases, node_states()], metrics=metrics)
+    )
+
+
+def until(silent_s: float) -> list[list[Row]]:
+    """c1 tells nothing from then on."""
+    return raft(lambda at: entries(at) if at < silent_s else None)
 
 
 def test_empty() -> None:
     assert Followers().check(history()).verdict is Verdict.UNKNOWN
     assert check([]).verdict is Verdict.UNKNOWN
+    assert check([], kind="classic").verdict is Verdict.UNKNOWN
+    assert undisturbed(raft(), "recovery").verdict is Verdict.UNKNOWN
+
+
+def test_without_a_fault_the_clock_starts_with_the_recovery_phase() -> None:
+    finding = undisturbed(raft(lambda at: 2000 if 20 <= at < 80 else entries(at)))
+    assert (finding.verdict, finding.numbers["caught_up_after_s"]) == (Verdict.VALID, 10)
 
 
 def test_sane() -> None:
@@ -53,6 +89,25 @@ def test_pathological_caught_up_late() -> None:
     finding = check(raft(lambda at: 2000 if 20 <= at < 80 else entries(at)))
     assert finding.verdict is Verdict.INVALID
     assert finding.summary == "q1 on c1 was behind at +79.000 s, 19 s after the last healing"
+    assert len(finding.examples) == 1
+
+
+@pytest.mark.parametrize(("behind_until_s", "verdict"), [(76, Verdict.VALID), (77, Verdict.INVALID)])
+def test_a_follower_may_be_behind_as_long_as_the_bound_and_no_longer(behind_until_s: int, verdict: Verdict) -> None:
+    assert check(raft(lambda at: 2000 if 20 <= at < behind_until_s else entries(at))).verdict is verdict
+    assert check([], *mirrors(behind_until_s), kind="mirrored").verdict is verdict
+
+
+def test_pathological_one_entry_is_missing_for_good() -> None:
+    """At 95 s it lacks the last of the 8500 that were committed at 85 s."""
+    finding = check(raft(lambda at: min(entries(at), 8499)))
+    assert (finding.verdict, finding.numbers["entries_behind_max"]) == (Verdict.INVALID, 1)
+
+
+def test_unknown_where_it_is_behind_at_the_end_and_had_more_time() -> None:
+    finding = check(raft(lambda at: 2000 if at >= 20 else entries(at)), within_s=60)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.numbers == {"followers": 3, "caught_up_after_s": None, "entries_behind_max": 6500}
 
 
 def test_pathological_falls_back_after_it_had_caught_up() -> None:
@@ -82,7 +137,18 @@ def test_unknown_where_nobody_tells_what_is_committed() -> None:
 
 
 def test_unknown_where_a_member_falls_silent_before_the_end() -> None:
-    assert check(raft(lambda at: entries(at) if at < 75 else None)).verdict is Verdict.UNKNOWN
+    """It told something in the last 15 s before the end, or ten seconds after the healing if that is later."""
+    assert check(until(80)).verdict is Verdict.UNKNOWN
+    assert check(until(81)).verdict is Verdict.VALID
+    assert check(until(81), event(99, "note", detail="")).verdict is Verdict.VALID
+    assert check(until(90), healed_s=80).verdict is Verdict.UNKNOWN
+    assert check(until(91), healed_s=80).verdict is Verdict.VALID
+
+
+def test_without_an_end_the_last_event_is_the_end_of_the_record() -> None:
+    """It is at 94.5 s."""
+    assert undisturbed(until(81), "end").verdict is Verdict.VALID
+    assert undisturbed(until(80), "end").verdict is Verdict.UNKNOWN
 
 
 def mirrors(behind_until_s: float) -> list[Any]:
@@ -94,3 +160,8 @@ def test_mirrors_by_what_the_leader_says_of_them() -> None:
     finding = check([], *mirrors(70), kind="mirrored")
     assert (finding.verdict, finding.numbers["caught_up_after_s"]) == (Verdict.VALID, 10)
     assert check([], *mirrors(80), kind="mirrored").verdict is Verdict.INVALID
+    assert check([], *mirrors(61), kind="mirrored").numbers["caught_up_after_s"] == 1
+    silent = [event(at, "sample", queues={"q1": {}}) for at in range(95)]
+    assert check([], *silent, kind="mirrored").numbers["caught_up_after_s"] == 0
+    after_the_end = event(95, "sample", queues={"q1": {"behind": 1}})
+    assert check([], *mirrors(70), after_the_end, kind="mirrored").verdict is Verdict.VALID
