@@ -39,6 +39,8 @@ AWAY_S_MAX = 8.0
 GAP_S_MAX = 8.0
 #: Before what a broker itself must do, so that it has started again.
 CALM_S = 15.0
+#: A busy broker that is asked to stop takes that long, and only then begins the time for which it is away.
+STOPS_WITHIN_S = 12.0
 #: Held packets and dropped connections that are over before anybody can notice.
 BLIPS_S = (0.05, 0.5)
 #: A broker that has room looks at its disk every 10 s only, and an alarm that nobody saw proves nothing.
@@ -193,7 +195,7 @@ def _followed(
         at_s = round(free_s + (gap_s if steps or kind in NEED_CALM else 0), 2)
         fields = draw(drawn(topology, workload))
         steps.append(_ADAPTER.validate_python({"fault": kind, "at_s": at_s, **fields}))
-        free_s = at_s + fields["for_s"]
+        free_s = at_s + fields["for_s"] + (STOPS_WITHIN_S if kind == "stop" else 0)
     return steps
 
 
