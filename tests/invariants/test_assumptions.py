@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, Watched
+from invariants import columns
+from invariants.assumptions import DrainComplete, FaultsProven, HistoryWhole, LoadNotZero, RunEnded, Watched
 from invariants.verdict import Verdict
 from reports.events import Event
 from reports.history import Outcome
@@ -23,6 +24,8 @@ DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
         (DONE[:-1], Verdict.UNKNOWN, "not seen to be healed"),
         ((*DONE[:-1], "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
         (DONE[:3], Verdict.UNKNOWN, "not seen to be healed"),
+        ((*DONE, "unproven"), Verdict.UNKNOWN, "not seen to act"),
+        ((*DONE, "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
         (("skipped",), Verdict.UNKNOWN, "never began"),
     ],
 )
@@ -30,6 +33,7 @@ def test_faults_proven(states: Sequence[str], verdict: Verdict, told: str) -> No
     finding = FaultsProven().check(history((), (), [fault(20, 30, states=states)]))
     assert finding.verdict is verdict
     assert told in finding.summary
+    assert finding.numbers == {"faults": 1}
 
 
 def test_faults_proven_tells_what_the_proof_lacked() -> None:
@@ -40,6 +44,24 @@ def test_faults_proven_tells_what_the_proof_lacked() -> None:
 
 def test_no_faults_are_all_proven() -> None:
     assert FaultsProven().check(history()).verdict is Verdict.VALID
+
+
+def test_run_ended() -> None:
+    check = RunEnded().check
+    assert check(history((), (), phases())).verdict is Verdict.VALID
+    assert check(history((), (), phases(steady=0, chaos=10))).verdict is Verdict.UNKNOWN
+    noted = check(history((), (), [phases(steady=0), event(5, "note", detail="no port is free")]))
+    assert (noted.verdict, noted.examples) == (Verdict.UNKNOWN, ("no port is free",))
+
+
+@pytest.mark.parametrize("rows_together", [1, 1000])
+def test_the_load_is_counted(rows_together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", rows_together)
+    rows = [publish(n, at_s) for n, at_s in enumerate((1, 5, 15))], [deliver(n) for n in (0, 1, 2, 2)]
+    finding = LoadNotZero().check(history(*rows, phases(), batch_rows=1))
+    assert finding.numbers == {"confirmed_steady": 2, "deliveries": 4}
+    unchanged = LoadNotZero().check(history(*rows, phases(steady=0, drain=90), batch_rows=1))
+    assert unchanged.numbers == {"confirmed_steady": 3, "deliveries": 4}
 
 
 def test_load_not_zero() -> None:
@@ -72,6 +94,9 @@ def test_history_whole() -> None:
         return HistoryWhole().check(history((), (), workers)).verdict
 
     assert verdict() is Verdict.VALID
+    assert (
+        HistoryWhole().check(history((), (), [worker("a", "stopped"), worker("b", "killed")])).numbers["workers"] == 2
+    )
     assert verdict(worker("publisher 0", "started", "connected", "stopped")) is Verdict.VALID
     assert verdict(worker("consumer 0", "started", "connected", "killed")) is Verdict.VALID
     assert verdict(worker("consumer 0", "started", "connected", "connection_lost")) is Verdict.UNKNOWN
@@ -86,5 +111,23 @@ def test_watched() -> None:
     finding = Watched().check(history((), (), [phases(), late]))
     assert finding.verdict is Verdict.UNKNOWN
     assert "nobody looked at the nodes for 18 s from +40.000 s on" in finding.summary
+    assert finding.numbers["unwatched_s"] == 18
     early_end = [sight for sight in node_states() if sight["t_us"] < us(15)]
     assert Watched().check(history((), (), [phases(), early_end])).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("at_s", "last_look_s", "last_event_s", "verdict"),
+    [
+        pytest.param({"steady": 0, "drain": 90, "end": 95}, 85, 95, Verdict.UNKNOWN, id="to the end"),
+        pytest.param({"steady": 0, "drain": 20}, 20, 90, Verdict.VALID, id="to the drain if there is no end"),
+        pytest.param({"steady": 0}, 20, 21, Verdict.VALID, id="to the last event of a run that was broken off"),
+        pytest.param({"steady": 0}, 20, 40, Verdict.UNKNOWN, id="which is long after the last look"),
+        pytest.param({"chaos": 10}, 95, 95, Verdict.UNKNOWN, id="never steady"),
+    ],
+)
+def test_how_long_nodes_must_be_watched(
+    at_s: dict[str, float], last_look_s: float, last_event_s: float, verdict: Verdict
+) -> None:
+    events = [phases(**at_s), node_states(end_s=last_look_s), event(last_event_s, "note", detail="")]
+    assert Watched().check(history((), (), events)).verdict is verdict
