@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from invariants.backlog import Backlog
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
-from tests.invariants.literal import cluster, event, history, phases, queues
+from tests.invariants.literal import PHASES, cluster, event, history, phases, queues
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
 
@@ -30,6 +32,24 @@ def test_sane() -> None:
     assert finding.numbers == {"backlog_peak": 10_000, "backlog_steady": 100, "drained_after_s": 20}
 
 
+def test_the_steady_phase_ends_where_chaos_begins() -> None:
+    assert check((0, 100), (10, 500), (20, 5000), (60, 5)).numbers["backlog_steady"] == 100
+    assert check((10, 500), (20, 5000), (60, 5)).numbers["backlog_steady"] == 0
+
+
+def test_drained_is_what_holds_no_more_than_five_percent() -> None:
+    assert check((5, 100), (30, 10_000), (50, 500), (60, 90)).numbers["drained_after_s"] == 20
+    assert check((5, 100), (30, 10_000), (50, 501), (60, 90)).numbers["drained_after_s"] == 30
+    assert check((20, 1), (30, 0)).numbers["drained_after_s"] == 10
+
+
+@pytest.mark.parametrize("lacking", ["steady", "chaos"])
+def test_unknown_without_the_steady_phase(lacking: str) -> None:
+    told = phases(**{name: at_s for name, at_s in PHASES.items() if name != lacking})
+    depth = event(20, "sample", queues={"q1": {"ready": 1, "unacked": 0}}, memory_bytes={})
+    assert Backlog().check(history((), (), [cluster(), queues("q1"), told, depth])).verdict is Verdict.UNKNOWN
+
+
 def test_sane_within_its_bound() -> None:
     assert check(*GROWN, drained_within_s=20).verdict is Verdict.VALID
 
@@ -53,8 +73,9 @@ def test_pathological_grown_again() -> None:
 
 def test_pathological_never_drained() -> None:
     never = ((5, 100), (20, 5000), (60, 4000))
-    assert check(*never, drained_within_s=30).verdict is Verdict.INVALID
-    assert check(*never, drained_within_s=60).verdict is Verdict.UNKNOWN
+    for within_s, verdict, shown in ((30, Verdict.INVALID, 1), (40, Verdict.INVALID, 1), (60, Verdict.UNKNOWN, 0)):
+        finding = check(*never, drained_within_s=within_s)
+        assert (finding.verdict, len(finding.examples)) == (verdict, shown)
     assert check(*never).numbers["drained_after_s"] is None
 
 

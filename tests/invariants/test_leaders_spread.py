@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from invariants.leaders_spread import LeadersSpread
 from invariants.verdict import Finding, Verdict
 from reports.events import Event
@@ -61,7 +63,28 @@ def test_pathological_spread_too_late() -> None:
     assert finding.verdict is Verdict.INVALID
 
 
+def test_what_counts_is_seen_after_the_rebalancing_and_up_to_the_bound() -> None:
+    assert check(rebalanced(40), led(0, 95, "a1", "b1", "c1")).numbers["spread_after_s"] == 1
+    just = check(rebalanced(40), led(0, 50, "a1", "a1", "a1"), led(50, 95, "a1", "b1", "c1"))
+    assert (just.verdict, just.numbers["spread_after_s"], just.numbers["excess"]) == (Verdict.VALID, 10, 0)
+
+
+def test_sane_leaders_are_known_only_later() -> None:
+    late = check(rebalanced(40), led(0, 44, None, "b1", "c1"), led(44, 95, "a1", "b1", "c1"))
+    assert (late.verdict, late.numbers["spread_after_s"]) == (Verdict.VALID, 4)
+
+
+@pytest.mark.parametrize(("at_s", "verdict"), [(85, Verdict.INVALID), (85.1, Verdict.UNKNOWN)])
+def test_the_record_may_end_with_the_time_that_is_looked_at(at_s: float, verdict: Verdict) -> None:
+    finding = check(rebalanced(at_s), led(0, 95, "a1", "a1", "b1"))
+    assert (finding.verdict, len(finding.examples)) == (verdict, 1)
+    assert finding.numbers == {"rebalanced": 1, "excess": 1, "spread_after_s": None}
+
+
 def test_the_worst_of_two_counts() -> None:
+    first = check(rebalanced(20), rebalanced(70, step=1), led(0, 60, "a1", "a1", "b1"), led(60, 95, "a1", "b1", "c1"))
+    assert (first.verdict, first.numbers["excess"]) == (Verdict.INVALID, 1)
+
     uneven = [led(0, 60, "a1", "b1", "c1"), led(60, 95, "a1", "a1", "a1")]
     assert check(rebalanced(40), rebalanced(70, step=1), *uneven).verdict is Verdict.INVALID
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from invariants.unacked import Unacked
 from invariants.verdict import Finding, Verdict
-from tests.invariants.literal import Row, cluster, event, history, node_states, phases, queues, told
+from tests.invariants.literal import PHASES, Row, cluster, event, history, node_states, phases, queues, told
 
 
 def check(metrics: list[list[Row]], *events: Any) -> Finding:
@@ -24,6 +26,20 @@ def test_empty() -> None:
     assert check([]).verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize("lacking", ["drain", "end"])
+def test_unknown_without_the_drain_and_its_end(lacking: str) -> None:
+    told_phases = phases(**{name: at_s for name, at_s in PHASES.items() if name != lacking})
+    events = [cluster(), queues("q1"), told_phases, node_states()]
+    assert Unacked().check(history((), (), events, metrics=[unacked("q1", 0)])).verdict is Verdict.UNKNOWN
+    assert Unacked().check(history((), (), [cluster(), phases(), node_states()])).verdict is Verdict.UNKNOWN
+
+
+def test_sane_the_last_word_counts() -> None:
+    finding = check([CALM, unacked("q1", lambda at: 3 if at < 95 else 0)])
+    assert (finding.verdict, finding.numbers["unacked_at_end"]) == (Verdict.VALID, 0)
+    assert check([CALM, told("unacked", "a1", 0, queue="q1", start_s=95)]).verdict is Verdict.VALID
+
+
 def test_sane() -> None:
     finding = check([CALM, unacked("q1", lambda at: 50 if at < 91 else 0)])
     assert (finding.verdict, finding.numbers["unacked_max"]) == (Verdict.VALID, 50)
@@ -37,6 +53,7 @@ def test_pathological() -> None:
     finding = check([CALM, unacked("q1", lambda at: 50 if at < 91 else 3)])
     assert (finding.verdict, finding.numbers["unacked_at_end"]) == (Verdict.INVALID, 3)
     assert finding.summary == "q1 held 3 unacknowledged messages after the drain"
+    assert len(finding.examples) == 1
 
 
 def test_pathological_what_the_broker_takes_back_from_consumers_that_end() -> None:
