@@ -12,7 +12,7 @@ from invariants.order import Order
 from invariants.recovery import Recovery
 from invariants.situations import Situation
 from invariants.throughput import Throughput
-from invariants.verdict import EXAMPLES_MAX, Finding, Verdict
+from invariants.verdict import EXAMPLES_MAX, Finding, Verdict, seconds
 from reports.events import Event
 from reports.history import Outcome
 from tests.invariants.literal import (
@@ -169,3 +169,8 @@ def test_a_silent_peer_may_be_noticed_after_three_quarters_of_the_tick_time(last
     cut = frozenset({frozenset({"a1", "b1"})})
     assert Situation(0, lasts_us, frozenset({"a1", "b1"}), cut).may_be_noticed(4) is noticed
     assert Situation(0, lasts_us, frozenset({"a1", "b1"}), cut, closed=cut).may_be_noticed(4)
+
+
+@pytest.mark.parametrize(("told_us", "told_s"), [(1_234_567, 1.235), (1e12, 1_000_000), (499, 0)])
+def test_moments_are_told_to_the_millisecond(told_us: float, told_s: float) -> None:
+    assert seconds(told_us) == told_s

@@ -129,6 +129,7 @@ def test_unknown_where_a_member_says_nothing() -> None:
     finding = check(raft(lambda at: entries(at) if at < 20 else None))
     assert finding.verdict is Verdict.UNKNOWN
     assert "q1 on c1" in finding.summary
+    assert finding.numbers == {"followers": 3, "caught_up_after_s": 0, "entries_behind_max": 0}
 
 
 def test_unknown_where_nobody_tells_what_is_committed() -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from invariants.memory import Memory
 from invariants.verdict import Finding, Verdict
 from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
@@ -74,6 +76,18 @@ def test_pathological_the_watermark_is_reached() -> None:
 def test_pathological_another_node_than_the_alarmed_one() -> None:
     raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["a1"])
     assert check(memory(limit=lambda at: 0.1 * GB if 30 <= at < 42 else 1 * GB), raised).verdict is Verdict.INVALID
+
+
+def test_each_alarm_excuses_its_own_time() -> None:
+    raised = [fault(at, at + 10, step=at, name="alarm", alarm="memory", alarmed=["b1"]) for at in (30, 60)]
+    full = memory(limit=lambda at: 0.1 * GB if 30 <= at < 42 or 60 <= at < 72 else 1 * GB)
+    assert check(full, *raised).verdict is Verdict.VALID
+    assert check(full, raised[0]).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(("silent_until_s", "verdict"), [(44, Verdict.VALID), (45, Verdict.UNKNOWN)])
+def test_a_node_may_say_nothing_for_as_long_as_the_bound(silent_until_s: int, verdict: Verdict) -> None:
+    assert check(memory(lambda at: None if 30 <= at < silent_until_s else 0.3 * GB)).verdict is verdict
 
 
 def test_a_disk_alarm_excuses_no_memory() -> None:
