@@ -41,3 +41,8 @@ def test_what_was_seen_of_nodes_is_found_by_its_time() -> None:
     assert facts.states_at(us(2.9)) == {"a1": "down", "b1": "up"}
     assert [t_us for t_us, _ in facts.sightings(us(1), us(2))] == [us(1), us(2)]
     assert facts.sightings(us(4), NEVER_US) == ()
+
+
+def test_a_phase_lasts_until_the_next_one_begins() -> None:
+    facts = Facts([event(at_s, "phase", phase=phase) for at_s, phase in ((1, "steady"), (10, "chaos"))])
+    assert [facts.phase_at(us(at_s)) for at_s in (0, 1, 9.9, 10)] == ["start", "steady", "steady", "chaos"]

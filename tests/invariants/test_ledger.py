@@ -166,6 +166,17 @@ def test_pieces_leave_out_nothing_and_are_never_empty() -> None:
     assert list(pieces([], "sequence")) == []
 
 
+def test_pieces_end_with_the_batch_that_fills_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "ROWS_TOGETHER", 8)
+    batches = history([publish(n) for n in range(25)], batch_rows=4).publishes()
+    assert [len(sequence) for (sequence,) in pieces(batches, "sequence")] == [8, 8, 8, 1]
+
+
+def test_groups_of_large_keys_are_kept_apart() -> None:
+    keys = np.array([0, 1, 0], np.uint16), np.array([0, 0, 65_535], np.uint16)
+    assert [key for key, _ in grouped(*keys)] == [(0, 0), (0, 65_535), (1, 0)]
+
+
 def test_a_ledger_is_built_once_for_a_history() -> None:
     record = history([publish(0)])
     assert ledger_of(record) is ledger_of(record)
