@@ -168,8 +168,7 @@ def test_unmarked_duplicates_are_legal_beside_a_fault_only() -> None:
     assert quiet.verdict is Verdict.INVALID
     (example,) = quiet.examples
     assert "publisher 0 sequence 0 was received again from q1 by consumer 0 at +2.000 s" in example
-    beyond = [rows[0], [*rows[1], deliver(1, 3)]]
-    beside = NoLoss().check(history(*beyond, [cluster(), queues("q1"), phases()]))
+    beside = NoLoss().check(history(rows[0], [*rows[1], deliver(1, 3)], [cluster(), queues("q1"), phases()]))
     assert (beside.numbers["duplicates_unmarked"], beside.numbers["unexpected"]) == (1, 1)
 
 

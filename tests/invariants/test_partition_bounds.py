@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -85,9 +85,9 @@ def test_a_node_cannot_pause_before_it_may_have_noticed(paused_s: float, verdict
 def test_a_closed_connection_is_known_however_long_the_node_has_a_reason() -> None:
     """b1 is killed meanwhile, which changes nothing for a1."""
     cut, kill = fault(20, 50, cut=A, sudden=True), fault(30, 40, step=1, name="kill", down=["b1"])
-    away = {"b1": [(30.0, 42.0, "down")], "c1": paused((30.5, 45))}
-    assert check(phases(), cut, kill, a1=paused((20.5, 52)), **away).verdict is Verdict.VALID
-    assert check(phases(), CUT, kill, a1=paused((20.5, 52)), **away).verdict is Verdict.INVALID
+    killed, alone = [(30.0, 42.0, "down")], paused((30.5, 45))
+    assert check(phases(), cut, kill, a1=paused((20.5, 52)), b1=killed, c1=alone).verdict is Verdict.VALID
+    assert check(phases(), CUT, kill, a1=paused((20.5, 52)), b1=killed, c1=alone).verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize(("lasts_s", "must"), [(10, False), (10.001, True)])
@@ -143,8 +143,8 @@ def test_a_node_that_never_returns_has_no_time_of_return() -> None:
 
 def test_sane_autoheal_after_each_of_two_cuts() -> None:
     cuts = [fault(12, 24, cut=A), fault(56, 68, step=1, cut=A)]
-    unlike: Mapping[str, Spans] = {"a1": paused((26, 32)), "b1": paused((70, 76)), "c1": paused((70, 76))}
-    finding = check(phases(), *cuts, mode="autoheal", **unlike)
+    later = paused((70, 76))
+    finding = check(phases(), *cuts, mode="autoheal", a1=paused((26, 32)), b1=later, c1=later)
     assert (finding.verdict, finding.numbers["restarted"]) == (Verdict.VALID, "a1 b1 c1")
 
 

@@ -23,7 +23,7 @@ BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases(), node_state
 CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
 
 
-def load(*spans: tuple[float, float, int]) -> list[Row]:
+def load(*spans: tuple[float, float, float]) -> list[Row]:
     """Confirms of queue 0: (from_s, to_s, messages/s)."""
     times = [start + i / rate for start, end, rate in spans for i in range(round((end - start) * rate))]
     return [publish(n, at_s) for n, at_s in enumerate(times)]
