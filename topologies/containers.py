@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import docker
 from docker.errors import DockerException, NotFound
@@ -135,12 +135,36 @@ def resources_of(client: docker.DockerClient, container: str) -> Resources:
     )
 
 
+class Signals(Protocol):
+    """How the processes of containers are signalled and frozen; neither is believed. Raises ``ClusterError``."""
+
+    def send(self, container: Container, name: str) -> None:
+        """A signal such as SIGTERM, to the first process of the container."""
+        ...
+
+    def freeze(self, container: Container) -> None: ...
+
+    def thaw(self, container: Container) -> None: ...
+
+
+class EngineSignals:
+    def send(self, container: Container, name: str) -> None:
+        container.signal(name)
+
+    def freeze(self, container: Container) -> None:
+        container.pause()
+
+    def thaw(self, container: Container) -> None:
+        container.unpause()
+
+
 class BrokerContainer:
     """The container of one node; a process that is started again finds the files of the one before."""
 
-    def __init__(self, container: Container, files: BrokerFiles) -> None:
+    def __init__(self, container: Container, files: BrokerFiles, signals: Signals) -> None:
         self._container = container
         self._files = files
+        self._signals = signals
         self._output_begins = 0
 
     @property
@@ -164,7 +188,7 @@ class BrokerContainer:
 
     def kill(self) -> None:
         if self.state() == "suspended":
-            self._container.unpause()  # the engine kills nobody who is frozen
+            self.resume()  # the engine kills nobody who is frozen
         self._signal("SIGKILL")
         self._await("gone", timeout_s=_KILLED_WITHIN_S)
 
@@ -174,15 +198,15 @@ class BrokerContainer:
         self._await("gone", timeout_s=timeout_s)
 
     def pause(self) -> None:
-        self._container.pause()
+        self._signals.freeze(self._container)
 
     def resume(self) -> None:
-        self._container.unpause()
+        self._signals.thaw(self._container)
 
     def _signal(self, name: str) -> None:
         if self.state() == "gone":
             raise ClusterError(f"{self._container.name} cannot be sent {name}: its process is gone")
-        self._container.signal(name)
+        self._signals.send(self._container, name)
 
     def _await(self, wanted: ProcessState, *, timeout_s: float) -> None:
         what = f"the process of {self._container.name} to be {wanted}"

@@ -49,6 +49,7 @@ from topologies.packets import Disturbance, resets_sent
 from topologies.pumba import DisturbedPackets, Pumba
 from topologies.reaper import CONTAINERS
 from topologies.running import RunningCluster
+from topologies.signals import signals
 from topologies.spec import Link, Topology
 from topologies.stress import StressedNode
 from topologies.stressors import Stressors
@@ -66,6 +67,10 @@ _PROGRAM_IMAGES: Mapping[Program, images.Image] = {"toxiproxy": images.TOXIPROXY
 testcontainers_config.ryuk_disabled = True
 
 
+def pumba_log(folder: Path) -> Path:
+    return folder / "logs" / "pumba.log"
+
+
 class DockerHost:
     """Runs what belongs to the cluster in ``folder`` as containers that carry its label."""
 
@@ -78,6 +83,7 @@ class DockerHost:
         self._client = client
         self._labels = {CLUSTER_LABEL: str(folder)}
         self._containers: dict[str, Container] = {}
+        self._signals = signals(folder, pumba_log(folder))
         self._network = Network(docker_network_kw={"labels": self._labels})
         try:
             self._network.create()
@@ -122,7 +128,7 @@ class DockerHost:
         container = self._container(
             node, taken.name, command, ports.published, files.folder, environ=mine, disks=disks, entrypoint=[]
         )
-        return BrokerContainer(container, files)
+        return BrokerContainer(container, files, self._signals)
 
     def address(self, name: str) -> str:
         return self._containers[name].address
@@ -304,7 +310,7 @@ class DockerCluster(RunningCluster):
 
     @property
     def _pumba_log(self) -> Path:
-        return self._layout.folder / "logs" / "pumba.log"
+        return pumba_log(self._layout.folder)
 
     @classmethod
     def form(cls, topology: Topology, *, image: BrokerImage, fittings: Fittings = NONE, **fields: Any) -> Self:

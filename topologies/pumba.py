@@ -87,6 +87,18 @@ class PumbaCall:
     def last_words(self) -> str:
         return (self._all_words().decode(errors="replace").splitlines() or ["(it said nothing)"])[-1]
 
+    def await_end(self) -> None:
+        """Until it ends by itself. Raises ``ClusterError`` if it does not, or otherwise than with status 0."""
+        try:
+            self._process.wait(_ENDED_WITHIN_S)
+            status, said = self._process.returncode, self.last_words
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"Pumba did not end within {_ENDED_WITHIN_S:g} s: {self.last_words}") from error
+        finally:
+            self.close()
+        if status != 0:
+            raise ClusterError(f"Pumba ended with status {status}: {said}")
+
     def close(self) -> None:
         """SIGTERM, on which it puts back what it has changed. Raises ``ClusterError`` if it does not end."""
         self._process.terminate()

@@ -1,0 +1,69 @@
+"""How brokers in containers are signalled and frozen: by Pumba where there is one, else by the engine itself.
+
+Neither is believed. Who sent a signal looks at the process afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from topologies.cluster import ClusterError
+from topologies.containers import Container, EngineSignals, Signals
+from topologies.distributions import ToolMissingError, find_pumba
+from topologies.pumba import PumbaCall
+from topologies.waiting import WaitTimeout, wait_until
+
+_FROZEN_WITHIN_S = 20.0
+#: Pumba wants to know for how long, and ends earlier when it is told to.
+_FROZEN_AT_MOST = "12h"
+
+
+@dataclass
+class PumbaSignals:
+    """``folder`` is the cluster's, by which a call that is left behind is known; ``log`` gets what Pumba says."""
+
+    program: Path
+    folder: Path
+    log: Path
+    _freezing: dict[str, PumbaCall] = field(default_factory=dict, init=False)
+
+    def send(self, container: Container, name: str) -> None:
+        self._call("kill", "--signal", name, container.full_name).await_end()
+
+    def freeze(self, container: Container) -> None:
+        """Returns once the container is frozen: a call of Pumba lasts as long as it is."""
+        call = self._call("pause", "--duration", _FROZEN_AT_MOST, container.full_name)
+
+        def frozen() -> bool:
+            if call.exit_status is not None:
+                raise ClusterError(f"Pumba ended with status {call.exit_status}: {call.last_words}")
+            return container.process() == "suspended"
+
+        try:
+            wait_until(frozen, timeout_s=_FROZEN_WITHIN_S, what=f"Pumba to freeze {container.name}")
+        except (WaitTimeout, ClusterError) as error:
+            call.close()
+            raise ClusterError(f"{error}; see {self.log}") from error
+        self._freezing[container.id] = call
+
+    def thaw(self, container: Container) -> None:
+        call = self._freezing.pop(container.id, None)
+        if call is not None:
+            call.close()
+        if container.process() == "suspended":
+            container.unpause()
+
+    def _call(self, *arguments: str) -> PumbaCall:
+        return PumbaCall(self.program, arguments, folder=self.folder, log=self.log)
+
+
+def signals(folder: Path, log: Path) -> Signals:
+    """Those of Pumba where there is one. Raises ``ToolMissingError`` where PUMBA names something else."""
+    try:
+        return PumbaSignals(find_pumba(), folder, log)
+    except ToolMissingError:
+        if os.environ.get("PUMBA"):
+            raise
+        return EngineSignals()
