@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import docker
 from docker.errors import DockerException, NotFound
-from requests import RequestException
+from requests import RequestException, Timeout
 from testcontainers.core.container import DockerContainer
 
 from topologies.cluster import ClusterError, ProcessState, Resources
+from topologies.engine import connect
 from topologies.files import BrokerFiles
 from topologies.waiting import WaitTimeout, wait_until
 
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}
 _KILLED_WITHIN_S = 20.0
 _CPU_PERIOD_US = 100_000
+_LISTED_WITHIN_S = 5.0
+_LISTED_TIMES_MAX = 4
 
 
 class Container:
@@ -61,7 +65,7 @@ class Container:
         if not self._started:
             return "gone"
         with self._telling("looked for"):
-            listed = self._client.api.containers(all=True, filters={"id": self.id})
+            listed = _listed(self.id)
         return _STATES.get(listed[0]["State"], "gone") if listed else "gone"
 
     def state(self) -> Mapping[str, Any]:
@@ -118,6 +122,20 @@ class Container:
             yield
         except (DockerException, RequestException) as error:
             raise ClusterError(f"the container of {self.name} could not be {what}: {error}") from error
+
+
+@functools.cache
+def _looking() -> docker.DockerClient:
+    return connect(answer_within_s=_LISTED_WITHIN_S)
+
+
+def _listed(container: str) -> Sequence[Mapping[str, Any]]:
+    """The engine's list, of that container only. It gives it at once, or, seldom, does not answer at all, and then
+    does on another connection."""
+    for _ in range(_LISTED_TIMES_MAX - 1):
+        with suppress(Timeout):
+            return list(_looking().api.containers(all=True, filters={"id": container}))
+    return list(_looking().api.containers(all=True, filters={"id": container}))
 
 
 def resources_of(client: docker.DockerClient, container: str) -> Resources:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from topologies.cluster import Cluster, NodeState
+from topologies.cluster import Cluster, ClusterError, NodeState
 from topologies.management import ApiError, ApiUnreachable
 from topologies.spec import Topology
 from topologies.waiting import wait_until
@@ -111,8 +112,9 @@ class Observer:
 
     def _watch_states(self) -> None:
         while not self._closed.is_set():
-            self._states = {name: self._cluster.state(name) for name in self._cluster.topology.node_names}
-            self._record("nodes", states=dict(self._states))
+            with suppress(ClusterError):  # not to be told now: what is missing from the record says so
+                self._states = {name: self._cluster.state(name) for name in self._cluster.topology.node_names}
+                self._record("nodes", states=dict(self._states))
             self._closed.wait(STATES_EVERY_S)
 
     def _watch_queues(self) -> None:
