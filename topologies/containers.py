@@ -130,8 +130,8 @@ def _looking() -> docker.DockerClient:
 
 
 def _listed(container: str) -> Sequence[Mapping[str, Any]]:
-    """The engine's list, of that container only. It gives it at once, or, seldom, does not answer at all, and then
-    does on another connection."""
+    """The engine's list, of that container only. It gives it at once; but once it did not answer for a minute (Docker
+    Engine 20.10.24), so it is soon asked again, on another connection."""
     for _ in range(_LISTED_TIMES_MAX - 1):
         with suppress(Timeout):
             return list(_looking().api.containers(all=True, filters={"id": container}))
