@@ -41,11 +41,11 @@ def test_all_that_is_printed_comes_with_the_status(container: Any) -> None:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         done = list(
             pool.map(
-                lambda _: execute(container.id, command, node="a1", environ={"WORD": "err"}, folder=Path("/tmp")),  # noqa: S108
+                lambda _: execute(container.id, command, node="a1", environ={"WORD": "err"}, folder=Path("/usr")),
                 range(TIMES),
             )
         )
-    assert {(d.returncode, d.stdout, d.stderr) for d in done} == {(3, "out/tmp\n", "err")}
+    assert {(d.returncode, d.stdout, d.stderr) for d in done} == {(3, "out/usr\n", "err")}
 
 
 def test_arguments_arrive_as_they_are(container: Any) -> None:
