@@ -87,6 +87,11 @@ class PumbaCall:
     def last_words(self) -> str:
         return (self._all_words().decode(errors="replace").splitlines() or ["(it said nothing)"])[-1]
 
+    def check(self) -> None:
+        """Raises ``ClusterError`` if it has ended."""
+        if self.exit_status is not None:
+            raise ClusterError(f"Pumba ended with status {self.exit_status}: {self.last_words}")
+
     def await_end(self) -> None:
         """Until it ends by itself. Raises ``ClusterError`` if it does not, or otherwise than with status 0."""
         try:
@@ -235,9 +240,8 @@ class DisturbedPackets:
 
     def _await_rules(self) -> None:
         def ready() -> bool:
-            ended = [call for call in self._calls if call.exit_status is not None]
-            if ended:
-                raise ClusterError(f"Pumba ended with status {ended[0].exit_status}: {ended[0].last_words}")
+            for call in self._calls:
+                call.check()
             return self.met().keys() == self.links
 
         try:

@@ -37,8 +37,7 @@ class PumbaSignals:
         call = self._call("pause", "--duration", _FROZEN_AT_MOST, container.full_name)
 
         def frozen() -> bool:
-            if call.exit_status is not None:
-                raise ClusterError(f"Pumba ended with status {call.exit_status}: {call.last_words}")
+            call.check()
             return container.process() == "suspended"
 
         try:

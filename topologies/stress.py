@@ -69,8 +69,7 @@ class StressedNode:
 
     def _await_start(self, call: PumbaCall) -> Any:
         def look() -> Any:
-            if call.exit_status is not None:
-                raise ClusterError(f"Pumba ended with status {call.exit_status}: {call.last_words}")
+            call.check()
             return self._seek()
 
         try:
