@@ -1,46 +1,38 @@
 """``python -m setup`` sets everything up, ``python -m setup python`` only the Python packages.
 
-``engine`` provides a container engine, ``engine-stop`` ends the one that it started, and ``images`` builds container
-images: of the broker versions named after it, or of all.
+Everything else that it is asked for is up to ``rabbitmq_resilience.tools.command``: what needs packages runs in
+``.venv``, which is made first if it is not there.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
-from setup import broker, dockerd, environment, images, prometheus, toxiproxy
-from setup.steps import Missing, Step, take
-
-STEPS = {
-    "all": (environment.STEP, broker.STEP, toxiproxy.STEP, prometheus.STEP),
-    "python": (environment.STEP,),
-    "engine": (dockerd.STEP,),
-}
-USAGE = f"setup/start [{'|'.join(STEPS)}|engine-stop|images [VERSION ...]]"
+from rabbitmq_resilience.tools import command
+from rabbitmq_resilience.tools.steps import take
+from setup import environment
 
 
-def main(arguments: list[str]) -> int:
-    name, *more = arguments or ["all"]
-    if name not in (*STEPS, "engine-stop", "images") or (more and name != "images"):
-        print(f"usage: {USAGE}, got: {' '.join(arguments)}", file=sys.stderr)
-        return 2
-    try:
-        if name == "engine-stop":
-            print(dockerd.stop())
-        else:
-            take(_steps(name, more))
-    except Missing as error:
-        print(f"\nSet-up cannot go on.\n{error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nSet-up was interrupted; the next call goes on where it stopped.", file=sys.stderr)
-        return 130
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    match arguments or ["all"]:
+        case ["all"]:
+            return command.status_of(lambda: take((environment.STEP, *command.STEPS)))
+        case ["python"]:
+            return command.status_of(lambda: take((environment.STEP,)))
+        case ["engine"] | ["images", *_]:
+            return command.status_of(lambda: _in_environment(arguments))
+        case _:
+            return command.main(arguments)
 
 
-def _steps(name: str, versions: Sequence[str]) -> Sequence[Step]:
-    return images.steps(versions) if name == "images" else STEPS[name]
+def _in_environment(arguments: Sequence[str]) -> None:
+    """Go on in ``.venv``, as this very process: what interrupts or ends it reaches the one that does the work."""
+    if environment.found() is None:
+        take((environment.STEP,))
+    python = str(environment.PYTHON)
+    os.execv(python, [python, "-m", command.__name__, *arguments])  # noqa: S606 - no shell is needed
 
 
 if __name__ == "__main__":

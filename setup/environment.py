@@ -8,10 +8,13 @@ import sys
 import tomllib
 from pathlib import Path
 
-from setup import debian
-from setup.progress import Failed, run
-from setup.steps import ROOT, TOOLS, VENV, Missing, Step, within_root
+from rabbitmq_resilience.tools import debian
+from rabbitmq_resilience.tools.locations import TOOLS
+from rabbitmq_resilience.tools.progress import Failed, run
+from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "set-up-for"
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -36,7 +39,8 @@ def requirements(pyproject: Path) -> list[str]:
 
 def key() -> str:
     """Changes with everything that the content of ``.venv/`` depends on, its own place included."""
-    parts = [sys.version, str(VENV), *requirements(ROOT / "pyproject.toml"), CONSTRAINTS.read_text(encoding="utf-8")]
+    files = (ROOT / "pyproject.toml", CONSTRAINTS)  # the first names commands and plugins too
+    parts = [sys.version, str(VENV), *(file.read_text(encoding="utf-8") for file in files)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -52,6 +56,8 @@ def make() -> str:
     install = [*pip, "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
     try:
         run([*install, "-c", CONSTRAINTS, *names], doing=f"installing {len(names)} packages and what they need")
+        # The project itself, as it stands here: its command, and its plugin for fault files that lie elsewhere.
+        run([*install, "--no-deps", "--no-build-isolation", "--editable", ROOT], doing="installing the project itself")
     except Failed as error:
         raise Missing(_MISSING_PACKAGES.format(why=error)) from error
     STAMP.write_text(key(), encoding="utf-8")

@@ -1,0 +1,52 @@
+"""What only AMQP tells, asked on a connection of its own: how many messages a purge has dropped.
+
+The management API answers a purge with no content; ``queue.purge-ok`` has the number (AMQP 0-9-1, 50.31).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pika import ConnectionParameters, SelectConnection
+
+from rabbitmq_resilience.clusters.errors import ClusterError
+
+#: A broker that answers nothing does not answer the end of a connection either.
+_CLOSED_WITHIN_S = 2.0
+
+
+def purge_queue(host: str, port: int, *, vhost: str, queue: str, timeout_s: float) -> int:
+    """How many messages that were ready the broker has dropped, by its own word. Raises ``ClusterError``."""
+    dropped: list[int] = []
+    trouble = [f"no answer came within {timeout_s:g} s"]
+
+    def end(why: object) -> None:
+        trouble.append(str(why))
+        if connection.is_open:
+            connection.close()
+        elif connection.is_closed:
+            connection.ioloop.stop()
+
+    def purged(answer: Any) -> None:
+        dropped.append(answer.method.message_count)
+        end("it is done")
+
+    def opened(channel: Any) -> None:
+        channel.add_on_close_callback(lambda _, reason: end(reason))
+        channel.queue_purge(queue, callback=purged)
+
+    connection: Any = SelectConnection(
+        ConnectionParameters(host=host, port=port, virtual_host=vhost, connection_attempts=1),
+        on_open_callback=lambda connection: connection.channel(on_open_callback=opened),
+        on_open_error_callback=lambda _, error: end(error),
+        on_close_callback=lambda _, reason: end(reason),
+    )
+    connection.ioloop.call_later(timeout_s, lambda: end(trouble[0]))
+    connection.ioloop.call_later(timeout_s + _CLOSED_WITHIN_S, connection.ioloop.stop)
+    try:
+        connection.ioloop.start()
+    finally:
+        connection.ioloop.close()
+    if not dropped:
+        raise ClusterError(f"{queue} was not purged: {trouble[1] if len(trouble) > 1 else trouble[0]}")
+    return dropped[0]

@@ -1,0 +1,129 @@
+%% Tells the brokers of one cluster where their peers listen, in place of epmd.
+%%
+%% The file named by the environment variable RESILIENCE_PEERS has one term a peer, {"a1", Host, Port}. They
+%% are the peer's own, or those of the proxy which carries the directed link to it. Nothing is ever
+%% registered anywhere, so no daemon is needed and none is left behind.
+%%
+%% A broker, which is told by the flag -resilience_traffic File from tools and others that come for a moment, also
+%% writes, five times a second, which peers it is connected to, the name of the connection, and the bytes that it has
+%% sent to each by now, received from each by now, and had sent to each 0.6 s before: to that file, one peer a line.
+%% What was sent then and is not received now has been held back.
+%%
+%% A broker announces its name to clients too, among the properties of Connection.Start (rabbit's server_properties), as
+%% they cannot know it who come through a load balancer.
+%%
+%% The broker itself asks epmd for its own port once, past this module, when it lists its listeners. So
+%% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
+%% https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (EPMD protocol, PORT_PLEASE2).
+%%
+%% Callbacks as kernel's erl_epmd has them from OTP 21 to 29:
+%% https://www.erlang.org/doc/apps/erts/alt_disco.html
+-module(resilience_distribution).
+
+-export([start_link/0, traffic_loop/2, answer_loop/1]).
+-export([register_node/2, register_node/3, listen_port_please/2]).
+-export([address_please/3, port_please/2, port_please/3, names/0, names/1, open/0, open/1, open/2, close/0]).
+
+%% Version of the distribution protocol, spoken since OTP 23.
+-define(PROTOCOL, 6).
+-define(TRAFFIC_INTERVAL_MS, 200).
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+start_link() ->
+    {ok, spawn_link(fun() -> serve(init:get_argument(resilience_traffic)) end)}.
+
+serve({ok, [[File]]}) ->
+    announce(init:get_argument(sname)),
+    spawn_link(?MODULE, answer_loop, [listen(list_to_integer(os:getenv("ERL_EPMD_PORT")))]),
+    traffic_loop(File, [[], [], []]);
+serve(error) ->
+    receive after infinity -> ok end.
+
+%% It outlives that rabbit is loaded, which comes later.
+announce({ok, [[Node]]}) ->
+    [Name | _] = string:split(Node, "@"),
+    Told = [{<<"node">>, longstr, list_to_binary(Name)}],
+    application:set_env(rabbit, server_properties, Told, [{persistent, true}]).
+
+listen(Port) ->
+    {ok, Listener} = gen_tcp:listen(Port, [binary, {ip, ?LOOPBACK}, {active, false}, {reuseaddr, true}, {packet, 2}]),
+    Listener.
+
+answer_loop(Listener) ->
+    {ok, Socket} = gen_tcp:accept(Listener),
+    catch answer(Socket),
+    gen_tcp:close(Socket),
+    ?MODULE:answer_loop(Listener).
+
+answer(Socket) ->
+    {ok, <<$z, Name/binary>>} = gen_tcp:recv(Socket, 0, 1000),
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    case place_of(binary_to_list(Name)) of
+        {_, Port} ->
+            gen_tcp:send(Socket, [<<$w, 0, Port:16, $M, 0, ?PROTOCOL:16, 5:16, (byte_size(Name)):16>>, Name, <<0:16>>]);
+        false ->
+            gen_tcp:send(Socket, <<$w, 1>>)
+    end.
+
+%% Earlier: what was sent at the end of each of the last intervals, newest first, as {Port, Octets}.
+traffic_loop(File, Earlier) ->
+    timer:sleep(?TRAFFIC_INTERVAL_MS),
+    Links = [{Peer, Port, octets(Port, send_oct)} || {Peer, Port} <- erlang:system_info(dist_ctrl), is_port(Port)],
+    catch write_traffic(File, Links, lists:last(Earlier)),
+    Now = [{Port, Sent} || {_, Port, Sent} <- Links],
+    ?MODULE:traffic_loop(File, [Now | lists:droplast(Earlier)]).
+
+write_traffic(File, Links, Before) ->
+    Lines = [io_lib:format("~s ~w ~b ~b ~b~n", [Peer, Port, Sent, octets(Port, recv_oct), proplists:get_value(Port, Before, 0)])
+             || {Peer, Port, Sent} <- Links],
+    ok = file:write_file(File ++ ".new", Lines, [raw]),
+    ok = file:rename(File ++ ".new", File).
+
+%% 0 for a connection that ended meanwhile.
+octets(Port, Counter) ->
+    case inet:getstat(Port, [Counter]) of
+        {ok, [{Counter, Octets}]} -> Octets;
+        {error, _} -> 0
+    end.
+
+%% A new creation at every start, or peers would take this node's old processes for living ones.
+register_node(Name, Port) -> register_node(Name, Port, inet).
+register_node(_Name, _Port, _Family) -> {ok, 4 + erlang:unique_integer([positive]) + erlang:system_time(second) rem 16#FFFFFFF}.
+
+%% 0: the port is the one given by the kernel's inet_dist_listen_min.
+listen_port_please(_Name, _Host) -> {ok, 0}.
+
+address_please(Name, _Host, _Family) ->
+    case place_of(Name) of
+        {Host, Port} -> address(inet:getaddr(Host, inet), Port);
+        false -> {error, nxdomain}
+    end.
+
+address({ok, Address}, Port) -> {ok, Address, Port, ?PROTOCOL};
+address({error, Reason}, _Port) -> {error, Reason}.
+
+port_please(Name, Host) -> port_please(Name, Host, infinity).
+port_please(Name, _Host, _Timeout) ->
+    case place_of(Name) of
+        {_, Port} -> {port, Port, ?PROTOCOL};
+        false -> noport
+    end.
+
+names() -> names(localhost).
+names(_Host) -> {ok, []}.
+
+open() -> ok.
+open(_Port) -> ok.
+open(_Port, _Timeout) -> ok.
+close() -> ok.
+
+%% {Host, Port} or false.
+place_of(Name) ->
+    {ok, Peers} = file:consult(os:getenv("RESILIENCE_PEERS")),
+    case lists:keyfind(text(Name), 1, Peers) of
+        {_, Host, Port} -> {Host, Port};
+        false -> false
+    end.
+
+text(Name) when is_atom(Name) -> atom_to_list(Name);
+text(Name) -> Name.

@@ -1,0 +1,135 @@
+"""The first message of a protocol and the answer to it, as a probe of a path to a broker.
+
+Sources: https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (distribution handshake): ``N`` names the
+caller, the callee answers ``s`` and a status. AMQP 0-9-1, sections 2.2.4 and 4.2.2: the client sends the protocol
+header, the server answers with Connection.Start (class 10, method 10) on channel 0. We hang up then; neither the
+cookie nor a password is ever asked for.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rabbitmq_resilience.tools.closing import Closing
+
+#: The capabilities that a node of OTP 25 and later must offer, and those that make up version 6 of the protocol.
+_CAPABILITIES = (
+    0x4  # EXTENDED_REFERENCES
+    | 0x10  # FUN_TAGS
+    | 0x80  # NEW_FUN_TAGS
+    | 0x100  # EXTENDED_PIDS_PORTS
+    | 0x200  # EXPORT_PTR_TAG
+    | 0x400  # BIT_BINARIES
+    | 0x800  # NEW_FLOATS
+    | 0x10000  # UTF8_ATOMS
+    | 0x20000  # MAP_TAG
+    | 0x40000  # BIG_CREATION
+    | 0x1000000  # HANDSHAKE_23
+    | 0x2000000  # UNLINK_ID
+    | 1 << 34  # V4_NC
+)
+_CREATION = 4
+
+#: Linux notes when it took in what we read (socket(7), SO_TIMESTAMPNS: seconds and nanoseconds of the wall clock).
+#: Elsewhere the moment of reading has to do, which is later by what this process had to wait for a processor.
+_SO_TIMESTAMPNS = 35 if sys.platform == "linux" else None
+_TIMESTAMP = struct.Struct("@ll")
+#: Of which one at least is not interrupted.
+_READINGS = 5
+
+_LISTENER_PROBE_TIMEOUT_S = 0.5
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What the caller says first, and how the answer is told from anything else."""
+
+    message: bytes
+    is_answer: Callable[[bytes], bool]
+    answer_bytes_max: int = 64
+
+
+def distribution_greeting(node_name: str) -> Greeting:
+    """``node_name`` must be no node of the cluster, nor one that still waits for its answer."""
+    name = node_name.encode()
+    message = b"N" + struct.pack(">QIH", _CAPABILITIES, _CREATION, len(name)) + name
+    return Greeting(struct.pack(">H", len(message)) + message, lambda answer: answer[2:3] == b"s")
+
+
+AMQP_GREETING = Greeting(
+    b"AMQP\x00\x00\x09\x01", lambda answer: answer[:3] == b"\x01\x00\x00" and answer[7:11] == b"\x00\x0a\x00\x0a"
+)
+
+
+def _wall_ahead_s() -> float:
+    """How far the wall clock is ahead of the monotonic one. Both are read in one moment: a process that loses its
+    processor between them would take the time of its waiting for a difference of the clocks."""
+    readings = []
+    for _ in range(_READINGS):
+        before_s = time.monotonic()
+        wall_s = time.time()
+        readings.append((time.monotonic() - before_s, wall_s - before_s))
+    return min(readings)[1]
+
+
+class Probe(Closing):
+    """A connection on which a greeting can be sent at the right moment. Raises OSError where nobody accepts it."""
+
+    def __init__(self, address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> None:
+        self._greeting = greeting
+        self._socket = socket.create_connection(address, timeout=timeout_s)
+        if _SO_TIMESTAMPNS is not None:
+            try:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            except OSError:
+                self._socket.close()
+                raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self) -> None:
+        self._socket.sendall(self._greeting.message)
+
+    def receive(self, *, timeout_s: float) -> float | None:
+        """When the answer came, on the monotonic clock; None if the connection was closed. Raises TimeoutError."""
+        self._socket.settimeout(max(0.001, timeout_s))
+        answer, notes, _, _ = self._socket.recvmsg(self._greeting.answer_bytes_max, socket.CMSG_SPACE(_TIMESTAMP.size))
+        read_s = time.monotonic()
+        if not self._greeting.is_answer(answer):
+            return None
+        stamps = [data for level, kind, data in notes if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS)]
+        if not stamps:
+            return read_s
+        came_s, came_ns = map(int, _TIMESTAMP.unpack(stamps[0]))
+        return min(read_s, came_s + came_ns / 1e9 - _wall_ahead_s())
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def round_trip_ms(address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> float | None:
+    """Milliseconds from the greeting to its answer; None if none came in ``timeout_s``."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        with Probe(address, greeting, timeout_s=timeout_s) as probe:
+            begun = time.monotonic()
+            probe.send()
+            answered_s = probe.receive(timeout_s=deadline - time.monotonic())
+            return None if answered_s is None else (answered_s - begun) * 1000
+    except OSError:
+        return None
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether somebody listens; the broker sees a connection that closes before it spoke, and forgets it."""
+    try:
+        with socket.create_connection((host, port), timeout=_LISTENER_PROBE_TIMEOUT_S):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,228 @@
+"""Renders a topology for people who want to start it by hand, as files for ``docker compose``.
+
+The same functions as for the drivers say what its brokers, Prometheus and Toxiproxy are to do; only names and ports are
+those that people expect: ``rabbit@a1`` on port 5672. Nothing of this project runs in the containers.
+
+The files suit docker-compose 1.29 as well, which knows no files inline. ``python -m
+rabbitmq_resilience.clusters.compose`` writes them.
+
+Sources: Compose Specification; RabbitMQ, "Cluster Formation and Peer Discovery", "Monitoring"; docker-library/rabbitmq.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.broker.configuration import (
+    enabled_plugins,
+    harness_keys,
+    listed_peers,
+    read_user_file,
+    render_conf,
+)
+from rabbitmq_resilience.clusters.broker.environment import BOUND_OPEN_FILES, net_ticktime_argument
+from rabbitmq_resilience.clusters.broker.files import NodePorts
+from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
+from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
+from rabbitmq_resilience.clusters.network.toxiproxy import Call
+from rabbitmq_resilience.clusters.prometheus import scrape_config
+from rabbitmq_resilience.clusters.spec import Node, Topology
+from rabbitmq_resilience.tools import image_names as images
+
+DEFAULT_TOPOLOGY = "three_nodes_three_zones"
+COMPOSE_FILE = Path("docker-compose.cluster.yml")
+#: Where the files are that containers read, beside the compose file.
+MOUNTED = Path("topologies/compose")
+
+ZONE_LABEL = "rabbitmq-resilience.zone"
+TOPOLOGY_LABEL = "rabbitmq-resilience.topology"
+
+#: Each container has its own address, so all brokers have the usual ports.
+PORTS = NodePorts(amqp=5672, management=15672, distribution=25672, epmd=4369, prometheus=15692)
+TOXIPROXY_PORT = 8474
+PROMETHEUS_PORT = 9090
+#: Where clients reach the first node through Toxiproxy; the next node is one further, as with its own ports.
+PROXIED_AMQP_PORT = 6672
+
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a container
+
+#: The official images drop root's rights in their entry point. Not every version takes the cookie from the environment,
+#: and then under the name ERLANG_COOKIE; all take it from this file.
+_START = f"""\
+{BOUND_OPEN_FILES}
+umask 077
+printf %s "$$CLUSTER_COOKIE" > "$$HOME/.erlang.cookie"
+exec $$(command -v docker-entrypoint.sh) rabbitmq-server
+"""
+
+#: A node that boots may have to wait for nodes that are started only when it is healthy: one that has been in the
+#: cluster before, and from 3.13 on (rabbitmq-server PR #9797) also a new one.
+_HEALTHY = """\
+rabbitmq-diagnostics -q check_running || rabbitmq-diagnostics -q is_booting | grep -q ' is booting$$'
+"""
+
+_HEADER = """\
+# {what}
+# Rendered from the topology {topology} by `python -m rabbitmq_resilience.clusters.compose`; a test holds them equal.
+"""
+
+
+def rendered(topology: Topology) -> dict[Path, str]:
+    """Every file and its text, by its path from one folder. Raises ``ValueError`` for a topology with files that only
+    the drivers give to brokers."""
+    if topology.advanced_config or topology.definitions:
+        raise ValueError(f"{topology.name} has an advanced.config or definitions, which only the drivers know to load")
+    if topology.needs:
+        raise ValueError(f"{topology.name} has balancers or RAM nodes, which only the drivers know to start")
+    config = scrape_config({node: f"{node}:{PORTS.prometheus}" for node in topology.node_names})
+    return {
+        COMPOSE_FILE: _as_yaml(
+            document(topology), "A cluster to start by hand; docs/drivers-and-images.md says how.", topology
+        ),
+        MOUNTED / "rabbitmq.conf": _header("What every broker is told.", topology) + rabbitmq_conf(topology),
+        MOUNTED / "enabled_plugins": enabled_plugins(),
+        MOUNTED / "prometheus.yml": _as_yaml(config, "What Prometheus scrapes.", topology),
+        MOUNTED / "toxiproxy.json": json.dumps(proxies(topology), indent=2) + "\n",
+    }
+
+
+def document(topology: Topology) -> dict[str, Any]:
+    """What ``docker compose`` is to run. Each broker starts when the one before is healthy, the rest after them all."""
+    nodes = topology.nodes
+    healthy = {node.name: {"condition": "service_healthy"} for node in nodes}
+    brokers = {node.name: _broker(topology, node, number) for number, node in enumerate(nodes)}
+    for before, node in itertools.pairwise(nodes):
+        brokers[node.name]["depends_on"] = {before.name: healthy[before.name]}
+    toxiproxy = {
+        "image": _image("TOXIPROXY_IMAGE", images.TOXIPROXY),
+        "command": [f"-host={_EVERYWHERE}", f"-port={TOXIPROXY_PORT}", "-config=/etc/toxiproxy.json"],
+        "labels": {TOPOLOGY_LABEL: topology.name},
+        "ports": _published((port, port) for port in (TOXIPROXY_PORT, *_proxied_ports(topology).values())),
+        "volumes": [_mount("toxiproxy.json", "/etc/toxiproxy.json")],
+        "depends_on": healthy,
+    }
+    prometheus = {
+        "image": _image("PROMETHEUS_IMAGE", images.PROMETHEUS),
+        "labels": {TOPOLOGY_LABEL: topology.name},
+        "ports": _published([(PROMETHEUS_PORT, PROMETHEUS_PORT)]),
+        "volumes": [_mount("prometheus.yml", "/etc/prometheus/prometheus.yml")],
+        "healthcheck": _check(
+            ["CMD", "promtool", "query", "instant", f"http://localhost:{PROMETHEUS_PORT}", "vector(1)"], start_s=60
+        ),
+        "depends_on": healthy,
+    }
+    return {
+        "services": {**brokers, "toxiproxy": toxiproxy, "prometheus": prometheus},
+        "volumes": {node.name: {"labels": {TOPOLOGY_LABEL: topology.name}} for node in nodes},
+    }
+
+
+def rabbitmq_conf(topology: Topology) -> str:
+    """The same for every node."""
+    formation = listed_peers(tuple(map(broker_name, topology.node_names)))
+    owned = harness_keys(topology, PORTS, formation, broker_name, listen=_EVERYWHERE)
+    return render_conf(read_user_file(topology.rabbitmq_conf), {**owned, "log.console": "true"}).text
+
+
+def proxies(topology: Topology) -> list[Mapping[str, Any]]:
+    """One proxy for the clients of each node, of the node's name."""
+    made = (
+        Call.create(node, listen=f"{_EVERYWHERE}:{port}", upstream=f"{node}:{PORTS.amqp}")
+        for node, port in _proxied_ports(topology).items()
+    )
+    return [call.body for call in made if call.body is not None]
+
+
+def broker_name(node: str) -> str:
+    return f"rabbit@{node}"
+
+
+def _broker(topology: Topology, node: Node, number: int) -> dict[str, Any]:
+    return {
+        "image": _image("BROKER_IMAGE", images.broker(DEFAULT_VERSION)),
+        "hostname": node.name,
+        "command": ["sh", "-c", _START],
+        "environment": {
+            "CLUSTER_COOKIE": "${ERLANG_COOKIE:-by-hand}",
+            "RABBITMQ_NODENAME": broker_name(node.name),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": net_ticktime_argument(net_ticktime_s=topology.net_ticktime_s),
+        },
+        "labels": {ZONE_LABEL: node.zone, TOPOLOGY_LABEL: topology.name},
+        "ports": _published((port + number, port) for port in PORTS.published),
+        "volumes": [
+            _mount("rabbitmq.conf", "/etc/rabbitmq/rabbitmq.conf"),
+            _mount("enabled_plugins", "/etc/rabbitmq/enabled_plugins"),
+            f"{node.name}:/var/lib/rabbitmq",
+        ],
+        # Up to 3.8.17 a new node waits for a random time of up to a minute before it looks for others.
+        "healthcheck": _check(["CMD-SHELL", _HEALTHY], start_s=300),
+        "stop_grace_period": "60s",
+    }
+
+
+def _check(command: list[str], *, start_s: int) -> dict[str, Any]:
+    """One in ten seconds, since each starts an Erlang machine of its own."""
+    return {"test": command, "interval": "10s", "timeout": "60s", "retries": 3, "start_period": f"{start_s}s"}
+
+
+def _proxied_ports(topology: Topology) -> dict[str, int]:
+    return {node: PROXIED_AMQP_PORT + number for number, node in enumerate(topology.node_names)}
+
+
+def _image(variable: str, image: images.Image) -> str:
+    return f"${{{variable}:-{image.official}}}"
+
+
+def _published(ports: Iterable[tuple[int, int]]) -> list[str]:
+    """Of pairs: the port here, and the container's."""
+    return [f"${{PUBLISH_ON:-{LOOPBACK}}}:{here}:{inside}" for here, inside in ports]
+
+
+def _mount(file: str, target: str) -> str:
+    return f"./{MOUNTED / file}:{target}:ro"
+
+
+class _Plain(yaml.SafeDumper):
+    """Repeats what occurs twice, and writes several lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Plain.add_representer(str, _text)
+
+
+def _as_yaml(content: Any, what: str, topology: Topology) -> str:
+    return _header(what, topology) + yaml.dump(content, Dumper=_Plain, sort_keys=False, width=120)
+
+
+def _header(what: str, topology: Topology) -> str:
+    return _HEADER.format(what=what, topology=topology.name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("topology", nargs="?", default=DEFAULT_TOPOLOGY, choices=catalogue.names())
+    parser.add_argument("--into", type=Path, default=Path(), help="the folder that the files go to (this one)")
+    asked = parser.parse_args()
+    for path, text in rendered(catalogue.load(asked.topology)).items():
+        file = asked.into / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        print(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""The container engine as a cluster sees it: where its brokers and programs run, and what they are given there."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import docker
+from docker.errors import DockerException
+from requests import RequestException
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.network import Network
+
+from rabbitmq_resilience.clusters.broker.environment import BOUND_OPEN_FILES
+from rabbitmq_resilience.clusters.broker.files import BrokerFiles, NodePorts
+from rabbitmq_resilience.clusters.containers import ending
+from rabbitmq_resilience.clusters.containers.clocks import Clock
+from rabbitmq_resilience.clusters.containers.container import (
+    LISTED_WITHIN_S,
+    BrokerContainer,
+    Container,
+    RunningContainer,
+    speaking_by,
+)
+from rabbitmq_resilience.clusters.containers.disks import Disk
+from rabbitmq_resilience.clusters.containers.engine import (
+    CLUSTER_LABEL,
+    USER,
+    BrokerImage,
+    connected,
+    find_image,
+    find_network_tools,
+    remove_forgotten,
+)
+from rabbitmq_resilience.clusters.containers.execution import execute
+from rabbitmq_resilience.clusters.containers.pumba import Pumba
+from rabbitmq_resilience.clusters.containers.signals import signals
+from rabbitmq_resilience.clusters.containers.stress import StressedNode
+from rabbitmq_resilience.clusters.equipment import NONE, Equipment
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.host import Net, Place, Program
+from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
+from rabbitmq_resilience.clusters.machine.reaper import ENDED_BY
+from rabbitmq_resilience.clusters.stressors import Stressors
+from rabbitmq_resilience.tools import image_names as images
+from rabbitmq_resilience.tools.distributions import find_pumba
+
+#: On a network of their own, the name of each is that of the topology.
+_NET = Net("0.0.0.0", lambda name: name)  # noqa: S104 - inside a container
+
+_KILLED_STATUS = 128 + signal.SIGKILL
+_PROGRAM_IMAGES: Mapping[Program, images.Image] = {"toxiproxy": images.TOXIPROXY, "prometheus": images.PROMETHEUS}
+
+# What is left behind is removed by our own reaper, for processes and containers alike.
+testcontainers_config.ryuk_disabled = True
+
+
+def pumba_log(folder: Path) -> Path:
+    return folder / "logs" / "pumba.log"
+
+
+class DockerHost:
+    """Runs what belongs to the cluster in ``folder`` as containers that carry its label."""
+
+    def __init__(self, folder: Path, image: BrokerImage, equipment: Equipment = NONE) -> None:
+        """Raises ``ToolMissingError`` where no engine answers."""
+        (folder / ENDED_BY).write_text(ending.__name__, encoding="utf-8")
+        self._folder = folder
+        self._image = image
+        self._labels = {CLUSTER_LABEL: str(folder)}
+        # The engine outlives what claims are made of: an older cluster's containers may still have the names.
+        self._prefix = f"rabbitmq-resilience-{folder.name}-{secrets.token_hex(3)}"
+        self._containers: dict[str, Container] = {}
+        self._signals = signals(folder, pumba_log(folder))
+        self.clocks = {node: Clock(folder / f"{node}.clock") for node in equipment.clocks}
+        with ExitStack() as opened:
+            opened.callback(self._signals.close)
+            self._client = opened.enter_context(connected())
+            self._looking = opened.enter_context(connected(answer_within_s=LISTED_WITHIN_S))
+            remove_forgotten(folder, self._client)
+            self._network = speaking_by(self._client, Network(self._unconnected, {"labels": self._labels}))
+            try:
+                self._network.create()
+            except (DockerException, RequestException) as error:
+                raise ClusterError(f"the engine makes no network: {error}") from error
+            self.disks = {
+                node: Disk(self._client, image.name, self._full_name(f"{node}-disk"), size_bytes=s, labels=self._labels)
+                for node, s in equipment.disks.items()
+            }
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        self._opened.close()
+
+    @property
+    def _unconnected(self) -> dict[str, Any]:
+        """What testcontainers makes a client of that speaks to nobody: see ``speaking_by``."""
+        return {"version": self._client.api.api_version}
+
+    @property
+    def driver(self) -> Literal["docker"]:
+        return "docker"
+
+    @property
+    def net(self) -> Net:
+        return _NET
+
+    @property
+    def client(self) -> docker.DockerClient:
+        return self._client
+
+    def broker(
+        self,
+        node: str,
+        files: BrokerFiles,
+        environ: Mapping[str, str],
+        ports: NodePorts,
+        *,
+        image: BrokerImage | None = None,
+    ) -> BrokerContainer:
+        """``image``: another one than that of the cluster."""
+        taken = image or self._image
+        # The broker replaces the shell, and so is what the engine's signals reach.
+        script = f"{BOUND_OPEN_FILES}; exec {taken.broker.server} >>{files.output} 2>&1"
+        command = ["sh", "-c", script]
+        mine = {name: value for name, value in environ.items() if name not in ("TMPDIR", "LC_ALL")}
+        if node in self.clocks:
+            mine |= self.clocks[node].environ
+        disks = [(self.disks[node].name, str(files.data), "rw")] if node in self.disks else []
+        container = self._container(
+            node, taken.name, command, ports.published, files.folder, environ=mine, disks=disks, entrypoint=[]
+        )
+        return BrokerContainer(container, files, self._signals)
+
+    def address(self, name: str) -> str:
+        return self._containers[name].address
+
+    def container(self, name: str) -> Container:
+        return self._containers[name]
+
+    def pumba(self, log: Path) -> Pumba:
+        """Raises ``ToolMissingError`` where there is none, or no image for it."""
+        image = find_network_tools(self._client, self._image)
+        return Pumba(find_pumba(), self._client, image, self._containers, self._labels, self._folder, log)
+
+    def run(
+        self, node: str, command: Sequence[str], environ: Mapping[str, str], *, folder: Path, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        # Who reads what a command prints waits for it without end, so the command has to end.
+        bounded = ["timeout", "-s", "KILL", f"{timeout_s:g}", *command]
+        begun_s = time.monotonic()
+        done = execute(self._containers[node].id, bounded, node=node, environ=environ, folder=folder)
+        if done.returncode == _KILLED_STATUS and time.monotonic() - begun_s >= timeout_s:
+            raise subprocess.TimeoutExpired(command, timeout_s)
+        return done
+
+    def serve(
+        self,
+        program: Program,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        ports: Collection[int],
+        folder: Path,
+        log: Path,
+    ) -> RunningContainer:
+        image = find_image(self._client, _PROGRAM_IMAGES[program])
+        container = self._container(program, image, list(arguments), ports, folder, environ=environ)
+        container.start()
+        return RunningContainer(container, log)
+
+    def place(
+        self,
+        name: str,
+        program: Program,  # noqa: ARG002 - one form for all hosts
+        arguments: Sequence[str],  # noqa: ARG002 - one form for all hosts
+        environ: Mapping[str, str],  # noqa: ARG002 - one form for all hosts
+        *,
+        ports: Collection[int],  # noqa: ARG002 - one form for all hosts
+        folder: Path,  # noqa: ARG002 - one form for all hosts
+        log: Path,  # noqa: ARG002 - one form for all hosts
+    ) -> Place:
+        raise ClusterError(f"{name} cannot be started: no load balancer runs in containers yet")
+
+    def stress(self, node: str, stressors: Stressors, *, for_s: float, log: Path) -> StressedNode:
+        image = find_image(self._client, images.STRESS)
+        return StressedNode(self.pumba(log), node, stressors, image=image, for_s=for_s)
+
+    def _container(
+        self,
+        name: str,
+        image: str,
+        command: list[str],
+        ports: Collection[int],
+        folder: Path,
+        *,
+        environ: Mapping[str, str],
+        disks: Collection[tuple[str, str, str]] = (),
+        **fields: Any,
+    ) -> Container:
+        paths = {self._folder, folder if not folder.is_relative_to(self._folder) else self._folder}
+        container = DockerContainer(
+            image,
+            docker_client_kw=self._unconnected,
+            name=self._full_name(name),
+            env=dict(environ),
+            volumes=[*((str(path), str(path), "rw") for path in paths), *disks],
+            network=self._network,
+            network_aliases=[name],
+            labels=self._labels,
+            hostname=name,
+            user=USER,
+            working_dir=str(folder),
+            **fields,
+        ).with_command(command)
+        published: dict[str, Any] = {str(port): (LOOPBACK, port) for port in ports}  # docker's own form
+        container.ports.update(published)
+        self._containers[name] = Container(name, speaking_by(self._client, container), self._client, self._looking)
+        return self._containers[name]
+
+    def _full_name(self, name: str) -> str:
+        return f"{self._prefix}-{name}"

@@ -1,0 +1,86 @@
+"""stress-ng in the company of one container, started by Pumba: it takes CPU, memory and disk.
+
+Pumba gives it a container of its own, inside the control group of the node's where the engine's cgroup driver is
+cgroupfs (so that it lives within the node's limits), and beside it where that is systemd (docs/stress-testing.md of
+alexei-led/pumba). It tells nobody which container that is, so the stressors carry a mark.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from docker.errors import DockerException, NotFound
+from requests import RequestException
+
+from rabbitmq_resilience.clusters.containers.container import resources_of
+from rabbitmq_resilience.clusters.containers.engine import PUMBA_LABEL
+from rabbitmq_resilience.clusters.containers.pumba import OVERTIME_S, Pumba, PumbaCall
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.protocol import Resources
+from rabbitmq_resilience.clusters.stressors import Stressors
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+_STARTED_WITHIN_S = 30.0
+_GONE_WITHIN_S = 20.0
+
+
+class StressedNode:
+    """stress-ng beside one node, until ``close``."""
+
+    def __init__(self, pumba: Pumba, node: str, stressors: Stressors, *, image: str, for_s: float) -> None:
+        """Returns once it runs. Raises ``ClusterError`` if it does not get there."""
+        self._node = node
+        self._client = pumba.client
+        # It must not end before Pumba ends it, or Pumba looks for a container that has gone.
+        self._words = list(stressors.words(for_s=for_s + 2 * OVERTIME_S, mark=secrets.randbelow(2**31)))
+        options = ("--duration", f"{for_s + OVERTIME_S:.0f}s", "--stress-image", image, "--pull-image=false")
+        name = pumba.containers[node].full_name
+        self._call = pumba.call("stress", *options, "--stressors", " ".join(self._words), name)
+        self._within = pumba.containers[node].id
+        try:
+            self._found = self._await_start(self._call)
+        except BaseException:
+            self._call.close()
+            raise
+
+    def resources(self) -> Resources | None:
+        """What stress-ng uses; None once it is gone."""
+        if self._seek() is None:
+            return None
+        try:
+            return resources_of(self._client, str(self._found.id))
+        except NotFound:
+            return None
+
+    @property
+    def is_within_limits(self) -> bool:
+        """Whether it shares the limits of the node's container."""
+        return self._within in str(self._found.attrs["HostConfig"]["CgroupParent"])
+
+    def close(self) -> None:
+        ended = self._call.exit_status
+        self._call.close()
+        try:
+            wait_until(lambda: self._seek() is None, timeout_s=_GONE_WITHIN_S, what="stress-ng to be gone")
+        except WaitTimeout as error:
+            raise ClusterError(f"{self._node}: {error}") from error
+        if ended is not None:
+            raise ClusterError(f"Pumba had ended with status {ended}, and stress-ng with it")
+
+    def _await_start(self, call: PumbaCall) -> Any:
+        def look() -> Any:
+            call.check()
+            return self._seek()
+
+        try:
+            return wait_until(look, timeout_s=_STARTED_WITHIN_S, what=f"stress-ng to be started beside {self._node}")
+        except WaitTimeout as error:
+            raise ClusterError(str(error)) from error
+
+    def _seek(self) -> Any:
+        try:
+            there = self._client.containers.list(filters={"label": PUMBA_LABEL}, ignore_removed=True)
+        except (DockerException, RequestException) as error:
+            raise ClusterError(f"the engine does not tell what runs: {error}") from error
+        return next((found for found in there if found.attrs["Config"]["Cmd"] == self._words), None)

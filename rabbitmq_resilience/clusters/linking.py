@@ -1,0 +1,59 @@
+"""Starts what carries the links of a cluster, and the echo by which round trips over them are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from rabbitmq_resilience.clusters.host import Host
+from rabbitmq_resilience.clusters.layout import Layout
+from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
+from rabbitmq_resilience.clusters.network import echo
+from rabbitmq_resilience.clusters.network.links import Brokers, ToxiproxyLinks, Traffic
+from rabbitmq_resilience.clusters.network.toxiproxy import ToxiproxyServer
+from rabbitmq_resilience.clusters.round_trips import RoundTrips, ways
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.tools.locations import IMPORTED_FROM
+
+
+@dataclass(frozen=True)
+class _Echo:
+    """Stands for every broker behind the proxies by which round trips are measured."""
+
+    port: int
+
+    def traffic(self, node: str) -> Mapping[str, Traffic]:  # noqa: ARG002 - one form for all
+        return {}
+
+    def port_behind(self, link: Link) -> int:  # noqa: ARG002 - one form for all
+        return self.port
+
+    def address(self, name: str) -> str:  # noqa: ARG002 - one form for all
+        return LOOPBACK
+
+
+def start_links(host: Host, layout: Layout, brokers: Brokers, stack: ExitStack) -> ToxiproxyLinks:
+    """All that it starts ends with ``stack``."""
+    if layout.echo_port is not None:
+        arguments, environ = ["-m", echo.__name__, str(layout.echo_port)], {"PYTHONPATH": str(IMPORTED_FROM)}
+        log = layout.folder / "echo.log"
+        started = host.serve("echo", arguments, environ, ports=[layout.echo_port], folder=layout.folder, log=log)
+        stack.callback(started.close)
+    if not layout.link_ports:
+        return ToxiproxyLinks(None, {}, brokers)
+    of_clients = [port for link, port in layout.link_ports.items() if link.client is not None]
+    server = ToxiproxyServer(host, port=layout.toxiproxy_port, published=of_clients, folder=layout.folder)
+    stack.callback(server.close)
+    server.await_ready()
+    delay_of, shadow = layout.topology.delay_of, None
+    if layout.echo_port is not None:
+        shadow = ToxiproxyLinks(server, layout.echo_ports, _Echo(layout.echo_port), delay_of, suffix="_echo")
+    return ToxiproxyLinks(server, layout.link_ports, brokers, delay_of, shadow=shadow)
+
+
+def round_trips(layout: Layout) -> RoundTrips | None:
+    """None where the topology wants none measured, or there is no echo."""
+    if layout.echo_port is None:
+        return None
+    return RoundTrips(ways(layout.topology, layout.echo_ports), layout.echo_ports, layout.echo_port)

@@ -1,0 +1,210 @@
+"""Watches a cluster: what each node does, twice a second; queues and memory, once a second; who is held back, now and
+then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.protocol import Cluster, NodeState
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.tools.waiting import wait_until
+
+STATES_EVERY_S = 0.5
+SAMPLE_EVERY_S = 1.0
+#: As long as a broker says of a connection that it was held back for credit (credit_flow:state/0).
+FLOW_EVERY_S = 5.0
+#: Of the time: who is asked for more connections or queues than it tells of quickly is asked less often.
+FLOW_ASKED_RATIO_MAX = 0.1
+#: A broker gathers the statistics of each queue to tell its state; of more than these it is not asked.
+FLOW_QUEUES_MAX = 1000
+
+#: While a node is cut off, the others look for it in vain before they answer: some seconds on 3.10.
+SAMPLE_TIMEOUT_S = 8.0
+
+#: A sample older than this tells nothing about now.
+FRESH_S = 3.0
+
+#: Receives each observation: the kind ("nodes", "sample" or "flow_states") and its fields.
+Record = Callable[..., object]
+
+
+class Observer:
+    """Three threads that sample the cluster until ``close``; the latest observation is at hand at any time.
+
+    Node states come from the processes and their AMQP listeners, which answer at once whatever the
+    network does; queues come from the management API of whichever node answers.
+    """
+
+    def __init__(self, cluster: Cluster, vhost: str, record: Record, *, mirrored: bool = False) -> None:
+        """``mirrored``: ask the queues themselves, which costs more, but they alone know which mirrors are in step."""
+        self._cluster = cluster
+        self._mirrored = mirrored
+        self._vhost = vhost
+        self._record = record
+        self._closed = threading.Event()
+        self._states: Mapping[str, NodeState] = {}
+        self._queues: Mapping[str, Mapping[str, Any]] = {}
+        self._members: Mapping[str, Sequence[str]] = {}
+        self._partitions: Mapping[str, Sequence[str]] = {}
+        self._sampled = 0
+        self._sampled_s = float("-inf")
+        self._threads = [
+            threading.Thread(target=self._watch_states, name="observe-nodes", daemon=True),
+            threading.Thread(target=self._watch_queues, name="observe-queues", daemon=True),
+            threading.Thread(target=self._watch_flow, name="observe-flow", daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def topology(self) -> Topology:
+        return self._cluster.topology
+
+    @property
+    def states(self) -> Mapping[str, NodeState]:
+        return self._states
+
+    @property
+    def queues(self) -> Mapping[str, Mapping[str, Any]]:
+        """{queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample, however old;
+        ``ready`` and ``unacked`` are None where the broker gives no number."""
+        return self._queues
+
+    @property
+    def queues_now(self) -> Mapping[str, Mapping[str, Any]]:
+        """The same, empty if the latest sample began longer than ``FRESH_S`` ago."""
+        return self._queues if time.monotonic() - self._sampled_s <= FRESH_S else {}
+
+    @property
+    def partitions(self) -> Mapping[str, Sequence[str]]:
+        """{node: the nodes from which it says that it was partitioned} of the latest sample; RabbitMQ tells this
+        of its own metadata, so it outlives the cut where nobody repairs it."""
+        return self._partitions
+
+    def leader_of(self, queue: str) -> str | None:
+        """The node that leads the queue now; None if it has no leader that serves, or if nobody has said so lately."""
+        leader = self.queues_now.get(queue, {}).get("leader")
+        return leader if leader is not None and self._states.get(leader) == "up" else None
+
+    def followers_of(self, queue: str) -> tuple[str, ...]:
+        """The nodes that serve and follow the queue's leader; empty if nobody has said so lately."""
+        leader = self.leader_of(queue)
+        members = self._members.get(queue, ()) if leader is not None else ()
+        return tuple(node for node in members if node != leader and self._states.get(node) == "up")
+
+    def depth(self) -> int:
+        """Messages ready or unacknowledged in all queues, at the latest sample."""
+        return sum((queue["ready"] or 0) + (queue["unacked"] or 0) for queue in self._queues.values())
+
+    def fresh_queues(self, *, timeout_s: float) -> Mapping[str, Mapping[str, Any]]:
+        """The queues from a sample that began after this call. Raises WaitTimeout if none comes."""
+        seen = self._sampled
+        wait_until(lambda: self._sampled > seen + 1, timeout_s=timeout_s, what="a sample of the queues")
+        return self._queues
+
+    def _watch_states(self) -> None:
+        while not self._closed.is_set():
+            with suppress(ClusterError):  # not to be told now: what is missing from the record says so
+                self._states = {name: self._cluster.state(name) for name in self._cluster.topology.node_names}
+                self._record("nodes", states=dict(self._states))
+            self._closed.wait(STATES_EVERY_S)
+
+    def _watch_queues(self) -> None:
+        names = list(self._cluster.topology.node_names)
+        while not self._closed.is_set():
+            for name in sorted(names, key=lambda node: self._states.get(node) != "up"):
+                if self._closed.is_set() or self._states.get(name) != "up":
+                    continue
+                try:
+                    self._sample(name)
+                    break
+                except (ApiError, ApiUnreachable):
+                    names.remove(name)  # a node that did not answer is asked last from now on
+                    names.append(name)
+                    break
+            self._closed.wait(SAMPLE_EVERY_S)
+
+    def _watch_flow(self) -> None:
+        asked, took_s = 0, 0.0
+        while not self._closed.wait(max(FLOW_EVERY_S, took_s / FLOW_ASKED_RATIO_MAX)):
+            up = [name for name, state in self._states.items() if state == "up"]
+            begun_s = time.monotonic()
+            if up:
+                with suppress(ApiError, ApiUnreachable):  # the next one is asked another time
+                    self._look_at_flow(up[asked % len(up)])
+            asked, took_s = asked + 1, time.monotonic() - begun_s
+
+    def _look_at_flow(self, node: str) -> None:
+        api = self._cluster.api(node)
+        connections = Counter(api.connection_states(self._vhost, timeout_s=SAMPLE_TIMEOUT_S))
+        flow = None
+        if len(self._queues) <= FLOW_QUEUES_MAX:
+            rows = api.queues(self._vhost, columns=("name", "state"), timeout_s=SAMPLE_TIMEOUT_S)
+            flow = sorted(row["name"] for row in rows if row.get("state") == "flow")
+        self._record("flow_states", node=node, connections=dict(connections), flow_queues=flow)
+
+    def _sample(self, node: str) -> None:
+        begun_s = time.monotonic()
+        api = self._cluster.api(node)
+        short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
+        ask = api.queues if self._mirrored else api.queue_states
+        listed = ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)
+        self._queues = {row["name"]: _queue(row, short) for row in listed}
+        self._members = {row["name"]: [short[name] for name in _online(row) if name in short] for row in listed}
+        rows = {short[row["name"]]: row for row in api.nodes() if row["name"] in short}
+        self._partitions = {
+            name: [short.get(peer, peer) for peer in row["partitions"]]
+            for name, row in rows.items()
+            if row.get("partitions")
+        }
+        self._sampled, self._sampled_s = self._sampled + 1, begun_s
+        memory = {name: row["mem_used"] for name, row in rows.items() if row.get("mem_used")}
+        self._record(
+            "sample",
+            node=node,
+            queues=dict(self._queues),
+            memory_bytes=memory,
+            partitions=dict(self._partitions),
+        )
+
+
+def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
+    """One row of ``/api/queues`` in the words of ``record.events``, for each of the queue types."""
+    leader = short.get(row.get("leader") or row.get("node") or "")
+    online = _online(row)
+    behind = len(set(row.get("slave_nodes") or ()) - set(row.get("synchronised_slave_nodes") or ()))
+    if row.get("state") in ("down", "crashed", "stopped", "timeout", "minority"):
+        leader = None
+    return {
+        "ready": row.get("messages_ready"),
+        "unacked": row.get("messages_unacknowledged"),
+        "leader": leader,
+        "members": len(row.get("members", online)),  # of mirrors only those that are there are listed at all
+        "online": len(online),
+        "behind": behind,
+    }
+
+
+def _online(row: Mapping[str, Any]) -> list[str]:
+    """The nodes, by their names in the API, that have a member of the queue which is there."""
+    if "members" in row:  # quorum
+        return list(row.get("online") or ())
+    return [row.get("node") or "", *(row.get("slave_nodes") or ())]

@@ -1,0 +1,1 @@
+"""Brokers as processes of this user on loopback."""

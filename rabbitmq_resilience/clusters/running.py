@@ -1,0 +1,340 @@
+"""A cluster that runs: everything that is the same whatever its brokers run in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from rabbitmq_resilience.clusters.balancing import RunningBalancers
+from rabbitmq_resilience.clusters.broker.configuration import joins_in_order, read_user_file
+from rabbitmq_resilience.clusters.broker.environment import joining_folder
+from rabbitmq_resilience.clusters.broker.handshake import accepts
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.equipment import NONE, Equipment
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.host import Host
+from rabbitmq_resilience.clusters.layout import Layout, broker_name, ports_needed
+from rabbitmq_resilience.clusters.linking import round_trips, start_links
+from rabbitmq_resilience.clusters.machine.claims import LOOPBACK, default_root, take_claim
+from rabbitmq_resilience.clusters.machine.reaper import Reaper
+from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks, Traffic
+from rabbitmq_resilience.clusters.prometheus import PrometheusServer, scraping
+from rabbitmq_resilience.clusters.protocol import NodeState, ProcessState, Wanted
+from rabbitmq_resilience.clusters.round_trips import RoundTrips
+from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link, Topology, is_balancer
+from rabbitmq_resilience.tools.closing import Closing
+from rabbitmq_resilience.tools.distributions import BrokerHome
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+
+class RunningCluster(Closing):
+    """One cluster on its host; ``close`` (or leaving the context) ends its processes and removes its folder.
+
+    Node arguments are names of the topology (``a1``). Raises ``ClusterError`` where a node cannot be
+    brought to the asked state.
+    """
+
+    def __init__(self, host: Host, layout: Layout, broker: BrokerHome) -> None:
+        """Use ``formed_on``; nothing is written or started yet."""
+        self.topology = layout.topology
+        #: Whether some node got other settings than the topology says, if only for a time.
+        self.reconfigured = False
+        self.equipment = NONE
+        #: From the start of its first program until every node saw all others.
+        self.formed_in_s = 0.0
+        self.broker_version = broker.version
+        self._broker = broker
+        self._host = host
+        self._layout = layout
+        self._apis = {n: ManagementApi(f"http://{LOOPBACK}:{ports.management}") for n, ports in layout.ports.items()}
+        self._brokers = {n: host.broker(n, f, layout.environ(n), layout.ports[n]) for n, f in layout.files.items()}
+        self.balancers = RunningBalancers(host, layout)
+        self._links: ToxiproxyLinks | None = None
+        self._stack = ExitStack()
+
+    @classmethod
+    def formed_on(
+        cls,
+        opened: Callable[[Path], Host],
+        topology: Topology,
+        broker: BrokerHome,
+        ebin: Path,
+        *,
+        proxied: Collection[Link] = (),
+        equipment: Equipment = NONE,
+        logs_of_failure: Path | None = None,
+        root: Path | None = None,
+        timeout_s: float = 120.0,
+    ) -> Self:
+        """Start a cluster and return when it has formed.
+
+        ``opened`` makes the host that is to run it, given the cluster's folder. ``ebin``: this project's Erlang
+        modules, compiled for ``broker``. ``proxied``: the links that must carry a proxy (the other direction of each
+        comes with it). ``equipment``: what nodes are given, of which the host gives disks and
+        clocks. ``logs_of_failure``: where the brokers' logs are copied if it does not form; its own folder is
+        removed. ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
+        """
+        if unknown := [link for link in proxied if not topology.has_link(link)]:
+            raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
+        claim = take_claim(root or default_root(), ports=ports_needed(topology, proxied))
+        with ExitStack() as stack:
+            stack.callback(Reaper(claim.folder, claim.lock_file, claim.claim_fds).close)
+            host = opened(claim.folder)
+            stack.callback(host.close)
+            cluster = cls(host, Layout(topology, frozenset(proxied), broker, claim, host.net), broker)
+            for api in cluster._apis.values():
+                stack.callback(api.close)
+            stack.callback(cluster._end_processes)
+            failed = stack.enter_context(ExitStack())
+            if logs_of_failure is not None:
+                failed.callback(cluster._copy_logs, logs_of_failure)
+            cluster.equipment = equipment
+            cluster._layout.write(ebin, plugins=equipment.plugins)
+            begun_s = time.monotonic()
+            cluster._links = start_links(host, cluster._layout, cluster, stack)
+            cluster._boot(timeout_s=timeout_s)
+            cluster.balancers.start_all(stack)
+            cluster.formed_in_s = time.monotonic() - begun_s
+            failed.pop_all()
+            cluster._stack = stack.pop_all()
+        return cluster
+
+    def close(self) -> None:
+        """End every process, remove the folder; returns when both are gone."""
+        self._stack.close()
+
+    @property
+    def driver(self) -> str:
+        return self._host.driver
+
+    @property
+    def replaced_settings(self) -> tuple[str, ...]:
+        return self._layout.replaced_settings
+
+    @property
+    def links(self) -> ToxiproxyLinks:
+        assert self._links is not None, "the links exist once the cluster has been started"
+        return self._links
+
+    def broker_name(self, node: str) -> str:
+        return broker_name(node)
+
+    def node_of(self, broker_name: str) -> str:
+        """The topology's name of an Erlang node."""
+        return broker_name.partition("@")[0]
+
+    def amqp_port(self, node: str, *, client: str | None = None) -> int:
+        direct = self.balancers.port(node) if is_balancer(node) else self._layout.ports[node].amqp
+        own = [] if client is None else [Link(client, node), Link(ANY_CLIENT, node)]
+        return next((self._layout.link_ports[link] for link in own if link in self._layout.link_ports), direct)
+
+    def management_port(self, node: str) -> int:
+        return self._layout.ports[node].management
+
+    def port_behind(self, link: Link) -> int:
+        if is_balancer(link.target):
+            return self.balancers.port(link.target)
+        ports = self._layout.ports[link.target]
+        return ports.distribution if link.client is None else ports.amqp
+
+    def api(self, node: str) -> ManagementApi:
+        return self._apis[node]
+
+    def address(self, name: str) -> str:
+        return self._host.address(name)
+
+    def process(self, node: str) -> ProcessState:
+        return self._brokers[node].state()
+
+    def life(self, node: str) -> str | None:
+        return self._brokers[node].life
+
+    def exit_status(self, node: str) -> int | None:
+        return self._brokers[node].exit_status
+
+    def state(self, node: str) -> NodeState:
+        process = self.process(node)
+        if process == "gone":
+            return "down"
+        if process == "suspended":
+            return "suspended"
+        return "up" if accepts(self.address(node), self._layout.ports[node].amqp) else "paused"
+
+    def kill(self, node: str) -> None:
+        self._brokers[node].kill()
+
+    def stop(self, node: str, *, timeout_s: float = 60.0) -> None:
+        self._brokers[node].stop(timeout_s=timeout_s)
+
+    def start(self, node: str) -> None:
+        self._brokers[node].start()
+
+    def lose_data(self, node: str) -> None:
+        if self.process(node) != "gone":
+            raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
+        shutil.rmtree(self._layout.files[node].data)
+
+    def stored_bytes(self, node: str) -> int:
+        return sum(file.stat().st_size for file in self._layout.files[node].data.rglob("*") if file.is_file())
+
+    def configure(self, node: str, settings: Mapping[str, str]) -> None:
+        self.reconfigured = True
+        self._layout.configure(node, settings)
+
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        command = [str(self._layout.homes[node].home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
+        environ, folder = self._layout.tool_environ(node), self._layout.files[node].folder
+        told = f"{tool} {' '.join(arguments)} for {node}"
+        try:
+            done = self._host.run(node, command, environ, folder=folder, timeout_s=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"{told} gave no answer within {timeout_s:g} s") from error
+        if done.returncode != 0:
+            raise ClusterError(f"{told} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def pause(self, node: str) -> None:
+        self._brokers[node].pause()
+
+    def resume(self, node: str) -> None:
+        self._brokers[node].resume()
+
+    def scraped(self, vhost: str, *, wanted: Wanted, data: Path) -> PrometheusServer:
+        name_of, layout = self._host.net.name_of, self._layout
+        endpoints = {n: f"{name_of(n)}:{ports.prometheus}" for n, ports in layout.ports.items()}
+        return scraping(self._host, endpoints, vhost=vhost, wanted=wanted, port=layout.prometheus_port, data=data)
+
+    def logs(self) -> Mapping[str, Path]:
+        return {n: files.log for n, files in self._layout.files.items()} | self.balancers.logs()
+
+    def round_trips(self) -> RoundTrips | None:
+        return round_trips(self._layout)
+
+    def configurations(self) -> Mapping[str, str]:
+        return self.balancers.configurations
+
+    def traffic(self, node: str) -> Mapping[str, Traffic]:
+        """What ``node`` counts on each connection that it considers alive (at most 0.2 s ago)."""
+        if self.process(node) == "gone":
+            return {}
+        try:
+            lines = self._layout.files[node].traffic.read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        rows = (line.split() for line in lines)
+        return {self.node_of(peer): Traffic(connection, *map(int, counts)) for peer, connection, *counts in rows}
+
+    def await_formed(self, *, timeout_s: float) -> None:
+        """Wait until every node accepts AMQP and every node sees all nodes running."""
+        deadline = time.monotonic() + timeout_s
+        for node in self.topology.node_names:
+            self._await_whole_view(node, timeout_s=deadline - time.monotonic())
+
+    def _await_whole_view(self, node: str, *, timeout_s: float) -> None:
+        all_names = frozenset(map(self.broker_name, self.topology.node_names))
+
+        def lacks() -> str:
+            self._raise_if_one_ended()
+            if self.state(node) != "up":
+                return f"{node} is {self.state(node)}"
+            if not self._brokers[node].has_booted:
+                return f"{node} has not completed its start"
+            try:
+                missing = all_names - self._apis[node].running_nodes()
+            except (ApiError, ApiUnreachable) as error:
+                return str(error)
+            return f"{node} does not see {', '.join(sorted(missing))}" if missing else ""
+
+        try:
+            wait_until(
+                lacks, timeout_s=timeout_s, poll_s=0.1, what=f"{node} to join its cluster", until=lambda s: not s
+            )
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; {self._story(node)}") from error
+
+    def _story(self, node: str) -> str:
+        """The last lines of the node's log (or of the process's own output, where it got no log)."""
+        files = self._layout.files[node]
+        source = files.log if files.log.exists() else files.output
+        text = source.read_text(errors="replace") if source.exists() else ""
+        return f"{source.name} of {node} ends:\n" + "\n".join(text.splitlines()[-15:])
+
+    def _copy_logs(self, folder: Path) -> None:
+        for log in self.logs().values():
+            if log.exists():
+                shutil.copy(log, folder)
+
+    def _boot(self, *, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        self._start_in_turns(timeout_s=timeout_s)
+        self.await_formed(timeout_s=deadline - time.monotonic())
+        self._check_ram_nodes()
+        if self.topology.definitions is not None:
+            text = read_user_file(self.topology.definitions)
+            try:
+                self._apis[self.topology.node_names[0]].import_definitions(json.loads(text))
+            except ValueError as error:
+                raise ClusterError(f"{self.topology.definitions} is no JSON: {error}") from error
+            except (ApiError, ApiUnreachable) as error:
+                raise ClusterError(f"the broker refused {self.topology.definitions}: {error}") from error
+
+    def _check_ram_nodes(self) -> None:
+        told = self._apis[self.topology.node_names[0]].nodes() if self.topology.ram_nodes else []
+        found = {self.node_of(node["name"]) for node in told if node.get("type") == "ram"}
+        if found != {*self.topology.ram_nodes}:
+            raise ClusterError(f"the RAM nodes are {sorted(found)} and not {sorted(self.topology.ram_nodes)}")
+
+    def _start_in_turns(self, *, timeout_s: float) -> None:
+        """Start a few nodes, and another whenever one gets as far as joining.
+
+        Joining is serial and cheap, getting there is parallel and costs most of the CPU. Started all at
+        once they would all arrive together, and idle cores would watch them join.
+        """
+        waiting = list(self._brokers)
+        ahead = (os.cpu_count() or 1) + 1 if joins_in_order(self._broker.release) else len(waiting)
+        turns = joining_folder(self._layout.folder)
+
+        def start_next() -> list[str]:
+            self._raise_if_one_ended()
+            arrived = sum(1 for _ in turns.iterdir())
+            while waiting and len(self._brokers) - len(waiting) - arrived < ahead:
+                self._brokers[waiting.pop(0)].start()
+            return waiting
+
+        try:
+            wait_until(
+                start_next,
+                timeout_s=timeout_s,
+                poll_s=0.02,
+                what="all nodes to be started",
+                until=lambda left: not left,
+            )
+        except WaitTimeout as error:
+            raise ClusterError(f"{error}; {self._story(next(iter(self._layout.files)))}") from error
+
+    def _raise_if_one_ended(self) -> None:
+        for node, broker in self._brokers.items():
+            if broker.exit_status is not None:
+                raise ClusterError(f"{node} ended with status {broker.exit_status}; {self._story(node)}")
+
+    def _end_processes(self) -> None:
+        """Each of them, also where another one does not end."""
+        with ExitStack() as each:
+            for node in self._brokers:
+                each.callback(self._end_process, node)
+
+    def _end_process(self, node: str) -> None:
+        if self.process(node) == "gone":
+            return
+        try:
+            self._brokers[node].kill()
+        except ClusterError:
+            if self.process(node) != "gone":  # it may have ended by itself just now
+                raise

@@ -1,0 +1,117 @@
+"""Fault files and recorded runs as tests of pytest: one a file, which is read only when it is collected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.options import value
+
+SUFFIXES = (".fault.yaml", ".fault.yml")
+#: What every fault file states; other YAML files are for other plugins.
+KEYS = frozenset({"title", "topology", "invariants"})
+
+#: The run directories that are to be judged again.
+RECHECKED = pytest.StashKey[frozenset[Path]]()
+#: The files that were said to be fault files, whatever they are called and hold.
+GIVEN = pytest.StashKey[frozenset[Path]]()
+
+
+def collected(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The collector of a fault file, wherever it lies; of another YAML file if it was named and states a scenario."""
+    rechecked = parent.config.stash.get(RECHECKED, frozenset())
+    given = parent.config.stash.get(GIVEN, frozenset())
+    if rechecked and path.parent.resolve() in rechecked:
+        return RecordedRun.from_parent(parent, path=path) if path.name == "fault.yaml" else None
+    if path.name.endswith(SUFFIXES) or (given and path.resolve() in given):
+        return FaultFile.from_parent(parent, path=path)
+    if path.suffix in (".yaml", ".yml") and parent.session.isinitpath(path) and _states_a_scenario(path):
+        return FaultFile.from_parent(parent, path=path)
+    return None
+
+
+def require_scenarios(rechecked: Iterable[Path]) -> None:
+    """Raises pytest.UsageError for a run directory without a scenario that can be judged again."""
+    from rabbitmq_resilience.play.judging import reopened
+    from rabbitmq_resilience.record.run_directory import RunDirectoryError
+
+    try:
+        for path in rechecked:
+            reopened(path)
+    except RunDirectoryError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _states_a_scenario(path: Path) -> bool:
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except Exception:  # it is somebody else's, and may hold anything
+        return False
+    return isinstance(found, dict) and len(KEYS & found.keys()) > 1
+
+
+class ScenarioItem(pytest.Function):
+    """One scenario of a file, or one recorded run."""
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        return self.path, None, self.name
+
+
+class _File(pytest.Module):
+    """A module of pytest without Python: what is in it is made by ``collect``."""
+
+    def _getobj(self) -> ModuleType:
+        return ModuleType(self.path.name.partition(".")[0])
+
+    def _item(self, name: str, test: Callable[..., None], markers: Iterable[str] = ()) -> ScenarioItem:
+        item = ScenarioItem.from_parent(self, name=name, callobj=test)
+        for marker in markers:
+            item.add_marker(marker)
+        return item
+
+
+class FaultFile(_File):
+    def collect(self) -> Iterable[pytest.Item]:
+        """Raises CollectError with everything that is wrong in the file."""
+        from rabbitmq_resilience.tools.extensions import ExtensionError
+
+        try:
+            from rabbitmq_resilience.scenarios import fault_file
+
+            scenario = fault_file.load(self.path, driver=value(self.config, "driver"))
+        except ExtensionError as error:
+            raise self.CollectError(str(error)) from None
+        except fault_file.FaultFileError as error:
+            raise self.CollectError(str(error)) from None
+
+        def plays(play: Callable[..., Any]) -> None:
+            play(scenario, tries=scenario.tries)
+
+        yield self._item(scenario.title, plays, scenario.markers)
+
+
+class RecordedRun(_File):
+    def collect(self) -> Iterable[pytest.Item]:
+        from rabbitmq_resilience.play.judging import judge_run
+        from rabbitmq_resilience.record.run_directory import RunDirectory
+        from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+
+        run = RunDirectory(self.path.parent)
+
+        def judges(resilience_accept: Callable[..., Any]) -> None:
+            problem = ""
+            try:
+                resilience_accept(judge_run(run))
+            except FaultFileError as error:
+                problem = str(error)
+            if problem:  # told by itself, and not as what happened on the way
+                pytest.fail(problem, pytrace=False)
+
+        yield self._item(run.name, judges)

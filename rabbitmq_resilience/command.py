@@ -1,0 +1,134 @@
+"""The console command ``rabbitmq-resilience``: set-up, a first folder, a fault file from evidence, a night, a trend,
+loads by name."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rabbitmq_resilience.tools.locations import TOOLS, content
+
+USAGE = """\
+usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
+       rabbitmq-resilience init [FOLDER]
+       rabbitmq-resilience fault-file EVIDENCE [MORE ...] [--to FILE]
+       rabbitmq-resilience nightly [OPTION ...] [PATH ...]
+       rabbitmq-resilience trend FOLDER [--to FILE] [--mix-machines]
+       rabbitmq-resilience presets
+
+setup       finds RabbitMQ, Toxiproxy and Prometheus, and fetches what is missing into {tools};
+            engine provides a container engine, images builds container images where they cannot be pulled
+init        makes FOLDER (incidents) with a first fault file, a topology and a pytest.ini
+fault-file  makes a first fault file from broker logs or a timeline
+nightly     plays a night with pytest, and collects what came of it; options are its own (--help) and those of pytest
+trend       makes a page of what the nights in FOLDER say together (trend.html)
+presets     lists the loads that are known by name
+"""
+
+
+PYTEST_INI = """\
+# What holds for each session here; `pytest --help` has all of it, under "RabbitMQ resilience".
+[pytest]
+# resilience_driver = containers
+# resilience_broker = 4.0.5
+# resilience_runs_dir = reports/runs
+"""
+
+
+def setup(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.tools.command import main as fetch
+
+    return fetch(arguments)
+
+
+def init(arguments: Sequence[str]) -> int:
+    """Copies the examples into a folder that does not exist yet, or holds nothing."""
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        return _misused(arguments)
+    folder = Path(arguments[0] if arguments else "incidents")
+    try:
+        return _made(folder)
+    except OSError as error:
+        print(f"{folder} cannot be made: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def _made(folder: Path) -> int:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "is not empty" if folder.is_dir() else "is no folder"
+        print(f"{folder} is there already and {what}: name another folder", file=sys.stderr)
+        return 1
+    shutil.copytree(
+        content("faults") / "examples", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".*")
+    )
+    (folder / "pytest.ini").write_text(PYTEST_INI, encoding="utf-8")
+    print(f"made {folder}:")
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        print(f"  {path.relative_to(folder)}")
+    name = shlex.quote(str(folder))
+    print(f"next: pytest --check-only {name}, then pytest {name}")
+    return 0
+
+
+def fault_file(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.evidence.command import main as draft
+
+    return draft(list(arguments), program="rabbitmq-resilience fault-file")
+
+
+def nightly(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.nights.command import main as night
+
+    return night(arguments)
+
+
+def trend(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.nights.trend_command import main as page
+
+    return page(list(arguments), program="rabbitmq-resilience trend")
+
+
+def presets(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.workloads import presets as known
+
+    if arguments:
+        return _misused(["presets", *arguments])
+    try:
+        found = {name: known.load(name).source for name in known.names()}
+    except known.BadPresetError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for name, source in found.items():
+        print(f"{name:16} {source}")
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "setup": setup,
+    "init": init,
+    "fault-file": fault_file,
+    "nightly": nightly,
+    "trend": trend,
+    "presets": presets,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 2 for what is no command."""
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if name in ("-h", "--help"):
+        print(USAGE.format(tools=TOOLS), end="")
+        return 0
+    return COMMANDS[name](rest) if name in COMMANDS else _misused([name])
+
+
+def _misused(arguments: Sequence[str]) -> int:
+    print(f"{USAGE.format(tools=TOOLS)}\ngot: {' '.join(arguments) or 'no command'}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Reads broker logs of RabbitMQ 3.8 to 4.3: what each node said of itself and of others, and when.
+
+Sources of the sentences: the logs of 3.8.9, 3.10.8, 4.0.5 and 4.3.6 as own runs keep them, and rabbit.erl,
+rabbit_node_monitor.erl, rabbit_alarm.erl and rabbit_prelaunch_sighandler.erl of the tags from v3.8.9 on. Two forms
+are read: text, and the JSON lines of ``log.file.formatter = json``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rabbitmq_resilience.evidence.clock import seconds
+from rabbitmq_resilience.evidence.occurrences import EvidenceError
+
+_NODE = r"'?(?P<about>[^\s'@,{}()]+@[^\s',;:{}()]+?)'?"
+
+#: What is looked for in a line's text, by the name that the rest of this package calls it. The first that fits counts.
+_SENTENCES: tuple[tuple[str, str], ...] = (
+    ("gone", rf"^node {_NODE} down: (?P<detail>\w+)"),
+    ("back", rf"^node {_NODE} up$"),
+    ("app_gone", rf"^rabbit on node {_NODE} down"),
+    ("app_back", rf"^rabbit on node {_NODE} up"),
+    ("tick_missed", rf"^\*\* Node {_NODE}: net tick \d+/(?P<detail>\d+) missed \((?P<count>\d+) consecutive"),
+    ("split", rf"inconsistent_database, running_partitioned_network, {_NODE}\}}"),
+    ("partial", r"^Partial partition detected"),
+    ("self_paused", r"^Cluster minority/secondary status detected"),
+    ("autoheal", r"^Autoheal"),
+    ("mode", r"^Starting rabbit_node_monitor \(in (?P<detail>\w+) mode\)|^ \* (?P<other>\w+) mode enabled"),
+    ("app_stops", r"^RabbitMQ is asked to stop"),
+    ("app_starts", r"^RabbitMQ is asked to start"),
+    ("signal", r"^SIG(?:TERM|HUP|TSTP) received - shutting down|^Halting Erlang VM"),
+    ("drain", r"^This node is being put into maintenance"),
+    ("boot", r"^ ?Starting RabbitMQ (?P<detail>\d\S*) on Erlang"),
+    ("name", rf"^\s*node +: {_NODE}$"),
+    (
+        "process",
+        r"^Logging: configured log handlers are now (?P<detail>ACTIVE)|^Feature flags: list of feature flags found",
+    ),
+    (
+        "empty",
+        r"^Node database directory at .* is empty|^DB: virgin node|metadata store: candidate -> leader in term: 1 ",
+    ),
+    ("alarm_set", rf"^(?P<detail>memory|disk) resource limit alarm set on node {_NODE}\.?$"),
+    ("alarm_cleared", rf"^(?P<detail>memory|disk) resource limit alarm cleared on node {_NODE}$"),
+    ("synchronising", r"^Mirrored queue .*: Synchronising: (?P<detail>\d+) messages to synchronise"),
+    ("mirrored", r"^Mirrored queue '"),
+    ("quorum", r"^queue '.*' in vhost .*: (?:candidate -> leader|detected a new leader|granting vote)"),
+    ("rebalance", r"^Starting queue rebalance operation"),
+    ("lost_client", r"^closing AMQP connection .*(?:client unexpectedly closed|missed heartbeats)"),
+)
+_PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _SENTENCES)
+#: One look that most lines fail.
+_ANY = re.compile(
+    r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
+    r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
+)
+_LINE = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
+    r"(?:<[\d.]+>@?\S* |\S*@\S*<[\d.]+> )?"
+)
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """``by`` said ``what`` (a name of ``_SENTENCES``) at a time, ``about`` another node where it names one."""
+
+    at: float
+    by: str
+    what: str
+    about: str = ""
+    detail: str = ""
+
+
+@dataclass
+class NodeLog:
+    """One node's log. ``times`` are those of all its lines, in order: when it was heard at all."""
+
+    node: str
+    sightings: list[Sighting] = field(default_factory=list)
+    times: array[float] = field(default_factory=lambda: array("d"))
+
+
+def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
+    """One log a node, of files and of folders; rotated files (``.1``, ``.gz``) are joined. Raises EvidenceError."""
+    files = sorted(file for path in paths for file in (_files(path) if path.is_dir() else [path]))
+    read = [(file, _read(file)) for file in files]
+    names = {told.about for _, log in read for told in log.sightings if told.about}
+    by_node: dict[str, NodeLog] = {}
+    for file, log in read:
+        if not log.times:
+            continue
+        node = log.node or _node_of(file, names)
+        joined = by_node.setdefault(node, NodeLog(node))
+        joined.sightings += [Sighting(s.at, node, s.what, s.about, s.detail) for s in log.sightings]
+        joined.times = array("d", sorted([*joined.times, *log.times]))
+    for log in by_node.values():
+        log.sightings.sort(key=lambda sighting: sighting.at)
+    return tuple(by_node[node] for node in sorted(by_node))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file() and re.search(r"\.(log|gz|txt|json|\d+)$", path.name))
+
+
+def _read(file: Path) -> NodeLog:
+    log = NodeLog("")
+    try:
+        with gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines:
+            for at, text in _lines(lines):
+                log.times.append(at)
+                if _ANY.search(text) and (told := _told(at, text)):
+                    log.sightings.append(told)
+    except OSError as error:
+        raise EvidenceError(f"{file}: cannot be read: {error.strerror or error}") from error
+    log.node = next((told.about for told in log.sightings if told.what == "name"), "")
+    return log
+
+
+def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str]]:
+    """Time and text of every line; what follows a line without a time of its own belongs to it."""
+    at: float | None = None
+    for line in lines:
+        if line.startswith("{") and (told := _json_line(line)):
+            at = told[0]
+            yield from ((at, text) for text in told[1].splitlines())
+        elif found := _LINE.search(line):
+            at = seconds(found["time"])
+            yield at, line[found.end() :].rstrip("\n")
+        elif at is not None:
+            yield at, line.rstrip("\n")
+
+
+def _json_line(line: str) -> tuple[float, str] | None:
+    try:
+        told = json.loads(line)
+        return seconds(str(told["time"])), str(told["msg"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _told(at: float, text: str) -> Sighting | None:
+    for what, pattern in _PATTERNS:
+        if found := pattern.search(text):
+            groups = found.groupdict()
+            detail = groups.get("detail") or groups.get("other") or ""
+            if groups.get("count"):
+                detail = f"{groups['count']}/{detail}"
+            return Sighting(at, "", what, groups.get("about") or "", detail)
+    return None
+
+
+def _node_of(file: Path, names: Iterable[str]) -> str:
+    """The node whose log a file is where the log does not say it: by the names of file and folder."""
+    called = [re.sub(r"(\.log|\.txt|\.json|\.gz|\.\d+)+$", "", file.name), file.parent.name]
+    for name in called:
+        fitting = sorted(node for node in names if name == node or name in node.split("@"))
+        if len(fitting) == 1:
+            return fitting[0]
+    return called[0]

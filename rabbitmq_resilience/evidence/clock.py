@@ -1,0 +1,36 @@
+"""Times as people and brokers write them, as seconds since 1970."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+#: From this on a number counts milliseconds, microseconds, nanoseconds: as seconds it would be in the year 5138.
+_SECONDS_MAX = 1e11
+
+
+def seconds(text: str) -> float:
+    """Any form of ISO 8601 (without a zone: UTC; a time of day alone: some day), or a number since 1970 in seconds,
+    milliseconds, microseconds or nanoseconds. Raises ValueError."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text) and not _is_compact_date(text):
+        number = float(text)
+        while abs(number) >= _SECONDS_MAX:
+            number /= 1000
+        return number
+    text = text.removesuffix(" UTC").replace(",", ".")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.combine(date(1970, 1, 1), time.fromisoformat(text))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _is_compact_date(text: str) -> bool:
+    return len(text) == 8 and text.startswith(("19", "20"))
+
+
+def utc(at: float) -> str:
+    """For people, to a tenth of a second."""
+    return f"{datetime.fromtimestamp(round(at, 1), UTC):%Y-%m-%d %H:%M:%S.%f}"[:-5] + " UTC"

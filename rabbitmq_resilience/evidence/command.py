@@ -1,0 +1,66 @@
+"""Makes a first fault file from what people have of an incident: broker logs, a timeline, or both.
+
+rabbitmq-resilience fault-file LOGS_OR_TIMELINE [MORE ...] [--to incident.fault.yaml]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rabbitmq_resilience.evidence import from_logs, timeline
+from rabbitmq_resilience.evidence.draft import draft
+from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError, combined
+from rabbitmq_resilience.scenarios import fault_file
+
+_TIMELINES = (".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -> Evidence:
+    """Of timelines (by their names' ends: .csv, .tsv, .jsonl, .ndjson) and of broker logs, files or folders. Where both
+    tell of the same, logs are believed. Raises EvidenceError."""
+    for path in paths:
+        if not path.exists():
+            raise EvidenceError(f"{path}: there is no such file or folder")
+    timelines = [path for path in paths if path.suffix in _TIMELINES]
+    logs = [path for path in paths if path not in timelines]
+    parts = [from_logs.evidence_of(logs, net_ticktime_s=net_ticktime_s)] if logs else []
+    return combined([*parts, *map(timeline.evidence_of, timelines)])
+
+
+def _zone(text: str) -> tuple[str, list[str]]:
+    zone, _, nodes = text.partition("=")
+    if not zone or not nodes:
+        raise argparse.ArgumentTypeError(f"{text!r} is no zone; write it as a=rabbit@host1,rabbit@host2")
+    return zone, nodes.split(",")
+
+
+def main(arguments: Sequence[str], *, program: str | None = None) -> int:
+    """Returns the exit status. ``program`` is how it was called, for the usage."""
+    parser = argparse.ArgumentParser(prog=program, description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    parser.add_argument("evidence", type=Path, nargs="+", help="broker logs (files, folders), timelines (.csv, .jsonl)")
+    parser.add_argument("--to", type=Path, help="where to write the fault file (default: the terminal)")
+    parser.add_argument("--zone", type=_zone, action="append", default=[], help="NAME=NODE,NODE: nodes of one zone")
+    parser.add_argument("--net-ticktime-s", type=float, help="the brokers' net_ticktime, where no file tells it (60)")
+    given = parser.parse_args(arguments)
+    try:
+        text = draft(evidence_of(given.evidence, net_ticktime_s=given.net_ticktime_s), zones=dict(given.zone))
+    except EvidenceError as error:
+        parser.error(str(error))
+    if given.to is None:
+        print(text, end="")
+    elif given.to.exists():
+        parser.error(f"{given.to} is there already; move it away, or name another with --to")
+    else:
+        try:
+            given.to.write_text(text, encoding="utf-8")
+        except OSError as error:
+            parser.error(f"{given.to} cannot be written: {error.strerror}")
+    try:
+        fault_file.parse(text, source=str(given.to or "what was made"), driver=None)
+        print(f"It can be played as it is: {text.count('FILL IN')} places say FILL IN.", file=sys.stderr)
+    except fault_file.FaultFileError as error:
+        print(f"It is to be filled in before it can be played.\n{error}", file=sys.stderr)
+    return 0

@@ -1,0 +1,138 @@
+"""Writes a first fault file from evidence, with what is not known marked FILL IN."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from rabbitmq_resilience.clusters.spec import PRODUCTION_NET_TICKTIME_S
+from rabbitmq_resilience.evidence.clock import utc
+from rabbitmq_resilience.evidence.layout import Layout, layout
+from rabbitmq_resilience.evidence.occurrences import Evidence, Occurrence
+from rabbitmq_resilience.scenarios.fault_file import FILL_IN
+
+_WIDTH = 118
+_PARTED = ("partition", "disconnect")
+_PROCESSES = ("kill", "stop", "lose_disk")
+_OPEN_END = f"{FILL_IN}: for how many seconds; the evidence does not tell when it ended"
+
+
+def draft(evidence: Evidence, *, zones: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The text of a fault file. It is refused, with the place that is to be filled in, only where nothing could be put
+    there that is true; where there is a default, the file plays with it."""
+    placed = layout(evidence, zones or {})
+    zero = min((occurrence.begin for occurrence in evidence.occurrences), default=0.0)
+    return "\n".join(
+        [*_head(evidence, zero), *_setting(evidence, placed), *_schedule(evidence, placed, zero), *_DEMANDS]
+    )
+
+
+_DEMANDS = ["invariants:", "  no_loss: {}", "  order: {}", "  availability: {}", "  recovery: {}", ""]
+
+
+def _head(evidence: Evidence, zero: float) -> Iterator[str]:
+    yield from _comment(f"Made by rabbitmq-resilience fault-file from {', '.join(evidence.sources)}.")
+    yield f"# at_s: 0 is {utc(zero)}. {FILL_IN} marks what the evidence does not tell."
+    if evidence.versions:
+        yield f"# The brokers were RabbitMQ {', '.join(evidence.versions)}."
+    for note in evidence.notes:
+        yield from _comment(f"- {note}")
+    yield "version: 1"
+    yield f"title: Incident of {utc(zero)}  # {FILL_IN}: what went wrong, in a few words"
+
+
+def _setting(evidence: Evidence, placed: Layout) -> Iterator[str]:
+    yield "topology:"
+    yield "  name: incident"
+    yield f"  zones: {{{', '.join(f'{zone}: {size}' for zone, size in placed.sizes.items())}}}"
+    if placed.is_guess:
+        yield f"  # {FILL_IN}: zones are a guess; --zone NAME=NODE,NODE says which nodes share one"
+    if placed.unseen:
+        yield f"  # {FILL_IN}: there is no evidence of the nodes of zone {placed.unseen}"
+    for node, name in placed.called.items():
+        if name != node.split("@")[0]:
+            yield f"  # {name} is {node}"
+    if evidence.partition_handling:
+        told = (
+            "" if evidence.partition_handling != "pause_minority" else "  # the logs fit; pause_if_all_down reads alike"
+        )
+        yield f"  partition_handling: {evidence.partition_handling}{told}"
+    else:
+        yield f"  partition_handling: ignore  # {FILL_IN}: this is RabbitMQ's default"
+    told_s = evidence.net_ticktime_s
+    mark = "" if told_s else f"  # {FILL_IN}: this is RabbitMQ's default, and beginnings of cuts are reckoned from it"
+    yield f"  net_ticktime_s: {told_s or PRODUCTION_NET_TICKTIME_S:g}{mark}"
+    kind = (evidence.queue_types or ("quorum",))[0]
+    others = f", the logs tell of {' and '.join(evidence.queue_types)} queues" if evidence.queue_types else ""
+    yield f"# {FILL_IN}: the load is a guess{others}."
+    yield f"workload: {{queue_type: {kind}, queues: 3, publishers: 3, consumers: 3, rate_per_s: 500}}"
+    yield "phases: {steady_s: 10, recovery_s: 120, drain_s: 60}"
+
+
+def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
+    told_s = evidence.net_ticktime_s or PRODUCTION_NET_TICKTIME_S
+    for at, sentence in evidence.seen:
+        yield from _comment(f"seen at {at - zero:.1f} s: {sentence}")
+    if not evidence.occurrences:
+        yield f"schedule: []  # {FILL_IN}: no fault was recognised in the evidence"
+        return
+    yield "schedule:"
+    for occurrence in evidence.occurrences:
+        for note in occurrence.notes:
+            yield from _comment(note, indent="  ")
+        if (
+            occurrence.fault == "partition"
+            and not occurrence.fields.get("one_way")
+            and any("log" in s for s in evidence.sources)
+        ):
+            yield f"  # it began {told_s:g} to {1.25 * told_s:g} s before brokers noticed: that is how long they take"
+        if occurrence.fault in _PROCESSES and occurrence.end is not None and any("log" in s for s in evidence.sources):
+            yield "  # when its process was started again is reckoned from when it was seen, later on a busy machine"
+        at_s = round(occurrence.begin - zero, 1)
+        for_s = _OPEN_END if occurrence.end is None else max(0.1, round(occurrence.end - occurrence.begin, 1))
+        for fields in _targets(occurrence, placed):
+            step = {"at_s": at_s, "for_s": for_s, "fault": occurrence.fault, **fields, **occurrence.fields}
+            written = ", ".join(f"{name}: {_value(value)}" for name, value in step.items())
+            yield f"  - {{{written}}}"
+
+
+def _targets(occurrence: Occurrence, placed: Layout) -> Iterator[Mapping[str, object]]:
+    """The fields that say where: one mapping a step, as some cuts and groups of nodes take several."""
+    if occurrence.fault == "rebalance":
+        yield {}
+    elif occurrence.fault in _PARTED:
+        yield from ({"between": list(sides)} for sides in _between(occurrence, placed))
+    elif occurrence.fault == "latency":
+        for target in placed.targets(occurrence.nodes):
+            yield {"links": f"{target} <-> all"}
+    else:
+        for target in placed.targets(occurrence.nodes):
+            yield {"node": target}
+
+
+def _between(occurrence: Occurrence, placed: Layout) -> Iterator[tuple[str, ...]]:
+    others = placed.called.keys() - occurrence.nodes
+    sides = occurrence.sides if len(occurrence.sides) > 1 else (*occurrence.sides, others)
+    everyone = set(placed.called)
+    largest = max(sides, key=len) if len(occurrence.sides) > 1 else others  # with those that nobody tells of
+    names = []
+    for side in sides:
+        rest = set().union(*(other for other in sides if other is not side))
+        is_rest = side is largest and set(side) == everyone - rest and (len(side) > 1 or placed.unseen)
+        names.append("rest" if is_rest else placed.target(side))
+    if all(names):
+        told = map(str, names)
+        yield tuple(told if occurrence.fields.get("one_way") else sorted(told, key=lambda name: name == "rest"))
+        return
+    for one, other in combinations(sides, 2):  # no target means these nodes: cut them apart one by one
+        yield from ((a, b) for a in placed.targets(one) for b in placed.targets(other))
+
+
+def _value(value: object) -> str:
+    return json.dumps(value) if isinstance(value, str | list | bool) else str(value)
+
+
+def _comment(text: str, *, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ")

@@ -1,0 +1,138 @@
+"""What broker logs tell of an incident."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.spec import PRODUCTION_NET_TICKTIME_S
+from rabbitmq_resilience.evidence.broker_logs import NodeLog, Sighting, read_logs
+from rabbitmq_resilience.evidence.cuts import cuts
+from rabbitmq_resilience.evidence.lives import lives
+from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError, Occurrence
+from rabbitmq_resilience.evidence.outages import outages
+
+#: Alarms and the like are told on every node; those so close are one.
+SAME_MOMENT_S = 2.0
+_TICKTIME = re.compile(r"net_ticktime\s*[,= ]\s*(\d+)")
+
+
+def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -> Evidence:
+    """``net_ticktime_s`` is needed to say when a cut began, as brokers notice it only that much later; None: what the
+    logs tell, else what a configuration file beside them says, else RabbitMQ's own 60 s. Raises EvidenceError."""
+    logs = read_logs(paths)
+    if not any(log.sightings for log in logs):
+        raise EvidenceError(
+            f"{', '.join(map(str, paths))}: no line of a broker's log that tells of an incident; what is read begins "
+            "as in '2026-01-31 12:00:00.000000+00:00 [info] <0.1.0> ' or is JSON with time and msg"
+        )
+    told_s = net_ticktime_s or _ticked(logs) or _configured(paths)
+    assumed_s = told_s or PRODUCTION_NET_TICKTIME_S
+    sightings = [sighting for log in logs for sighting in log.sightings]
+    nodes = sorted({log.node for log in logs} | {s.about for s in sightings if s.about})
+    lost = outages(logs, net_ticktime_s=assumed_s)
+    ends = lives(logs, lost, net_ticktime_s=assumed_s)
+    found = [
+        *ends,
+        *cuts(logs, lost, ends, nodes, net_ticktime_s=assumed_s),
+        *_alarms(sightings),
+        *_rebalances(sightings),
+    ]
+    return Evidence(
+        sources=tuple(f"the log of {log.node}" for log in logs),
+        nodes=tuple(nodes),
+        occurrences=tuple(sorted(found, key=lambda occurrence: occurrence.begin)),
+        versions=tuple(sorted({s.detail for s in sightings if s.what == "boot"})),
+        queue_types=tuple(what for what in ("quorum", "mirrored") if any(s.what == what for s in sightings)),
+        partition_handling=_handling(sightings),
+        net_ticktime_s=told_s,
+        seen=tuple(_seen(sightings)),
+        notes=tuple(_notes(sightings, nodes, logs)),
+    )
+
+
+def _ticked(logs: Sequence[NodeLog]) -> float | None:
+    """From Erlang 29 on a broker tells of each tick that it misses: their distance is a part of ``net_ticktime``."""
+    for log in logs:
+        missed = [s for s in log.sightings if s.what == "tick_missed"]
+        for one, other in pairwise(missed):
+            (count, of), (next_count, _) = (map(int, s.detail.split("/")) for s in (one, other))
+            if one.about == other.about and next_count == count + 1 and other.at - one.at > 0.2:
+                return round(of * (other.at - one.at))
+    return None
+
+
+def _configured(paths: Sequence[Path]) -> float | None:
+    """Written as in rabbitmq.conf, advanced.config or an Erlang argument, in a file of those names beside the logs."""
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    for folder in sorted(folders):
+        for file in sorted(folder.rglob("*.con[fi]*")):
+            if found := _TICKTIME.search(file.read_text(encoding="utf-8", errors="replace")):
+                return float(found[1])
+    return None
+
+
+def _handling(sightings: Sequence[Sighting]) -> str | None:
+    told = Counter(s.detail for s in sightings if s.what == "mode" and s.detail)
+    if told:
+        return told.most_common(1)[0][0]
+    if any(s.what == "self_paused" for s in sightings):
+        return "pause_minority"
+    if any(s.what == "autoheal" for s in sightings):
+        return "autoheal"
+    return None
+
+
+def _alarms(sightings: Iterable[Sighting]) -> Iterable[Occurrence]:
+    set_at: dict[tuple[str, str], float] = {}
+    cleared: dict[tuple[str, str], float] = {}
+    for sighting in sorted(sightings, key=lambda sighting: sighting.at):
+        alarm = (sighting.about, sighting.detail)
+        if sighting.what == "alarm_set" and sighting.at > cleared.get(alarm, 0) + SAME_MOMENT_S:
+            set_at.setdefault(alarm, sighting.at)
+        elif sighting.what == "alarm_cleared" and alarm in set_at:
+            cleared[alarm] = sighting.at
+            yield _alarm(alarm, set_at.pop(alarm), sighting.at)
+    for alarm, at in set_at.items():
+        yield _alarm(alarm, at, None)
+
+
+def _alarm(alarm: tuple[str, str], begin: float, end: float | None) -> Occurrence:
+    node, resource = alarm
+    return Occurrence("alarm", (frozenset({node}),), begin, end, {"resource": resource})
+
+
+def _rebalances(sightings: Iterable[Sighting]) -> Iterable[Occurrence]:
+    return (Occurrence("rebalance", (), s.at, s.at + 1) for s in sightings if s.what == "rebalance")
+
+
+def _seen(sightings: Iterable[Sighting]) -> Iterable[tuple[float, str]]:
+    """What followed from the faults: not to be played, but to be compared with what the replay shows."""
+    last: dict[tuple[str, str], float] = {}
+    sentences = {
+        "self_paused": "{by} paused itself",
+        "partial": "{by} told of a partial partition",
+        "split": "{by} told that the database had parted from {about}",
+        "synchronising": "mirrors were synchronised on {by}",
+    }
+    for sighting in sorted(sightings, key=lambda sighting: sighting.at):
+        if sighting.what in sentences:
+            key = (sighting.by, sighting.what)
+            if sighting.at - last.get(key, 0) > SAME_MOMENT_S:
+                yield sighting.at, sentences[sighting.what].format(by=sighting.by, about=sighting.about)
+            last[key] = sighting.at
+
+
+def _notes(sightings: Iterable[Sighting], nodes: Iterable[str], logs: Sequence[NodeLog]) -> Iterable[str]:
+    lost = [s for s in sightings if s.what == "lost_client"]
+    if lost:
+        yield (
+            f"{len(lost)} connections of clients ended without a word; logs do not tell why. If it was the network, "
+            "add a step such as {at_s: 5, for_s: 10, fault: disconnect, between: ['publisher:0', all]}"
+        )
+    silent = sorted(set(nodes) - {log.node for log in logs})
+    if silent:
+        yield f"there is no log of {', '.join(silent)}: what is said of them is what others said"

@@ -1,0 +1,161 @@
+"""How brokers ended and began again: what their own logs and those of their peers tell of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rabbitmq_resilience.evidence.broker_logs import NodeLog, Sighting
+from rabbitmq_resilience.evidence.occurrences import Occurrence
+from rabbitmq_resilience.evidence.outages import Outage, Report
+
+#: Between the start of a broker's process and the moment when its peers, or the readers of its log, see it first.
+#: Medians of the suite's own runs on two busy cores; it may be half of that elsewhere.
+SEEN_BY_PEERS_S = 1.8
+SEEN_IN_LOG_S = 4.5
+#: What a boot writes, it has written by then.
+BOOT_S = 30.0
+#: A broker that begins again in its process opens its log by then.
+RESTART_S = 5.0
+UNSEEN = "no other broker told when it ended: the last line that was written is taken for that"
+#: A broker that stops itself says why just before or after.
+SAME_MOMENT_S = 2.0
+#: An orderly stop tells the peers that the broker is gone before its process ends.
+ORDERLY_S = 0.2
+
+
+@dataclass
+class _Life:
+    """What is known of the end of a life, until the next begins."""
+
+    stop: float | None = None
+    drained: bool = False
+    #: When the broker began again in the process that it had.
+    restarted: float | None = None
+    #: The first line of the next process.
+    process: float | None = None
+
+    def opens(self, sighting: Sighting, booted: float) -> None:
+        """A process opens its log, and from 3.9 on says so (``detail``). The other line that is taken for it comes once
+        more in a boot, at ``booted`` or soon after."""
+        if not sighting.detail and (self.process is not None or sighting.at < booted + BOOT_S):
+            return
+        self.process = sighting.at
+        if self.restarted is not None and sighting.at > self.restarted + RESTART_S:
+            self.restarted = None  # it died while it restarted: this is another process
+
+
+def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s: float) -> tuple[Occurrence, ...]:
+    """Kills, stops and lost disks, of nodes with a log and of those that only others speak of."""
+    reports: dict[str, list[Report]] = {}
+    for outage in outages:
+        for report in outage.reports:
+            reports.setdefault(report.about, []).append(report)
+    occurrences: list[Occurrence] = []
+    for log in logs:
+        occurrences += _own_story(log, reports.get(log.node, ()), net_ticktime_s=net_ticktime_s)
+    unwritten = {node: told for node, told in reports.items() if node not in {log.node for log in logs}}
+    occurrences += _others_story(unwritten, {log.node for log in logs})
+    return tuple(_ended_together(occurrences))
+
+
+def _ended_together(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+    """Brokers whose end nobody told of ended together, else one would have: not before any of their last lines."""
+    unseen = [occurrence for occurrence in occurrences if UNSEEN in occurrence.notes]
+
+    def latest(one: Occurrence) -> float:
+        until = one.end if one.end is not None else one.begin
+        return max(
+            other.begin for other in unseen if other.begin <= until and (other.end is None or one.begin <= other.end)
+        )
+
+    return [replace(told, begin=latest(told)) if UNSEEN in told.notes else told for told in occurrences]
+
+
+def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float) -> list[Occurrence]:
+    found: list[Occurrence] = []
+    life, booted = _Life(), 0.0
+    for sighting in log.sightings:
+        if sighting.what == "app_starts":
+            found += [_stopped(log.node, life, sighting.at)] if life.stop is not None else []
+            life = _Life(restarted=sighting.at)
+        elif sighting.what == "boot":
+            if life.restarted is None:
+                found += _booted(log, life, sighting.at, reports, net_ticktime_s=net_ticktime_s)
+            life, booted = _Life(), sighting.at
+        elif sighting.what == "process":
+            life.opens(sighting, booted)
+        elif sighting.what in ("drain", "signal") or (
+            sighting.what == "app_stops" and not _of_its_own_accord(log, sighting)
+        ):
+            life.stop = life.stop or sighting.at
+            life.drained = life.drained or sighting.what == "drain"
+    if life.stop is not None:
+        found.append(_stopped(log.node, life, None))
+    elif gone := [r for r in reports if r.first > log.times[-1] and r.end is None and not r.is_unheard]:
+        found.append(Occurrence("kill", (frozenset({log.node}),), min(r.first for r in gone), None))
+    return found
+
+
+def _of_its_own_accord(log: NodeLog, stops: Sighting) -> bool:
+    """Whether the broker paused or restarted itself because of a partition."""
+    causes = ("self_paused", "autoheal", "partial")
+    return any(s.what in causes and abs(s.at - stops.at) < SAME_MOMENT_S for s in log.sightings)
+
+
+def _booted(
+    log: NodeLog, life: _Life, boot: float, reports: Sequence[Report], *, net_ticktime_s: float
+) -> list[Occurrence]:
+    """The boot of a process; how the one before ended."""
+    process = life.process or boot
+    told = [r for r in reports if r.first < boot and (r.end is None or r.end > (life.stop or log.times[0]))]
+    if life.stop is not None:
+        gone = max((r.first for r in told if r.first >= life.stop), default=life.stop)
+        return [_stopped(log.node, life, _started(gone, process, told))]
+    lines = bisect_left(log.times, process)
+    if not lines:  # the log begins with this boot: nothing is known of a life before
+        return []
+    last_line = log.times[lines - 1]
+    notes: tuple[str, ...] = ()
+    begin = gone = last_line
+    if told := [r for r in told if r.first > last_line - SAME_MOMENT_S]:
+        gone = told[0].first
+        begin = max(last_line, min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in told))
+    else:
+        notes = (UNSEEN,)
+    emptied = any(s.what == "empty" and process - SAME_MOMENT_S < s.at < boot + BOOT_S for s in log.sightings)
+    fault = "lose_disk" if emptied else "kill"
+    return [Occurrence(fault, (frozenset({log.node}),), begin, _started(gone, process, told), notes=notes)]
+
+
+def _started(gone: float, process: float, reports: Sequence[Report]) -> float:
+    """When the process was started, of which the log's first line is known, and when peers had it back."""
+    ends = [r.end for r in reports if r.end is not None and gone < r.end]
+    if not ends:
+        return max(gone, process - SEEN_IN_LOG_S)
+    return max(gone, min(process, *ends) - SEEN_BY_PEERS_S)
+
+
+def _stopped(node: str, life: _Life, end: float | None) -> Occurrence:
+    assert life.stop is not None
+    return Occurrence("stop", (frozenset({node}),), life.stop, end, {"drain": True} if life.drained else {})
+
+
+def _others_story(unwritten: Mapping[str, Sequence[Report]], writers: set[str]) -> list[Occurrence]:
+    """Nodes without a log: a connection that ended at once, to all who write, is taken for the node's own end."""
+    found: list[Occurrence] = []
+    for node, reports in unwritten.items():
+        sudden = [r for r in reports if not r.is_unheard]
+        while sudden:
+            together = [r for r in sudden if r.first < sudden[0].first + SAME_MOMENT_S]
+            sudden = sudden[len(together) :]
+            if {r.by for r in together} < writers:
+                continue
+            orderly = any(r.first - r.app_gone > ORDERLY_S for r in together)
+            ends = [r.end for r in together if r.end is not None]
+            end = max(together[0].first, min(ends) - SEEN_BY_PEERS_S) if ends else None
+            note = f"there is no log of {node}: whether it was stopped, killed or cut off is a guess"
+            begin = min(r.app_gone for r in together)
+            found.append(Occurrence("stop" if orderly else "kill", (frozenset({node}),), begin, end, notes=(note,)))
+    return found

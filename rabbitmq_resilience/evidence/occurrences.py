@@ -1,0 +1,81 @@
+"""What was found in evidence, before it becomes a fault file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+class EvidenceError(Exception):
+    """The evidence cannot be used; the text says where and what would be right."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """Something that happened to nodes or between them.
+
+    ``fault`` is a name of the catalogue. ``sides`` are the nodes by the names that the evidence has: one side for what
+    happens to nodes, two or more for what parts them. ``begin`` and ``end`` are seconds since 1970; ``end`` is None
+    where the evidence does not tell it. ``fields`` are further fields of the step, ``notes`` are for people.
+    """
+
+    fault: str
+    sides: tuple[frozenset[str], ...]
+    begin: float
+    end: float | None
+    fields: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset().union(*self.sides)
+
+    def covers(self, at: float, *, slack_s: float) -> bool:
+        return self.begin - slack_s <= at and (self.end is None or at <= self.end + slack_s)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known. ``zones`` has the zone of nodes where it was told; ``seen`` is what is worth comparing a
+    replay with: a time and a sentence."""
+
+    sources: tuple[str, ...]
+    nodes: tuple[str, ...]
+    occurrences: tuple[Occurrence, ...]
+    zones: Mapping[str, str] = field(default_factory=dict)
+    versions: tuple[str, ...] = ()
+    queue_types: tuple[str, ...] = ()
+    partition_handling: str | None = None
+    net_ticktime_s: float | None = None
+    seen: tuple[tuple[float, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def combined(parts: Sequence[Evidence]) -> Evidence:
+    """One body of evidence of several. What is told earlier in ``parts`` is believed first: a occurrence that overlaps
+    an earlier part's, of the same fault and on one of the same nodes, is the same one."""
+    occurrences: list[Occurrence] = []
+    for part in parts:
+        occurrences += [new for new in part.occurrences if not any(_same(new, known) for known in occurrences)]
+    return Evidence(
+        sources=_each(part.sources for part in parts),
+        nodes=_each(part.nodes for part in parts),
+        occurrences=tuple(sorted(occurrences, key=lambda occurrence: occurrence.begin)),
+        zones={node: zone for part in reversed(parts) for node, zone in part.zones.items()},
+        versions=_each(part.versions for part in parts),
+        queue_types=_each(part.queue_types for part in parts),
+        partition_handling=next((part.partition_handling for part in parts if part.partition_handling), None),
+        net_ticktime_s=next((part.net_ticktime_s for part in parts if part.net_ticktime_s), None),
+        seen=tuple(sorted(told for part in parts for told in part.seen)),
+        notes=_each(part.notes for part in parts),
+    )
+
+
+def _same(one: Occurrence, other: Occurrence) -> bool:
+    together = one.begin <= (other.end or other.begin) and other.begin <= (one.end or one.begin)
+    return one.fault == other.fault and together and bool(one.nodes & other.nodes)
+
+
+def _each(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Every value once, in the order of its first coming."""
+    return tuple(dict.fromkeys(value for group in groups for value in group))

@@ -1,0 +1,159 @@
+"""Brokers raise an alarm, as one does that runs out of memory or disk: nobody may publish anywhere until it clears."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.faults.step import Step
+from rabbitmq_resilience.faults.targets import Resolver, node_problems
+from rabbitmq_resilience.record.events import Effect
+from rabbitmq_resilience.workloads.spec import Workload
+
+Resource = Literal["memory", "disk"]
+
+#: More than any disk has free.
+IMPOSSIBLE_BYTES = 10**18
+LIMITS_TOLD_WITHIN_S = 15.0
+CLEARED_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How a broker is told when to raise the alarm, and how it shows that it has: names of ``/api/nodes``."""
+
+    shown: str
+    alarm: str
+    command: str
+    #: The limit that raises the alarm at once: as it is shown, and the arguments for it and for putting it back.
+    impossible_bytes: int
+    impossible: tuple[str, ...]
+    restored: tuple[str, ...]
+
+
+LIMITS: Mapping[Resource, Limit] = {
+    "memory": Limit(
+        shown="mem_limit",
+        alarm="mem_alarm",
+        command="set_vm_memory_high_watermark",
+        impossible_bytes=0,
+        impossible=("0",),
+        restored=("absolute",),
+    ),
+    "disk": Limit(
+        shown="disk_free_limit",
+        alarm="disk_free_alarm",
+        command="set_disk_free_limit",
+        impossible_bytes=IMPOSSIBLE_BYTES,
+        impossible=(str(IMPOSSIBLE_BYTES),),
+        restored=(),
+    ),
+}
+
+
+class Alarm(Step):
+    """The limit of the resource is set so that the node is beyond it, and put back. Source of the commands:
+    rabbitmqctl(8); a limit of 0 blocks all publishing."""
+
+    fault: Literal["alarm"] = "alarm"
+    node: str
+    resource: Resource
+
+    acts_on: ClassVar[str] = "processes"
+    example: ClassVar[str] = "node: a1, resource: memory"
+    needs_calm: ClassVar[bool] = True
+    #: A command takes a second, and ten of them where the machine is busy; what it did is told every five.
+    begins_within_s: ClassVar[float] = 12.0
+    heals_within_s: ClassVar[float] = 25.0
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        return node_problems(self.node, topology, workload)
+
+    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - an alarm of any node blocks on all
+        return frozenset({f"the alarm of {self.resource}"})
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> AlarmInjection:  # noqa: ARG002
+        return AlarmInjection(context, resolver.nodes(self.node), self.resource)
+
+
+@dataclass
+class AlarmInjection:
+    context: FaultContext
+    nodes: tuple[str, ...]
+    resource: Resource
+    #: The limits of before, in bytes, by node.
+    _limits: dict[str, int] = field(default_factory=dict, init=False)
+
+    @property
+    def effect(self) -> Effect:
+        return Effect(nodes_alarmed=self.nodes, alarm=self.resource)
+
+    def inject(self) -> None:
+        limit = LIMITS[self.resource]
+        untold = left_over(self._untold, timeout_s=LIMITS_TOLD_WITHIN_S, what="the limits to be told")
+        if untold:
+            raise ClusterError("; ".join(untold))
+        raised = [node for node in self.nodes if (row := self._row(node)) is not None and row[limit.alarm]]
+        if raised:
+            raise ClusterError(f"{', '.join(raised)} had its {self.resource} alarm before the step began")
+        for node in self.nodes:
+            self.context.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.impossible)
+
+    def heal(self) -> None:
+        limit = LIMITS[self.resource]
+
+        def restore(node: str) -> None:
+            self.context.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.restored, str(self._limits[node]))
+
+        on_each(self._limits, restore)
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        return self._await(alarmed=True, timeout_s=timeout_s)
+
+    def prove_healed(self) -> Proof:
+        return self._await(alarmed=False, timeout_s=CLEARED_WITHIN_S)
+
+    def _await(self, *, alarmed: bool, timeout_s: float) -> Proof:
+        """Each node has its alarm beside the limit that this step has set; or it has none, and its limit of before."""
+        told: dict[str, str] = {}
+
+        def others() -> list[str]:
+            found = {node: self._complaint(node, self._row(node), told, alarmed=alarmed) for node in self.nodes}
+            return [text for text in found.values() if text]
+
+        word = "has" if alarmed else "has no"
+        still = left_over(others, timeout_s=timeout_s, what=f"that each node {word} alarm")
+        return Proof(not still, "; ".join(still or told.values()))
+
+    def _complaint(self, node: str, row: Mapping[str, Any] | None, told: dict[str, str], *, alarmed: bool) -> str:
+        if row is None:
+            return f"{node} does not tell"
+        limit = LIMITS[self.resource]
+        has, shown = bool(row[limit.alarm]), int(row[limit.shown])
+        told[node] = f"{node} {'has' if has else 'has no'} {self.resource} alarm, and a limit of {shown:,} bytes"
+        demanded = limit.impossible_bytes if alarmed else self._limits[node]
+        return "" if (has, shown) == (alarmed, demanded) else f"not as it should be: {told[node]}"
+
+    def _untold(self) -> list[str]:
+        limit = LIMITS[self.resource]
+        for node in self.nodes:
+            row = self._row(node)
+            if row is not None:  # what an earlier step found, as what is shown may still be what that one set
+                self._limits[node] = self.context.limits.setdefault((node, self.resource), int(row[limit.shown]))
+        return [f"{node} does not tell its {limit.shown}" for node in self.nodes if node not in self._limits]
+
+    def _row(self, node: str) -> Mapping[str, Any] | None:
+        """What the node says of itself; None while it does not say it all."""
+        cluster = self.context.cluster
+        try:
+            rows = cluster.api(node).nodes()
+        except (ApiError, ApiUnreachable):
+            return None
+        mine = next((row for row in rows if row["name"] == cluster.broker_name(node)), {})
+        limit = LIMITS[self.resource]
+        return mine if limit.alarm in mine and limit.shown in mine else None

@@ -1,0 +1,92 @@
+"""Every fault there is. A new one is one file and one line here, or an entry point of somebody else's package.
+
+An entry point of the group ``rabbitmq_resilience.faults`` has the fault's name and
+names its class, a ``faults.step.Step``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from rabbitmq_resilience.faults.alarm import Alarm
+from rabbitmq_resilience.faults.clock import Clock
+from rabbitmq_resilience.faults.delete_queue import DeleteQueue
+from rabbitmq_resilience.faults.disconnect import Disconnect
+from rabbitmq_resilience.faults.disk_full import DiskFull
+from rabbitmq_resilience.faults.flapping import Flapping
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.kill_balancer import KillBalancer
+from rabbitmq_resilience.faults.kill_client import KillClient
+from rabbitmq_resilience.faults.latency import Latency
+from rabbitmq_resilience.faults.limit import Limit
+from rabbitmq_resilience.faults.lose_disk import LoseDisk
+from rabbitmq_resilience.faults.packet_corrupt import PacketCorrupt
+from rabbitmq_resilience.faults.packet_delay import PacketDelay
+from rabbitmq_resilience.faults.packet_duplicate import PacketDuplicate
+from rabbitmq_resilience.faults.packet_loss import PacketLoss
+from rabbitmq_resilience.faults.packet_rate import PacketRate
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.faults.pause import Pause
+from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
+from rabbitmq_resilience.faults.purge_queue import PurgeQueue
+from rabbitmq_resilience.faults.rebalance import Rebalance
+from rabbitmq_resilience.faults.step import Step
+from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.faults.stress import Stress
+from rabbitmq_resilience.faults.upgrade import Upgrade
+from rabbitmq_resilience.tools.extensions import ExtensionError, merged
+
+OURS: tuple[type[Step], ...] = (
+    Partition,  # a network partition between sides
+    Disconnect,  # connections between sides die and are refused
+    Flapping,  # a partition that comes and goes
+    Latency,  # slow directed links
+    Kill,  # brokers die at once
+    KillClient,  # a publisher or consumer dies at once
+    Pause,  # brokers freeze
+    KillBalancer,  # a load balancer dies at once
+    PauseBalancer,  # a load balancer freezes
+    Stop,  # brokers are shut down in good order
+    Upgrade,  # brokers are replaced by those of another version, on the same data
+    LoseDisk,  # brokers die at once, and their data is gone
+    Alarm,  # brokers run out of memory or disk, and block publishers
+    PacketLoss,  # packets between brokers are lost
+    PacketDelay,  # they arrive later
+    PacketDuplicate,  # they arrive twice
+    PacketCorrupt,  # they are damaged
+    PacketRate,  # they wait for each other
+    Limit,  # brokers get less CPU or memory
+    DiskFull,  # the disk of a broker is full to the last block
+    Clock,  # the clock of a broker jumps
+    Stress,  # others take CPU, memory and disk beside brokers
+    PurgeQueue,  # the messages of a queue are dropped by hand
+    DeleteQueue,  # a queue is deleted by hand, and declared again
+    Rebalance,  # leaders are spread over the nodes
+)
+
+
+def name_of(fault: type[Step]) -> str:
+    """As fault files write it."""
+    return str(fault.model_fields["fault"].default)
+
+
+def _named(faults: Mapping[str, type[Step]]) -> Mapping[str, type[Step]]:
+    """Raises ExtensionError for one that fault files would have to call otherwise than its entry point."""
+    for name, fault in faults.items():
+        if "fault" not in fault.model_fields or name_of(fault) != name:
+            wanted = f'fault: Literal["{name}"] = "{name}"'
+            raise ExtensionError(f"the entry point {name}: {fault.__name__} must state {wanted}")
+    return faults
+
+
+FAULTS: Mapping[str, type[Step]] = _named(merged({name_of(fault): fault for fault in OURS}, "faults", base=Step))
+
+if TYPE_CHECKING:
+    AnyFault = Step
+else:
+    AnyFault = Annotated[reduce(or_, FAULTS.values()), Field(discriminator="fault")]

@@ -1,0 +1,20 @@
+"""Brokers die at once, as by a power cut or the kernel's out-of-memory killer, and are started again."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.protocol import ProcessState
+from rabbitmq_resilience.faults.processes import ProcessStep
+
+
+class Kill(ProcessStep):
+    """SIGKILL."""
+
+    fault: Literal["kill"] = "kill"
+
+    example: ClassVar[str] = 'node: "leader:q1"'
+
+    take: ClassVar[str] = "kill"
+    give: ClassVar[str] = "start"
+    taken: ClassVar[ProcessState] = "gone"

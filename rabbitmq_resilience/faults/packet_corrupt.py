@@ -1,0 +1,33 @@
+"""Packets are damaged on their way from one broker to another: a bit in each is wrong, and checksums tell."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.packets import Disturbance
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.packets import PacketStep, Percent, Seen, lossy_effect, probes_to_lose_some
+from rabbitmq_resilience.record.events import Effect
+
+
+class PacketCorrupt(PacketStep):
+    """The kernel at the other end drops what has a wrong checksum, and so the broker sees what a loss does."""
+
+    fault: Literal["packet_corrupt"] = "packet_corrupt"
+    percent: Percent
+
+    example: ClassVar[str] = 'links: "zone:a -> zone:c", percent: 1'
+
+    @property
+    def disturbance(self) -> Disturbance:
+        return Disturbance("netem", ("corrupt", "--percent", f"{self.percent:.2f}"))
+
+    @property
+    def probes(self) -> int:
+        return probes_to_lose_some(self.percent)
+
+    def effect_on(self, links: frozenset[Link]) -> Effect:
+        return lossy_effect(links, percent=min(self.percent, 99))
+
+    def unseen(self, seen: Seen) -> str:
+        return "" if seen.lost else f"all of {seen.sent} probes arrived unharmed"

@@ -1,0 +1,49 @@
+"""Packets arrive later: those of the connection's own making too, which latency, by its proxy, cannot reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from rabbitmq_resilience.clusters.packets import Disturbance
+from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.faults.latency import PROVABLE_MS
+from rabbitmq_resilience.faults.packets import ANSWERED_WITHIN_S, PacketStep, Seen
+from rabbitmq_resilience.record.events import Effect
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: Both ways may be slow, and probes are waited for no longer.
+DELAY_MAX_MS = int(ANSWERED_WITHIN_S * 1000 / 2)
+
+
+class PacketDelay(PacketStep):
+    """Each packet takes ``delay_ms`` more, and up to ``jitter_ms`` more or less than that, so that some overtake
+    others."""
+
+    fault: Literal["packet_delay"] = "packet_delay"
+    delay_ms: Annotated[int, Field(ge=PROVABLE_MS, le=DELAY_MAX_MS)]
+    jitter_ms: Annotated[int, Field(ge=0, le=DELAY_MAX_MS)] = 0
+
+    example: ClassVar[str] = 'links: "zone:a <-> zone:c", delay_ms: 50, jitter_ms: 10'
+
+    @property
+    def disturbance(self) -> Disturbance:
+        times = ("--time", str(self.delay_ms), "--jitter", str(self.jitter_ms), "--correlation", "0")
+        return Disturbance("netem", ("delay", *times))
+
+    def effect_on(self, links: frozenset[Link]) -> Effect:
+        return Effect(links_slow=links, slow_s=(self.delay_ms + self.jitter_ms) / 1000)
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        told = super().problems(topology, workload)
+        least_ms = self.delay_ms - self.jitter_ms
+        if least_ms < PROVABLE_MS:
+            text = f"delay_ms less jitter_ms is {least_ms}; no probe could tell less than {PROVABLE_MS} ms"
+            return {"jitter_ms": text, **told}
+        return told
+
+    def unseen(self, seen: Seen) -> str:
+        least_ms = min(seen.answers_ms, default=0.0)
+        return "" if least_ms >= self.delay_ms - self.jitter_ms else f"a probe was answered after {least_ms:.0f} ms"

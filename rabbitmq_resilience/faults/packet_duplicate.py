@@ -1,0 +1,28 @@
+"""Packets arrive twice, as where a network has found a second way: TCP throws the second one away."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.packets import Disturbance
+from rabbitmq_resilience.faults.packets import PacketStep, Percent, Seen, probes_to_lose_some
+
+
+class PacketDuplicate(PacketStep):
+    """``percent`` of all packets are repeated."""
+
+    fault: Literal["packet_duplicate"] = "packet_duplicate"
+    percent: Percent
+
+    example: ClassVar[str] = 'links: "zone:a -> zone:c", percent: 5'
+
+    @property
+    def disturbance(self) -> Disturbance:
+        return Disturbance("netem", ("duplicate", "--percent", f"{self.percent:.2f}"))
+
+    @property
+    def probes(self) -> int:
+        return probes_to_lose_some(self.percent)
+
+    def unseen(self, seen: Seen) -> str:
+        return "" if seen.repeated > 0 else f"the other end has not answered more than the {seen.sent} probes"

@@ -1,0 +1,135 @@
+"""A network partition: packets stop on every link between sides, and come again; no connection is closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.protocol import Cluster, NodeState
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.carrying import prove_links_carry
+from rabbitmq_resilience.faults.fault import FaultContext, LateProof, Proof, left_over
+from rabbitmq_resilience.faults.sides import DirectedSidesStep
+from rabbitmq_resilience.faults.silence import Silence, count, unproxied
+from rabbitmq_resilience.faults.targets import Resolver, links_between
+from rabbitmq_resilience.faults.watch import LOOK_S, SILENT_S, Watch
+from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.record.events import Effect
+
+REPORTED_WITHIN_S = 3.0
+#: A shorter cut is over before it could be looked at twice.
+SHORT_S = 2.0
+
+
+#: What a broker in that state tells of a cut that it had the time to notice.
+_TELLING: Mapping[NodeState, str] = {
+    "up": "report the other side as gone",
+    "paused": "paused",
+    "suspended": "suspended",
+    "down": "down",
+}
+
+
+class Partition(DirectedSidesStep):
+    """``between``: two or more sides, each a target or a client (``publisher:0``), at most one of them ``rest``.
+    Packets stop on every link between the sides, and come again when it heals. ``one_way``: only what the first of two
+    sides sends to the second is lost. ``["publisher:0", all]`` cuts that publisher from every broker."""
+
+    fault: Literal["partition"] = "partition"
+
+    example: ClassVar[str] = 'between: ["zone:c", "rest"]'
+
+    def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:
+        if self.for_s < SHORT_S:
+            return alone_s >= self.for_s and slow_s <= self.for_s / 2
+        return alone_s >= SILENT_S + LOOK_S + slow_s
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PartitionInjection:
+        return PartitionInjection(context, resolver.sides(self.between), self.one_way, for_s)
+
+
+@dataclass
+class PartitionInjection:
+    """Probes prove it, and what brokers say of the connections that they had must not speak against it: who talks past
+    the proxies is not cut off."""
+
+    context: FaultContext
+    sides: tuple[tuple[str, ...], ...]
+    one_way: bool
+    for_s: float
+    _silence: Silence | None = field(default=None, init=False)
+    _connected: frozenset[Link] = field(default=frozenset(), init=False)
+
+    @cached_property
+    def effect(self) -> Effect:
+        return Effect(links_cut=links_between(self.sides, one_way=self.one_way))
+
+    def inject(self) -> None:
+        links = self.context.cluster.links
+        between_brokers = (link for link in self.effect.links_cut if link.client is None)
+        self._connected = frozenset(link for link in between_brokers if links.connection(link) is not None)
+        self._silence = Silence(self.context, self.effect.links_cut) if self.for_s < SHORT_S else None
+        self.context.cuts.add(self.effect.links_cut, links.cut)
+        if self._silence is not None:
+            self._silence.begin()
+
+    def heal(self) -> None:
+        if self._silence is not None:
+            self._silence.end()
+        self.context.cuts.remove(self.effect.links_cut, self.context.cluster.links.restore)
+
+    def prove(self, *, timeout_s: float) -> Proof | LateProof:
+        bare = unproxied(self.context, self.effect.links_cut)
+        if bare is not None:
+            return bare
+        if self._silence is not None:
+            return self._silence.prove
+        ends_s = time.monotonic() + timeout_s
+        silent = Watch(self.context, self.effect.links_cut).prove(timeout_s=timeout_s)
+        return Proof.of_all(silent, self._agreed(ends_s, timeout_s)) if silent.proven and self._connected else silent
+
+    def prove_healed(self) -> Proof:
+        return prove_links_carry(self.context, self.effect.links_cut)
+
+    def _agreed(self, ends_s: float, timeout_s: float) -> Proof:
+        """What brokers must notice they have noticed. In a shorter time, what they send is not received."""
+        noticed = timeout_s > TICKS_MAX * self.context.cluster.topology.net_ticktime_s + REPORTED_WITHIN_S
+        look = self._still_seen if noticed else self._not_held
+        contrary = left_over(look, timeout_s=ends_s - time.monotonic(), what="brokers to agree")
+        if contrary:
+            return Proof(False, f"connections went on: {'; '.join(contrary)}")
+        if not noticed:
+            return Proof(True, f"brokers that can tell received nothing more over {count(self._connected)}")
+        ends = sorted({end for link in self._connected for end in link.nodes})
+        states = {node: self.context.cluster.state(node) for node in ends}
+        told = [(text, [n for n in ends if states[n] == s]) for s, text in _TELLING.items()]
+        return Proof(True, ", ".join(f"{' '.join(nodes)} {text}" for text, nodes in told if nodes))
+
+    def _still_seen(self) -> list[str]:
+        """Who serves and sees whom it is cut off from. A cut one way parts both ends: who hears nothing closes the
+        connection."""
+        told, cluster = [], self.context.cluster
+        for node in sorted({end for link in self._connected for end in link.nodes}):
+            others = {end for link in self._connected if node in link.nodes for end in link.nodes} - {node}
+            seen = _seen_running(cluster, node) if cluster.state(node) == "up" else set()
+            told += [f"{node} still sees {', '.join(sorted(seen & others))}"] if seen & others else []
+        return told
+
+    def _not_held(self) -> list[str]:
+        """Links of which both brokers are there, with their connection, and all that was sent is received."""
+        links, process = self.context.cluster.links, self.context.cluster.process
+        there = [x for x in sorted(self._connected) if all(process(node) == "running" for node in x.nodes)]
+        return [f"nothing was held back on {link}" for link in there if links.held_bytes(link) == 0]
+
+
+def _seen_running(cluster: Cluster, node: str) -> set[str]:
+    """The nodes that ``node`` itself reports as running, by topology name; empty if it does not answer."""
+    try:
+        running = cluster.api(node).running_nodes()
+    except (ApiError, ApiUnreachable):
+        return set()
+    return {name for name in cluster.topology.node_names if cluster.broker_name(name) in running}

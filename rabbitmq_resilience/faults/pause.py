@@ -1,0 +1,20 @@
+"""Brokers freeze: their processes are suspended with their connections open, and go on later."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.protocol import ProcessState
+from rabbitmq_resilience.faults.processes import ProcessStep
+
+
+class Pause(ProcessStep):
+    """SIGSTOP, and SIGCONT at the end."""
+
+    fault: Literal["pause"] = "pause"
+
+    example: ClassVar[str] = "node: b1"
+
+    take: ClassVar[str] = "pause"
+    give: ClassVar[str] = "resume"
+    taken: ClassVar[ProcessState] = "suspended"

@@ -1,0 +1,20 @@
+"""A load balancer freezes: connections through it stay open and carry nothing, and go on later."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.protocol import ProcessState
+from rabbitmq_resilience.faults.balancers import BalancerStep
+
+
+class PauseBalancer(BalancerStep):
+    """SIGSTOP, and SIGCONT at the end. ``balancer``: one by number, from 0 (``balancer:0``), or ``all``."""
+
+    fault: Literal["pause_balancer"] = "pause_balancer"
+
+    example: ClassVar[str] = 'balancer: "balancer:0"'
+
+    take: ClassVar[str] = "pause"
+    give: ClassVar[str] = "resume"
+    taken: ClassVar[ProcessState] = "suspended"

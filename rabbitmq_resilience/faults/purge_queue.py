@@ -1,0 +1,51 @@
+"""Somebody empties a queue by hand, in the middle of everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.broker.amqp import purge_queue
+from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
+from rabbitmq_resilience.faults.fault import FaultContext, Proof, serving_node
+from rabbitmq_resilience.faults.on_queue import QueueStep
+from rabbitmq_resilience.faults.targets import Resolver
+from rabbitmq_resilience.record.events import Effect
+
+PURGED_WITHIN_S = 15.0
+
+
+class PurgeQueue(QueueStep):
+    """``queue`` loses all messages that are ready in it; ``for_s`` is how long that may take to be seen."""
+
+    fault: Literal["purge_queue"] = "purge_queue"
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PurgeInjection:  # noqa: ARG002
+        return PurgeInjection(context, self.queue, serving_node(context))
+
+
+@dataclass
+class PurgeInjection:
+    """Proven by the number that the broker answers: what consumers take is not in it."""
+
+    context: FaultContext
+    queue: str
+    node: str
+    _dropped: int = field(default=0, init=False)
+
+    effect: ClassVar[Effect] = Effect()
+
+    def inject(self) -> None:
+        port, vhost = self.context.cluster.amqp_port(self.node), self.context.load.load.vhost
+        self._dropped = purge_queue(LOOPBACK, port, vhost=vhost, queue=self.queue, timeout_s=PURGED_WITHIN_S)
+
+    def prove(self, *, timeout_s: float) -> Proof:  # noqa: ARG002 - it is known by now
+        if not self._dropped:
+            return Proof(False, f"{self.queue} held no message that was ready, so there was nothing to purge")
+        return Proof(True, f"{self.node} answered that it dropped {self._dropped} messages of {self.queue}")
+
+    def heal(self) -> None:
+        """What is gone stays gone."""
+
+    def prove_healed(self) -> Proof:
+        return Proof(True, "there was nothing to undo")

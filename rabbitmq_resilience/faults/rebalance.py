@@ -1,0 +1,72 @@
+"""Leaders are spread evenly over the nodes again, as operators do after maintenance: no fault, but a step like one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over, serving_node
+from rabbitmq_resilience.faults.step import Step
+from rabbitmq_resilience.faults.targets import Resolver
+from rabbitmq_resilience.record.events import Effect
+
+#: What the node that was asked logs when it is done (rabbit_amqqueue:rebalance/3).
+_BEGUN, _DONE = b"Starting queue rebalance operation", b"Finished queue rebalance operation"
+
+
+class Rebalance(Step):
+    """``POST /api/rebalance/queues`` at a node that is up; ``for_s`` is how long it may take."""
+
+    fault: Literal["rebalance"] = "rebalance"
+
+    acts_on: ClassVar[str] = "processes"
+    needs_calm: ClassVar[bool] = True
+
+    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - leaders are everywhere
+        return frozenset({"where leaders are"})
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RebalanceInjection:  # noqa: ARG002
+        return RebalanceInjection(context, serving_node(context))
+
+
+@dataclass
+class RebalanceInjection:
+    context: FaultContext
+    node: str
+    _log_begins: int = field(default=0, init=False)
+
+    effect: ClassVar[Effect] = Effect(operation=True)
+
+    def inject(self) -> None:
+        self._log_begins = self._log.stat().st_size
+        self.context.cluster.api(self.node).rebalance_queues()
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        unfinished = left_over(
+            lambda: [] if self._is_done() else [f"{self.node} did not log that it began and is done"],
+            timeout_s=timeout_s,
+            what="queues to be rebalanced",
+        )
+        return Proof(not unfinished, "; ".join(unfinished) or f"{self.node} logged that it has rebalanced the queues")
+
+    def heal(self) -> None:
+        """There is nothing to undo."""
+
+    def prove_healed(self) -> Proof:
+        return Proof(True, "there was nothing to undo")
+
+    @property
+    def _log(self) -> Path:
+        return self.context.cluster.logs()[self.node]
+
+    def _is_done(self) -> bool:
+        """What was under way before began before, too."""
+        _, begun, after = self._logged().partition(_BEGUN)
+        return bool(begun) and _DONE in after
+
+    def _logged(self) -> bytes:
+        with self._log.open("rb") as log:
+            log.seek(self._log_begins)
+            return log.read()

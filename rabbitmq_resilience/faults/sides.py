@@ -1,0 +1,87 @@
+"""What the faults between sides have in common: which links they cut, and what may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from rabbitmq_resilience.clusters.spec import Link, Topology, balancers_of
+from rabbitmq_resilience.faults.step import Step
+from rabbitmq_resilience.faults.targets import (
+    REST,
+    Resolver,
+    TargetError,
+    check_target,
+    check_ways,
+    is_fixed,
+    links_between,
+    names_no_node,
+    possible_links,
+    size_of,
+)
+from rabbitmq_resilience.workloads.queues import queue_names
+from rabbitmq_resilience.workloads.spec import Workload
+
+
+class SidesStep(Step):
+    """``between`` names two or more sides: targets, clients, balancers, and at most one ``rest`` (of the nodes)."""
+
+    between: Annotated[tuple[str, ...], Field(min_length=2, max_length=7)]
+
+    acts_on: ClassVar[str] = "links"
+
+    @property
+    def unsettles(self) -> bool:
+        return len(self._sides_of_nodes) > 1
+
+    def leaves_majority(self, topology: Topology) -> bool:
+        """The largest side, with the nodes that are on none, still sees more than half of all."""
+        nodes = len(topology.node_names)
+        sizes = [size_of(target, topology) for target in self._sides_of_nodes if target != REST]
+        rest = nodes - sum(sizes)
+        largest = max([*sizes, rest]) if REST in self.between else max(sizes, default=0) + rest
+        return 2 * largest > nodes
+
+    @property
+    def _sides_of_nodes(self) -> list[str]:
+        return [target for target in self.between if not names_no_node(target)]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.between
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        try:
+            for target in self.between:
+                check_target(target, topology, queue_names(workload), rest=True, clients_of=workload)
+            if len(set(self.between)) < len(self.between):
+                raise TargetError(f"a side is named twice in {list(self.between)}")
+            if not self.touches_links(topology):
+                raise TargetError(f"there is no link between {' and '.join(self.between)}: name a node on some side")
+            check_ways(self.touches_links(topology), topology)
+        except TargetError as error:
+            return {"between": str(error)}
+        return {}
+
+    def claims(self, topology: Topology) -> frozenset[str]:
+        """What becomes of a balancer's other links would look the same to those behind it."""
+        return balancers_of(self.touches_links(topology))
+
+    def touches_links(self, topology: Topology) -> frozenset[Link]:
+        if not all(target == REST or is_fixed(target) for target in self.between):
+            return possible_links(self.between, topology)
+        return links_between(Resolver.without_chance(topology).sides(self.between))
+
+
+class DirectedSidesStep(SidesStep):
+    """``one_way``: of two sides, only what the first sends to the second is lost."""
+
+    one_way: bool = False
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        if self.one_way and len(self.between) != 2:
+            text = f"one way is from one side to another, and between names {len(self.between)}; name two"
+            return {"one_way": text, **super().problems(topology, workload)}
+        return super().problems(topology, workload)

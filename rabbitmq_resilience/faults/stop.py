@@ -1,0 +1,65 @@
+"""Brokers are shut down in good order, as operators do, and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from rabbitmq_resilience.clusters.broker.configuration import is_in_owned_family
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.protocol import Cluster, ProcessState
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.faults.processes import KILLED, ProcessInjection, ProcessStep
+from rabbitmq_resilience.faults.targets import Resolver
+from rabbitmq_resilience.workloads.spec import Workload
+
+
+class Stop(ProcessStep):
+    """A graceful shutdown. ``drain``: the node is first put into maintenance mode (``rabbitmq-upgrade drain``, from
+    3.8.8 on), which moves its clients and leaders elsewhere. ``configure``: lines of rabbitmq.conf that it has when it
+    is started again."""
+
+    fault: Literal["stop"] = "stop"
+    drain: bool = False
+    configure: Mapping[str, str] = {}
+
+    example: ClassVar[str] = "node: b1, drain: true"
+    needs_calm: ClassVar[bool] = True
+    begins_within_s: ClassVar[float] = 12.0
+
+    take: ClassVar[str] = "stop"
+    give: ClassVar[str] = "start"
+    taken: ClassVar[ProcessState] = "gone"
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        owned = [key for key in self.configure if is_in_owned_family(key)]
+        told = {"configure": f"{', '.join(owned)}: the harness has its own values of these"} if owned else {}
+        return {**told, **super().problems(topology, workload)}
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
+        cluster = context.cluster
+
+        def take(node: str) -> None:
+            if self.drain:
+                drain(cluster, node)
+            cluster.stop(node)
+
+        def give(node: str) -> None:
+            if self.configure:
+                cluster.configure(node, self.configure)
+            cluster.start(node)
+
+        return StopInjection(context, resolver.nodes(self.node), take, give, self.taken)
+
+
+class StopInjection(ProcessInjection):
+    def ended_otherwise(self, node: str, status: int | None) -> str:
+        return f"{node} was killed: it ended with status {status}" if status in KILLED else ""
+
+
+def drain(cluster: Cluster, node: str) -> None:
+    cluster.run_tool(node, "rabbitmq-upgrade", "drain")
+    state = cluster.state(node)
+    if state != "paused":
+        raise ClusterError(f"{node} was drained and still takes clients: it is {state}")

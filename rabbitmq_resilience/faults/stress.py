@@ -1,0 +1,113 @@
+"""Others take CPU, memory and disk where a broker runs: stress-ng in its company."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rabbitmq_resilience.clusters.protocol import Stressed
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.clusters.stressors import Stressors
+from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.faults.packets import in_containers
+from rabbitmq_resilience.faults.step import Step
+from rabbitmq_resilience.faults.targets import Resolver, node_problems
+from rabbitmq_resilience.record.events import Effect
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: What stress-ng must have used of CPU, whatever it does: its start alone takes less.
+CPU_LEAST_S = 0.5
+#: It has touched that part of its memory before it counts.
+MEMORY_LEAST = 0.5
+MEMORY_MIN_BYTES = 2**20
+
+Workers = Annotated[int, Field(ge=0, le=256)]
+
+
+class Stress(Step):
+    """``cpu_workers`` processes spin, one writes to ``memory_bytes`` again and again, ``io_workers`` write files to the
+    disk that holds the engine's containers."""
+
+    fault: Literal["stress"] = "stress"
+    node: str
+    cpu_workers: Workers = 0
+    memory_bytes: Annotated[int, Field(ge=MEMORY_MIN_BYTES)] | None = None
+    io_workers: Workers = 0
+
+    acts_on: ClassVar[str] = "containers"
+    example: ClassVar[str] = "node: b1, cpu_workers: 2"
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.cpu_workers or self.memory_bytes or self.io_workers):
+            raise ValueError("says nothing to take; give cpu_workers: 2, memory_bytes: 200000000, or io_workers: 1")
+        return self
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"pumba", "stress-ng"})
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        return node_problems(self.node, topology, workload)
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> StressInjection:
+        stressors = Stressors(self.cpu_workers, self.memory_bytes or 0, self.io_workers)
+        return StressInjection(context, resolver.nodes(self.node), stressors, for_s)
+
+
+@dataclass
+class StressInjection:
+    context: FaultContext
+    nodes: tuple[str, ...]
+    stressors: Stressors
+    for_s: float
+    _stressed: dict[str, Stressed] = field(default_factory=dict, init=False)
+
+    @property
+    def effect(self) -> Effect:
+        """Nothing is away for sure."""
+        return Effect(nodes_starved=self.nodes)
+
+    def inject(self) -> None:
+        cluster = in_containers(self.context.cluster)
+
+        def begin(node: str) -> None:
+            self._stressed[node] = cluster.stress(node, self.stressors, for_s=self.for_s)
+
+        with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
+            list(pool.map(begin, self.nodes))
+
+    def heal(self) -> None:
+        with ExitStack() as stack:
+            for stressed in self._stressed.values():
+                stack.callback(stressed.close)
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        """stress-ng is seen to use what it was told to, as the engine counts it for its container."""
+        told: dict[str, str] = {}
+
+        def idle() -> list[str]:
+            lacking = []
+            for node, stressed in self._stressed.items():
+                used = stressed.resources()
+                if used is None:
+                    lacking.append(f"stress-ng beside {node} has ended")
+                    continue
+                where = "within the limits of" if stressed.is_within_limits else "beside"
+                numbers = f"{used.cpu_s:.1f} s of CPU and {used.memory_used_bytes:,} bytes"
+                told[node] = f"stress-ng has used {numbers} {where} {node}"
+                enough = used.memory_used_bytes >= MEMORY_LEAST * self.stressors.memory_bytes
+                lacking += [] if used.cpu_s >= CPU_LEAST_S and enough else [f"no more than this was seen: {told[node]}"]
+            return lacking
+
+        still = left_over(idle, timeout_s=timeout_s, what="stress-ng to work")
+        return Proof(not still, "; ".join(still or told.values()))
+
+    def prove_healed(self) -> Proof:
+        left = [node for node, stressed in self._stressed.items() if stressed.resources() is not None]
+        return Proof(not left, f"stress-ng is still beside {', '.join(left)}" if left else "stress-ng is gone")

@@ -1,0 +1,249 @@
+"""Which nodes and links a fault acts on, as people write them.
+
+======================  ==========================================================================
+``a1``                  the node of that name
+``zone:a``              all nodes of the zone
+``leader:q1``           the node that leads queue q1 at that moment
+``follower:q1``         one of those that follow it then, chosen by the seed
+``minority``            as many nodes as leave a majority, chosen by the seed
+``majority``            the smallest majority, chosen by the seed
+``one``                 one node, chosen by the seed
+``all``                 every node
+``rest``                in a list of sides: the nodes that no other side names
+``publisher:0``         that publisher, ``consumer:0`` that consumer; only at the ends of links
+``balancer:0``          that load balancer; only at the ends of links
+``X -> Y``              the links from each node of X to each of Y
+``X <-> Y``             the same, in both directions
+======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rabbitmq_resilience.clusters.spec import Link, Topology, is_balancer
+from rabbitmq_resilience.workloads.queues import queue_names
+from rabbitmq_resilience.workloads.spec import Workload
+
+REST = "rest"
+_CLIENT_ROLES = ("publisher", "consumer")
+_NO_NODES = (*_CLIENT_ROLES, "balancer")
+_CHOSEN_BY_SEED = ("minority", "majority", "one")
+_ROLES = ("leader:", "follower:")
+_WORDS = (*_CHOSEN_BY_SEED, "all")
+
+#: Gives the node that leads a queue now, or None while it has no leader.
+LeaderOf = Callable[[str], str | None]
+#: Gives the nodes that follow the leader of a queue now.
+FollowersOf = Callable[[str], Sequence[str]]
+
+
+class TargetError(ValueError):
+    """A target that does not fit the topology; the text says what would."""
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Turns targets into nodes at the moment of injection."""
+
+    topology: Topology
+    leader_of: LeaderOf
+    random: random.Random
+    followers_of: FollowersOf = lambda _: ()
+
+    @classmethod
+    def without_chance(cls, topology: Topology) -> Resolver:
+        """For fixed targets only: there is no leader, and every draw is the same."""
+        return cls(topology, lambda _: None, random.Random(0))  # noqa: S311 - nothing is drawn
+
+    def nodes(self, target: str) -> tuple[str, ...]:
+        """The nodes that ``target`` means now, in the topology's order.
+
+        Raises TargetError if it names a queue that has no leader at the moment.
+        """
+        names = self.topology.node_names
+        if target.startswith("leader:"):
+            leader = self.leader_of(target.removeprefix("leader:"))
+            if leader is None:
+                raise TargetError(f"{target}: the queue has no leader at this moment")
+            return (leader,)
+        if target.startswith("follower:"):
+            followers = self.followers_of(target.removeprefix("follower:"))
+            if not followers:
+                raise TargetError(f"{target}: no node follows the leader of the queue at this moment")
+            return (self.random.choice(sorted(followers)),)
+        if target in _CHOSEN_BY_SEED:
+            chosen = set(self.random.sample(names, size_of(target, self.topology)))
+            return tuple(name for name in names if name in chosen)
+        return fixed_nodes(target, self.topology)
+
+    def sides(self, targets: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """One tuple of nodes a side; ``rest`` takes what the others leave. Raises TargetError if sides share a node."""
+        named = {target: self.nodes(target) for target in targets if target != REST}
+        taken = [node for nodes in named.values() for node in nodes]
+        shared = sorted({node for node in taken if taken.count(node) > 1})
+        if shared:
+            raise TargetError(f"{', '.join(shared)} would be on two sides of the cut")
+        named[REST] = tuple(name for name in self.topology.node_names if name not in taken)
+        if not all(named[target] for target in targets):
+            raise TargetError("a side of the cut has no node")
+        return tuple(named[target] for target in targets)
+
+
+def fixed_nodes(target: str, topology: Topology) -> tuple[str, ...]:
+    """The ends of a target that no moment and no chance can change: a name, a zone, or ``all``."""
+    if target == "all":
+        return topology.node_names
+    if target.startswith("zone:"):
+        return tuple(node.name for node in topology.nodes if node.zone == target.removeprefix("zone:"))
+    return (target,)
+
+
+def is_fixed(target: str) -> bool:
+    return target != REST and target not in _CHOSEN_BY_SEED and not target.startswith(_ROLES)
+
+
+def _possible_ends(target: str, topology: Topology) -> tuple[str, ...]:
+    """Every end that the target may ever mean."""
+    return fixed_nodes(target, topology) if is_fixed(target) else topology.node_names
+
+
+def possible_nodes(target: str, topology: Topology) -> tuple[str, ...]:
+    """Every node that the target may ever mean."""
+    return tuple(node for node in _possible_ends(target, topology) if node in topology.node_names)
+
+
+def size_of(target: str, topology: Topology) -> int:
+    """How many nodes a target means that is not ``rest``."""
+    if target in _CHOSEN_BY_SEED:
+        return _sizes(topology)[target]
+    return len(fixed_nodes(target, topology)) if is_fixed(target) else 1
+
+
+def _sizes(topology: Topology) -> Mapping[str, int]:
+    nodes = len(topology.node_names)
+    return {"minority": (nodes - 1) // 2, "majority": nodes // 2 + 1, "one": 1}
+
+
+def names_no_node(target: str) -> bool:
+    """Whether it is a client or a balancer."""
+    return target.partition(":")[0] in _NO_NODES
+
+
+def check_balancer(balancer: str, topology: Topology) -> None:
+    """Raises TargetError if the topology has no balancer of that name."""
+    there = topology.balancer_names
+    if not there:
+        raise TargetError(f"{balancer!r}: {topology.name} has no load balancers; give it some (balancers: 2)")
+    if balancer not in there:
+        raise TargetError(f"{balancer!r} is no balancer of {topology.name}; it has {_listed(there)}")
+
+
+def check_client(client: str, workload: Workload) -> None:
+    """Raises TargetError if the workload has no client of that name."""
+    role, _, number = client.partition(":")
+    if role not in _CLIENT_ROLES or not number.isdecimal() or str(int(number)) != number:
+        raise TargetError(f"{client!r} is no client; write it as publisher:0 or consumer:0")
+    there = {"publisher": workload.publishers, "consumer": workload.consumers}[role]
+    if int(number) >= there:
+        raise TargetError(f"{client} is not there: the workload has {there} {role}s, from {role}:0 on")
+
+
+def check_target(
+    target: str, topology: Topology, queues: Collection[str], *, rest: bool = False, clients_of: Workload | None = None
+) -> None:
+    """Raises TargetError, naming what the topology has, if ``target`` can never be resolved. It may be a client or a
+    balancer only where ``clients_of`` is given."""
+    if clients_of is not None and names_no_node(target):
+        if is_balancer(target):
+            check_balancer(target, topology)
+        else:
+            check_client(target, clients_of)
+        return
+    known = [*topology.node_names, *(f"zone:{zone}" for zone in topology.zones), *_WORDS, *([REST] if rest else [])]
+    if target in known:
+        return
+    kind, _, name = target.partition(":")
+    if f"{kind}:" in _ROLES:
+        if name in queues:
+            return
+        raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")
+    if kind == "zone":
+        raise TargetError(f"{target!r} names no zone of {topology.name}; its zones are {_listed(topology.zones)}")
+    near = difflib.get_close_matches(target, known, n=1)
+    others = "leader:QUEUE, follower:QUEUE" + (", or a client: publisher:0" if clients_of is not None else "")
+    hint = f"; did you mean {near[0]}?" if near else f"; right would be one of {', '.join(known)}, or {others}"
+    raise TargetError(f"{target!r} is no target in {topology.name}{hint}")
+
+
+def node_problems(target: str, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    """What is wrong with the field ``node`` of a step, as its ``problems`` tell it."""
+    try:
+        check_target(target, topology, queue_names(workload))
+    except TargetError as error:
+        return {"node": str(error)}
+    return {}
+
+
+def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload | None) -> None:
+    """Raises TargetError if a link expression is malformed or can never be resolved; see ``check_target``."""
+    for side in _split(expression)[:2]:
+        check_target(side, topology, queues, clients_of=clients_of)
+    links = fixed_links(expression, topology)
+    if not links:
+        raise TargetError(f"{expression!r} names no link: both ends are the same node, or clients")
+    check_ways(links, topology)
+
+
+def check_ways(links: Collection[Link], topology: Topology) -> None:
+    """Raises TargetError for a link of a client over which it never connects."""
+    unused = [link for link in sorted(links) if not topology.has_link(link)]
+    if unused and topology.balancers:
+        ways = _listed(topology.balancer_names)
+        raise TargetError(f"{unused[0]} is no link in {topology.name}: clients connect to {ways}; name one of these")
+
+
+def resolved_links(expression: str, resolver: Resolver) -> frozenset[Link]:
+    """The directed links of ``X -> Y`` or ``X <-> Y``, resolved now."""
+    source, target, both = _split(expression)
+    return links_between((resolver.nodes(source), resolver.nodes(target)), one_way=not both)
+
+
+def fixed_links(expression: str, topology: Topology) -> frozenset[Link]:
+    """All links that the expression can ever mean: those of any node where an end is not fixed."""
+    source, target, both = _split(expression)
+    return possible_links((source, target), topology, one_way=not both)
+
+
+def possible_links(sides: Sequence[str], topology: Topology, *, one_way: bool = False) -> frozenset[Link]:
+    """All links between targets that do not hold still; one that is not fixed may be any node."""
+    return links_between([_possible_ends(side, topology) for side in sides], one_way=one_way)
+
+
+def links_between(sides: Sequence[Sequence[str]], *, one_way: bool = False) -> frozenset[Link]:
+    """The links of every pair of ends on different sides, in both directions; ``one_way``: only from a side to those
+    after it. Clients have no link to each other, nor have balancers, and nobody has one to himself."""
+    return frozenset(
+        link
+        for i, one in enumerate(sides)
+        for j, other in enumerate(sides)
+        if (i < j if one_way else i != j)
+        for link in (Link(a, b) for a in one for b in other if a != b)
+        if link.answering
+    )
+
+
+def _split(expression: str) -> tuple[str, str, bool]:
+    arrow = "<->" if "<->" in expression else "->"
+    source, found, target = (part.strip() for part in expression.partition(arrow))
+    if not (source and found and target):
+        raise TargetError(f"{expression!r} is no link; write it as 'zone:a -> zone:b', or with <-> for both directions")
+    return source, target, arrow == "<->"
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = list(names)[:8]
+    return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")

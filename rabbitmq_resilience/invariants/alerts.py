@@ -1,0 +1,193 @@
+"""The user's own alerts fire when they should, and no others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from rabbitmq_resilience.clusters.spec import Spec
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts, Step
+from rabbitmq_resilience.invariants.gaps import lasting_s
+from rabbitmq_resilience.invariants.measured import measured_us
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times, union
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.alerts import Active, RuleGroup
+from rabbitmq_resilience.record.alerts import Alerts as Record
+
+
+class FiringAlert(Spec):
+    """An alert that must fire at most ``within_s`` after the step with the number ``after_step`` (the first is 0) has
+    taken effect, with at least these ``labels``."""
+
+    alert: Annotated[str, Field(min_length=1)]
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    within_s: Annotated[float, Field(gt=0, le=86_400)]
+    after_step: Annotated[int, Field(ge=0)]
+
+    def names(self, active: Active) -> bool:
+        return active.alert == self.alert and self.labels.items() <= active.labels.items()
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} {value}" for name, value in sorted(self.labels.items()))
+        return f"{self.alert} ({told})" if told else self.alert
+
+
+class Alerts(InvariantSpec):
+    """Of the alerts that the scenario's ``rules`` define, each one of ``fires`` fires in time. With ``no_others``
+    nothing else fires from the steady phase to the end: an alert that must fire may begin to from the beginning of its
+    step until ``within_s`` after the healing, with those labels. What is ``ignored`` may fire as it likes.
+
+    Alerts are pending before they fire, for as long as their rule says (``for``); only firing counts. Time in which
+    Prometheus did not evaluate the rules makes the finding UNKNOWN, where it could hide what is demanded."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    needs_metrics: ClassVar[bool] = True
+
+    fires: tuple[FiringAlert, ...] = ()
+    no_others: bool = True
+    ignored: tuple[str, ...] = ()
+
+    def check(self, history: History) -> Finding:
+        facts, record = history.facts, history.alerts()
+        span = measured_us(history, facts)
+        if record is None or span is None:
+            return Finding(Verdict.UNKNOWN, "nobody recorded which alerts were active")
+        steps = {step.number: step for step in facts.steps}
+        firing = list(_whole(record))
+        late, untold, taken_s = [], [], []
+        for demand in self.fires:
+            step = steps.get(demand.after_step)
+            if step is None or step.sure_us[0] == NEVER_US:
+                untold.append(f"step {demand.after_step}, after which {demand} was to fire, did not take effect")
+                continue
+            fired_us = _fired_us(demand, step, firing)
+            if fired_us is not None:
+                taken_s.append(seconds(max(0, fired_us - step.sure_us[0])))
+            elif doubt := _doubt(facts, record, demand, step, span[1]):
+                untold.append(doubt)
+            else:
+                late.append(_late(facts, demand, step, firing))
+        others = [active for active in firing if self.no_others and self._is_other(active, record, steps, span)]
+        wrong = [*late, *(f"{one} fired at {facts.at(one.start_us)}, {_beside(facts, one)}" for one in others)]
+        numbers = {
+            "alerts_demanded": len(self.fires),
+            "alerts_fired": len(taken_s),
+            "slowest_s": max(taken_s, default=None),
+            "others": len(others),
+        }
+        looked_at, unseen = self._looked_at(record, steps, span)
+        coverage = Coverage(round(lasting_s(looked_at) - lasting_s(unseen), 3), lasting_s(looked_at))
+        if wrong:
+            return Finding(Verdict.INVALID, wrong[0], numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
+        if unseen and self.no_others:
+            start, end = max(unseen, key=lambda gap: gap[1] - gap[0])
+            gap = f"the rules were not evaluated for {seconds(end - start):g} s from {facts.at(start)} on"
+            untold.append(f"{gap}, and others may have fired")
+        if untold:
+            return Finding(Verdict.UNKNOWN, untold[0], numbers, tuple(untold[:EXAMPLES_MAX]), coverage)
+        count = f"{len(taken_s)} alert{'s' if len(taken_s) > 1 else ''}"
+        told = f"{count} fired in time, the slowest {max(taken_s):g} s after its step" if taken_s else ""
+        nothing = "no alert fired" if not told else "no other did" if self.no_others else ""
+        return Finding(Verdict.VALID, ", and ".join(filter(None, [told, nothing])), numbers, (), coverage)
+
+    def _is_other(self, active: Active, record: Record, steps: Mapping[int, Step], span_us: Period) -> bool:
+        if active.alert in self.ignored or active.end_us < span_us[0] or active.start_us > span_us[1]:
+            return False
+        begins = _earliest_us(active, record), active.start_us
+        for demand in self.fires:
+            step = steps.get(demand.after_step)
+            if step is not None and step.injected and demand.names(active):
+                start, end = step.possible_us
+                if begins[0] <= end + demand.within_s * 1e6 and start <= begins[1]:
+                    return False
+        return True
+
+    def _looked_at(
+        self, record: Record, steps: Mapping[int, Step], span_us: Period
+    ) -> tuple[list[Period], list[Period]]:
+        """The time that is judged, and what of it nobody saw."""
+        if self.no_others:
+            judged = times([span_us])
+        else:
+            taken = [(demand, steps[demand.after_step]) for demand in self.fires if demand.after_step in steps]
+            windows = [_window_us(demand, step) for demand, step in taken if step.sure_us[0] < NEVER_US]
+            judged = times((start, min(end, span_us[1])) for start, end in windows)
+        unseen = union(_unseen(group, period) for group in record.groups for period in periods(judged))
+        return list(periods(judged)), list(periods(unseen))
+
+
+def _window_us(demand: FiringAlert, step: Step) -> Period:
+    return step.sure_us[0], step.sure_us[0] + demand.within_s * 1e6
+
+
+def _fired_us(demand: FiringAlert, step: Step, firing: Iterable[Active]) -> int | None:
+    """When it fired first; None where it did not in time."""
+    first_us, last_us = step.possible_us[0], _window_us(demand, step)[1]
+    found = (one for one in firing if demand.names(one) and one.start_us <= last_us and one.end_us >= first_us)
+    return min((one.start_us for one in found), default=None)
+
+
+def _late(facts: Facts, demand: FiringAlert, step: Step, firing: Iterable[Active]) -> str:
+    later = [one.start_us for one in firing if demand.names(one) and one.start_us > step.sure_us[0]]
+    told = f"it fired only {seconds(min(later) - step.sure_us[0]):g} s after it" if later else "it never did"
+    at = facts.at(step.sure_us[0])
+    return f"{demand} was to fire within {demand.within_s:g} s of {step} at {at}, and {told}"
+
+
+def _doubt(facts: Facts, record: Record, demand: FiringAlert, step: Step, end_us: float) -> str:
+    """Why it may have fired in time, unseen; empty where it was seen that it did not."""
+    start, last = _window_us(demand, step)
+    if last > end_us:
+        return f"{demand} was to fire by {facts.at(last)}, and the record ends at {facts.at(end_us)}"
+    of_it = [group for group in record.groups if demand.alert in group.alerts]
+    unseen = list(periods(union(_unseen(group, (start, last)) for group in of_it)))
+    if unseen or not of_it:
+        gap_s = lasting_s(unseen)
+        return f"{demand} was not seen to fire, and its rule was not evaluated for {gap_s:g} s after {step}"
+    return ""
+
+
+def _unseen(group: RuleGroup, within_us: Period) -> Times:
+    """When nobody evaluated a group that has alerts, for longer than evaluations may be late."""
+    if not group.alerts:
+        return times(())
+    start, end = within_us
+    met = [(max(a, start), min(b, end)) for a, b in group.evaluated_us if b >= start and a <= end]
+    edges = [start, *(edge for both in met for edge in both), end]
+    apart_us = group.apart_us
+    return times((a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a > apart_us)
+
+
+def _whole(record: Record) -> Iterator[Active]:
+    """What fired, where the parts of one alert before and after an unseen time are one."""
+    by_alert: dict[tuple[str, tuple[tuple[str, str], ...]], list[Active]] = {}
+    for active in (one for one in record.active if one.state == "firing"):
+        parts = by_alert.setdefault((active.alert, tuple(sorted(active.labels.items()))), [])
+        if parts and not _evaluated_between(active.alert, record, parts[-1].end_us, active.start_us):
+            parts[-1] = replace(parts[-1], end_us=active.end_us)
+        else:
+            parts.append(active)
+    yield from sorted((part for parts in by_alert.values() for part in parts), key=lambda one: one.start_us)
+
+
+def _evaluated_between(alert: str, record: Record, start_us: int, end_us: int) -> bool:
+    of_it = (group for group in record.groups if alert in group.alerts)
+    return any(a < end_us and b > start_us for group in of_it for a, b in group.evaluated_us)
+
+
+def _earliest_us(active: Active, record: Record) -> float:
+    """Since when it may have been firing: it was seen late where its rule was not evaluated before."""
+    begun: list[float] = []
+    for group in (group for group in record.groups if active.alert in group.alerts):
+        within = any(a < active.start_us <= b for a, b in group.evaluated_us)
+        before: Sequence[float] = [b for _, b in group.evaluated_us if b < active.start_us]
+        begun.append(active.start_us if within else max(before, default=0))
+    return min(begun, default=float(active.start_us))
+
+
+def _beside(facts: Facts, active: Active) -> str:
+    return facts.beside(active.start_us, active.start_us)

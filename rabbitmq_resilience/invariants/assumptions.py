@@ -1,0 +1,126 @@
+"""What must be true of a run before its invariants mean anything: without it the verdict is UNKNOWN, never VALID."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.facts import Step
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.traffic import TICK_US
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Verdict
+from rabbitmq_resilience.record.events import ENDED_EARLY, DrainEvent, FaultEvent, NoteEvent
+
+
+def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
+    if not problems:
+        return Finding(Verdict.VALID, good, numbers)
+    return Finding(Verdict.UNKNOWN, "; ".join(problems[:EXAMPLES_MAX]), numbers, tuple(problems[:EXAMPLES_MAX]))
+
+
+@dataclass(frozen=True)
+class FaultsProven:
+    """Every step of the schedule was injected, seen to act, healed, and seen to act no more."""
+
+    whole_run: ClassVar[bool] = True
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        details = {(e.step, e.state): e.detail for e in facts.of_kind(FaultEvent)}
+        problems = []
+        for step in facts.steps:
+            state, problem = _unproven(step)
+            if problem:
+                detail = details.get((step.number, state), "")
+                problems.append(f"{step} {problem}" + (f" ({detail})" if detail else ""))
+        return _finding(problems, f"{len(facts.steps)} faults were proven, and their healing", faults=len(facts.steps))
+
+
+def _unproven(step: Step) -> tuple[str, str]:
+    """The state that tells the trouble, and the trouble; two empty texts if there is none."""
+    if "skipped" in step.states:
+        return "skipped", "never began"
+    if "unproven" in step.states or "proven" not in step.states:
+        return "unproven", "was not seen to act"
+    if "heal_unproven" in step.states or "heal_proven" not in step.states:
+        return "heal_unproven", "was not seen to be healed"
+    return "", ""
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """The run was played to its end; one that was broken off shows only a part, also where that came after the end."""
+
+    whole_run: ClassVar[bool] = True
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        notes = [event.detail for event in facts.of_kind(NoteEvent)]
+        early = [note for note in notes if note.startswith(ENDED_EARLY)]
+        reasons = early if "end" in facts.phases else notes or ["the run was broken off"]
+        return _finding(reasons, "the run was played to its end")
+
+
+@dataclass(frozen=True)
+class LoadNotZero:
+    """Messages were confirmed in the steady phase, and some were delivered."""
+
+    whole_run: ClassVar[bool] = True
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        ledger = ledger_of(history)
+        if facts.publishing_us is None:
+            return _finding(["the steady phase or the end of publishing was not recorded"], "")
+        steady_us = facts.phases.get("chaos", facts.publishing_us[1]) - facts.publishing_us[0]
+        ticks = -(-steady_us // TICK_US)
+        confirmed = 0 if ledger.traffic is None else int(np.sum(ledger.traffic.messages[:ticks]))
+        problems = [] if confirmed else ["nothing was confirmed in the steady phase"]
+        problems += [] if ledger.read else ["nothing was delivered"]
+        good = f"{confirmed} messages were confirmed in the steady phase"
+        return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)
+
+
+#: Nodes are looked at twice a second; a look takes a moment at each node that does not answer.
+UNWATCHED_S_MAX = 6.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """All nodes were looked at all the time: a machine that stood still would make a stall of ours the brokers'."""
+
+    whole_run: ClassVar[bool] = False
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        if "steady" not in facts.phases or not facts.node_states:
+            return _finding(["the nodes were not watched"], "")
+        start_us, last_us = facts.phases["steady"], facts.events[-1].t_us
+        end_us = facts.phases.get("end", facts.phases.get("drain", last_us))
+        nodes = set(facts.cluster.nodes if facts.cluster else ())
+        whole = (t for t, states in facts.node_states if start_us < t < end_us and nodes <= states.keys())
+        looks = [start_us, *whole, end_us]
+        gap_us, at_us = max((b - a, a) for a, b in itertools.pairwise(looks))
+        problem = f"nobody looked at the nodes for {seconds(gap_us):g} s from {facts.at(at_us)} on"
+        good = f"the nodes were looked at every {seconds(gap_us):g} s or oftener"
+        return _finding([problem] if gap_us > UNWATCHED_S_MAX * 1e6 else [], good, unwatched_s=seconds(gap_us))
+
+
+@dataclass(frozen=True)
+class DrainComplete:
+    """The consumers emptied the queues at the end: what they did not receive then will never come."""
+
+    whole_run: ClassVar[bool] = False
+
+    def check(self, history: History) -> Finding:
+        drains = list(history.facts.of_kind(DrainEvent))
+        if not drains:
+            return _finding(["the queues were not drained"], "")
+        last = drains[-1]
+        problem = f"the queues were not drained: {last.detail or 'no reason was recorded'}"
+        return _finding([] if last.complete else [problem], "the queues were drained")

@@ -1,0 +1,199 @@
+"""A queue whose majority is up goes on confirming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from rabbitmq_resilience.invariants.columns import Array
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.liveness import pauses, promises
+from rabbitmq_resilience.invariants.publishers import nobody_could_publish
+from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
+from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import (
+    EXAMPLES_MAX,
+    Coverage,
+    Finding,
+    History,
+    InvariantSpec,
+    Number,
+    Verdict,
+)
+from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+
+#: For clients to lose patience (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
+PATIENCE_S = 15.0
+#: Where confirms come often, shorter silence says nothing.
+STANDS_STILL_S = 1.0
+
+
+class Availability(InvariantSpec):
+    """The longest time without any confirm from a queue, between the start of the steady phase and the end of
+    publishing, is at most ``stall_s_max``: by default 1.25 times ``net_ticktime`` to notice a fault, and 15 s for
+    clients to lose patience and for leaders to be elected. Messages that were under way at the end are waited for.
+
+    Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
+    blocks publishers, or steps killed all its publishers or cut them off from every node, and ``grace_s`` from then on,
+    may it stand still. Time in which the load pauses does not count; but for that, every queue is taken to have
+    publishers that reach it. A message that goes to several queues is confirmed when all have it, so a queue may also
+    stand still while one that shares messages with it has no majority. Stalls are known to some hundredths of a second.
+
+    A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
+    too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
+    in a whole stretch between two times in which it may stand still.
+    """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+
+    stall_s_max: Annotated[float, Field(gt=0)] | None = None
+    grace_s: Annotated[float, Field(ge=0)] = 15
+
+    def bound_s(self, net_ticktime_s: float) -> float:
+        return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
+
+    def check(self, history: History) -> Finding:
+        facts, ledger = history.facts, ledger_of(history)
+        traffic = ledger.traffic
+        if facts.cluster is None or traffic is None or not facts.queues:
+            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
+        bound_s = self.bound_s(facts.cluster.net_ticktime_s)
+        idle = list(periods(pauses(facts, traffic.span_us)))
+        judged = []
+        companions = ledger.companions()
+        for index, queue in enumerate(facts.queues):
+            seen = _Confirms.of(traffic, index, idle)
+            promised = promises(facts, facts.cluster, seen.span_us)
+            asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
+            lacking = union(promised.lacking(one, grace_s=self.grace_s) for one in asked)
+            lacking |= later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
+            judged.append(_judged(queue.name, seen, left(seen.span_us, lacking), facts, bound_s))
+        return _finding(facts, judged, bound_s)
+
+
+@dataclass(frozen=True)
+class _Stall:
+    """``length_s`` is without the time in which the load paused."""
+
+    queue: str
+    start_us: float
+    end_us: float
+    length_s: float
+
+    def __lt__(self, other: _Stall) -> bool:
+        return self.length_s < other.length_s
+
+    def told(self, facts: Facts) -> str:
+        return (
+            f"{self.length_s:g} s on {self.queue} from {facts.at(self.start_us)}, "
+            f"phase {facts.phase_at(self.start_us)}, {facts.beside(self.start_us, self.end_us)}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Confirms:
+    """When a queue confirmed something, as the middles of ticks, from the start of the steady phase to the end of
+    publishing or, where messages were under way then, until the first of them was confirmed or the last given up."""
+
+    moments: Array
+    span_us: Period
+    idle: Sequence[Period]
+
+    @classmethod
+    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period]) -> _Confirms:
+        flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
+        ticks = np.zeros(0) if flow is None else np.flatnonzero(flow.confirms)
+        late = [traffic.late_us[queue]] if queue in traffic.late_us else []
+        return cls(
+            np.concatenate((start_us + (ticks + 0.5) * TICK_US, late)),
+            (start_us, traffic.waited_us.get(queue, end_us)),
+            idle,
+        )
+
+    def within(self, period: Period) -> Array:
+        return self.moments[(self.moments > period[0]) & (self.moments <= period[1])]
+
+    def lasts_s(self, start_us: float, end_us: float) -> float:
+        """By a clock that stands still while the load pauses: a queue that is dead before a pause and after it stands
+        still all the while."""
+        return seconds(end_us - start_us - sum(max(0, min(end_us, e) - max(start_us, s)) for s, e in self.idle))
+
+    def longest_stall(self, queue: str, period: Period) -> _Stall:
+        """The longest time between neighbours of: the period's ends, and the confirms within it."""
+        edges = np.concatenate(([period[0]], self.within(period), [period[1]]))
+        paused = sum((np.clip(edges - start, 0, end - start) for start, end in self.idle), np.zeros(len(edges)))
+        lengths = np.diff(edges - paused)
+        longest = int(np.argmax(lengths))
+        return _Stall(queue, float(edges[longest]), float(edges[longest + 1]), seconds(float(lengths[longest])))
+
+    def open_s(self, period: Period) -> float:
+        """How long it had stood still at the end of the period."""
+        return self.lasts_s(max([period[0], *self.within(period)[-1:]]), period[1])
+
+    def usual_s(self, steady_us: Period) -> float:
+        """For how long it may be silent without standing still: twice as long as it was in its steady phase."""
+        moments = self.within(steady_us)
+        return max(STANDS_STILL_S, 2 * seconds(float(np.max(np.diff(moments)))) if len(moments) > 1 else 0.0)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What is to be said of one queue; ``unseen`` says in words what nobody can tell."""
+
+    stalls: Sequence[_Stall]
+    unseen: Sequence[str]
+    demanded_s: float
+    judged_s: float
+
+
+def _judged(queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float) -> _Judged:
+    chaos_us = facts.phases.get("chaos", seen.span_us[1])
+    usual_s = seen.usual_s((seen.span_us[0], chaos_us))
+    stalls = [seen.longest_stall(queue, period) for period in demanded]
+    open_s = [seen.open_s(period) for period in demanded]
+    cut_short = [s if usual_s < s <= bound_s else 0.0 for s in open_s]
+    whole_s = [seen.lasts_s(*period) for period in demanded]
+    unseen = [
+        f"{queue} confirmed nothing from {facts.at(start)} to {facts.at(end)}, {facts.beside(start, end)}, and may "
+        f"stand still after that; let steps lie {bound_s:g} s and more apart"
+        for (start, end), cut_s in zip(demanded, cut_short, strict=True)
+        if cut_s and not len(seen.within((start, end)))
+    ]
+    unseen = [*_end_unseen(queue, seen, facts, usual_s, bound_s), *unseen]
+    return _Judged(stalls, unseen, sum(whole_s), sum(whole_s) - sum(cut_short))
+
+
+def _end_unseen(queue: str, seen: _Confirms, facts: Facts, usual_s: float, bound_s: float) -> Iterator[str]:
+    end_us = seen.span_us[1]
+    healed_us = facts.last_healed_us
+    longer = f"let the load go on for more than {bound_s:g} s after recovery (phases.settled_s)"
+    open_s = seen.open_s(seen.span_us)
+    if open_s > usual_s:
+        began_us = max([seen.span_us[0], *seen.moments[-1:]])
+        yield f"{queue} confirmed nothing from {facts.at(began_us)} until publishing ended {open_s:g} s later; {longer}"
+    elif healed_us is not None and healed_us < end_us and not len(seen.within((healed_us, end_us))):
+        yield f"{queue} confirmed nothing after the last healing at {facts.at(healed_us)}; {longer}"
+
+
+def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding:
+    worst = sorted((max(one.stalls) for one in judged if one.stalls), reverse=True)
+    least = max(judged, key=lambda one: one.demanded_s - one.judged_s)
+    coverage = Coverage(round(least.judged_s, 3), round(least.demanded_s, 3))
+    if not worst:
+        return Finding(Verdict.UNKNOWN, "no queue had a majority for long enough to be judged", coverage=coverage)
+    longest = worst[0]
+    numbers: dict[str, Number] = {"stall_s": longest.length_s, "queue": longest.queue, "queues_judged": len(worst)}
+    told = f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s"
+    too_long = [stall.told(facts) for stall in worst if stall.length_s > bound_s]
+    unseen = [text for one in judged for text in one.unseen]
+    if too_long or not unseen:
+        verdict = Verdict.INVALID if too_long else Verdict.VALID
+        return Finding(verdict, told, numbers, tuple(too_long[:EXAMPLES_MAX]), coverage)
+    summary = f"{unseen[0]}; as far as was seen, {told}"
+    return Finding(Verdict.UNKNOWN, summary, numbers, tuple(unseen[:EXAMPLES_MAX]), coverage)

@@ -1,0 +1,76 @@
+"""All invariants and assumptions, by the names that fault files and verdicts use.
+
+An entry point of the group ``rabbitmq_resilience.invariants`` adds one of somebody else's package: it has the name and
+names the class, an ``invariants.verdict.InvariantSpec``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rabbitmq_resilience.invariants.alarms import Alarms
+from rabbitmq_resilience.invariants.alerts import Alerts
+from rabbitmq_resilience.invariants.assumptions import (
+    DrainComplete,
+    FaultsProven,
+    LoadNotZero,
+    RunEnded,
+    Watched,
+)
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.backlog import Backlog
+from rabbitmq_resilience.invariants.disk import Disk
+from rabbitmq_resilience.invariants.flow import SteadyFlow
+from rabbitmq_resilience.invariants.followers import Followers
+from rabbitmq_resilience.invariants.held_back import HeldBack
+from rabbitmq_resilience.invariants.latency import LatencyBounds
+from rabbitmq_resilience.invariants.leaders_spread import LeadersSpread
+from rabbitmq_resilience.invariants.memory import Memory
+from rabbitmq_resilience.invariants.metadata import Metadata
+from rabbitmq_resilience.invariants.no_crash import NoCrash
+from rabbitmq_resilience.invariants.no_loss import NoLoss
+from rabbitmq_resilience.invariants.order import Order
+from rabbitmq_resilience.invariants.partition_mode import PartitionMode
+from rabbitmq_resilience.invariants.recovery import Recovery
+from rabbitmq_resilience.invariants.single_active_consumer import SingleActiveConsumer
+from rabbitmq_resilience.invariants.throughput import Throughput
+from rabbitmq_resilience.invariants.unacked import Unacked
+from rabbitmq_resilience.invariants.uptime import Uptime
+from rabbitmq_resilience.invariants.verdict import Assumption, InvariantSpec
+from rabbitmq_resilience.invariants.wholeness import HistoryWhole
+from rabbitmq_resilience.tools.extensions import merged
+
+OURS: Mapping[str, type[InvariantSpec]] = {
+    "no_loss": NoLoss,
+    "order": Order,
+    "availability": Availability,
+    "recovery": Recovery,
+    "throughput": Throughput,
+    "no_crash": NoCrash,
+    "partition_mode": PartitionMode,
+    "metadata": Metadata,
+    "memory": Memory,
+    "disk": Disk,
+    "alarms": Alarms,
+    "alerts": Alerts,
+    "leaders_spread": LeadersSpread,
+    "followers": Followers,
+    "unacked": Unacked,
+    "backlog": Backlog,
+    "uptime": Uptime,
+    "latency": LatencyBounds,
+    "single_active_consumer": SingleActiveConsumer,
+    "flow": SteadyFlow,
+    "held_back": HeldBack,
+}
+
+INVARIANTS: Mapping[str, type[InvariantSpec]] = merged(OURS, "invariants", base=InvariantSpec)
+
+ASSUMPTIONS: Mapping[str, Assumption] = {
+    "run_ended": RunEnded(),
+    "faults_proven": FaultsProven(),
+    "load_not_zero": LoadNotZero(),
+    "drain_complete": DrainComplete(),
+    "history_whole": HistoryWhole(),
+    "watched": Watched(),
+}

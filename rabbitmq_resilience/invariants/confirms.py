@@ -1,0 +1,132 @@
+"""Where messages were confirmed that nobody could write, and on how many sides of a split."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
+from rabbitmq_resilience.invariants.fan_out import Shards
+from rabbitmq_resilience.invariants.links import Pair
+from rabbitmq_resilience.invariants.oracle import members_needed
+from rabbitmq_resilience.invariants.pauses import Pauses
+from rabbitmq_resilience.invariants.times import Period, Times, periods
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.invariants.worlds import Side
+from rabbitmq_resilience.record.history import Outcome
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class _Confirmed:
+    """How many messages of one queue were confirmed through one node, and between which moments."""
+
+    count: int = 0
+    first_us: float = np.inf
+    last_us: float = -np.inf
+
+    def add(self, outcome_us: Array) -> None:
+        if len(outcome_us):
+            self.count += len(outcome_us)
+            self.first_us = min(self.first_us, int(outcome_us.min()))
+            self.last_us = max(self.last_us, int(outcome_us.max()))
+
+    def told(self, facts: Facts, queue: QueueFacts, node: str) -> str:
+        return (
+            f"{self.count} messages of {queue.name} were confirmed through {node}, where nothing could be written to "
+            f"it, from {facts.at(self.first_us)} to {facts.at(self.last_us)}, "
+            f"{facts.beside(self.first_us, self.last_us)}"
+        )
+
+
+def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
+    """Queues of which messages were confirmed through a node that, from their sending to their confirms, surely reached
+    too few of the queue's members, one after another taken together, or had to stand paused."""
+    facts, reach = history.facts, _Reach.of(pauses)
+    found: dict[tuple[int, int], _Confirmed] = defaultdict(_Confirmed)
+    shards = Shards.of(facts)
+    for (queue, node), sent_us, outcome_us in _confirms(history):
+        name = pauses.truth.cluster.nodes[node]
+        any_shard = [facts.queues[shard] for shard in shards.group_of(queue)]
+        vain = np.logical_and.reduce([reach.too_few(shard, name, sent_us, outcome_us) for shard in any_shard])
+        for start, end in periods(pauses.must[name]):
+            vain |= (sent_us >= start) & (outcome_us < end)
+        found[queue, node].add(outcome_us[vain])
+    for (queue, node), confirmed in sorted(found.items()):
+        if confirmed.count:
+            yield confirmed.told(facts, facts.queues[queue], pauses.truth.cluster.nodes[node])
+
+
+def _confirms(history: History) -> Iterator[tuple[tuple[int, int], Array, Array]]:
+    """Of each queue and node in turn when messages were sent and confirmed."""
+    facts = history.facts
+    nodes = len(facts.cluster.nodes) if facts.cluster else 0
+    columns = ("queue", "node", "outcome", "sent_us", "outcome_us")
+    for queue, node, outcome, *moments in pieces(history.publishes(), *columns):
+        kept = (outcome == Outcome.CONFIRMED) & (queue < len(facts.queues)) & (node < nodes)
+        if kept.any():
+            sent_us, outcome_us = (column[kept] for column in moments)
+            for key, rows in grouped(queue[kept], node[kept]):
+                yield (key[0], key[1]), sent_us[rows], outcome_us[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class _Reach:
+    """``starts_us``: when each moment begins; the last goes on. ``reached``: of each node, whom it possibly reached in
+    each, if need be by way of others."""
+
+    starts_us: npt.NDArray[np.float64]
+    reached: Mapping[str, tuple[Side, ...]]
+    _lacking: dict[tuple[str, str], Flags] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pauses: Pauses) -> _Reach:
+        return cls(
+            np.array([moment.start_us for moment in pauses.moments]),
+            {
+                node: tuple(
+                    frozenset().union(*(c for world in m.worlds for c in world.components if node in c))
+                    for m in pauses.moments
+                )
+                for node in pauses.truth.cluster.nodes
+            },
+        )
+
+    def too_few(self, queue: QueueFacts, node: str, sent_us: Array, outcome_us: Array) -> Flags:
+        """Which messages could not have been written to the queue between those moments."""
+        lacking = self._lacking_members(queue, node)
+        first = self._moment(sent_us)
+        last = self._moment(outcome_us)
+        vain: Flags = lacking[first] & lacking[last]
+        for row in np.flatnonzero(vain & (first != last)).tolist():
+            reached = self.reached[node][first[row] : last[row] + 1]
+            vain[row] = len(queue.members & frozenset().union(*reached)) < members_needed(queue)
+        return vain
+
+    def _lacking_members(self, queue: QueueFacts, node: str) -> Flags:
+        key = queue.name, node
+        if key not in self._lacking:
+            few = [len(queue.members & reached) < members_needed(queue) for reached in self.reached[node]]
+            self._lacking[key] = np.array(few, np.bool_)
+        return self._lacking[key]
+
+    def _moment(self, t_us: Array) -> npt.NDArray[np.intp]:
+        return np.maximum(np.searchsorted(self.starts_us, t_us, side="right") - 1, 0)
+
+
+def confirmed_on_both_sides(history: History, parted: Mapping[Pair, Times]) -> int:
+    """The number of queues of which messages were confirmed through both of two nodes that were parted then."""
+    nodes = history.facts.cluster.nodes if history.facts.cluster else ()
+    spans = [(pair, span) for pair, when in parted.items() for span in periods(when)]
+    seen: dict[tuple[int, Pair, Period], set[str]] = defaultdict(set)
+    for (queue, node), _, outcome_us in _confirms(history) if spans else ():
+        for pair, (start, end) in spans:
+            if nodes[node] in pair and ((outcome_us >= start) & (outcome_us < end)).any():
+                seen[queue, pair, (start, end)].add(nodes[node])
+    return len({queue for (queue, pair, _), confirming in seen.items() if confirming == pair})

@@ -1,0 +1,104 @@
+"""What a run cost those who used its queues, whoever is to blame: it stands beside the promises, and judges nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.gaps import lasting_s
+from rabbitmq_resilience.invariants.held_back import held_back
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.network import network
+from rabbitmq_resilience.invariants.outages import Outages, joined, outages, without_deliveries
+from rabbitmq_resilience.invariants.times import Period, periods, times
+from rabbitmq_resilience.invariants.traffic import Traffic
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
+from rabbitmq_resilience.record.events import WorkerEvent
+
+#: What ends a client's connection, and what begins one.
+_LOST = ("connection_lost", "killed", "started")
+
+
+def consequences(history: History) -> dict[str, Any] | None:
+    """As ``verdict.json`` holds them; None where it is not known when publishing began and ended.
+
+    ``publishing_s`` is the time that is looked at. ``outages`` are of all queues taken as one: ``longest_s``,
+    ``total_s``, ``ratio`` (the part of the time) and ``count``. ``queues`` has the same of each queue that had any, and
+    ``worst`` the longest: {queue, start_s, lasts_s, beside}, seconds since the run's first event.
+    ``publishers`` tells for how long any was blocked, got nacks, or had no connection, and ``consumers`` for how long
+    those of a queue received nothing though messages were due, or any had no connection: each {longest_s, total_s}.
+    ``network`` is there only where round trips were measured (``invariants.network``), and ``held_back`` where brokers
+    were asked whom they hold back (``invariants.held_back``).
+    """
+    facts, traffic = history.facts, ledger_of(history).traffic
+    if traffic is None:
+        return None
+    flows = {facts.queue_name(index): flow for index, flow in sorted(traffic.flows.items())}
+    by_queue = {name: found for name, flow in flows.items() if (found := outages(traffic, flow)).periods}
+    starved = {name: without_deliveries(traffic, flow) for name, flow in flows.items() if flow.delivered.any()}
+    further = {"network": network(history), "held_back": held_back(history)}
+    nacked = joined(np.flatnonzero(traffic.nacks), traffic)
+    return {
+        "publishing_s": traffic.span_s,
+        "outages": _as_dict(outages(traffic, traffic.all_queues())),
+        "queues": {name: _as_dict(found) for name, found in by_queue.items()},
+        "worst": _worst(facts, by_queue),
+        "publishers": {
+            "blocked": _lengths(_within(facts.blocked_us, traffic)),
+            "nacked": _lengths(nacked),
+            "disconnected": _lengths(_disconnected(facts, traffic, "publisher")),
+        },
+        "consumers": {
+            "without": _lengths([period for found in starved.values() for period in found.periods]),
+            "disconnected": _lengths(_disconnected(facts, traffic, "consumer")),
+        },
+        **{name: told for name, told in further.items() if told is not None},
+    }
+
+
+def _as_dict(found: Outages) -> dict[str, float]:
+    ratio = round(found.ratio, 4)
+    return {"longest_s": found.longest_s, "total_s": found.total_s, "ratio": ratio, "count": len(found.periods)}
+
+
+def _worst(facts: Facts, by_queue: Mapping[str, Outages]) -> list[dict[str, Any]]:
+    every = [(period, name) for name, found in by_queue.items() for period in found.periods]
+    every.sort(key=lambda one: (one[0][0] - one[0][1], one[0][0], one[1]))
+    return [
+        {
+            "queue": name,
+            "start_s": seconds(start - facts.origin_us),
+            "lasts_s": lasting_s([(start, end)]),
+            "beside": facts.beside(start, end),
+        }
+        for (start, end), name in every[:EXAMPLES_MAX]
+    ]
+
+
+def _lengths(found: Sequence[Period]) -> dict[str, float]:
+    """The longest, and the time in which there was one at least."""
+    total_s = lasting_s(periods(times(found)))
+    return {"longest_s": max((lasting_s([p]) for p in found), default=0.0), "total_s": total_s}
+
+
+def _within(found: Iterable[Period], traffic: Traffic) -> list[Period]:
+    first, last = traffic.span_us
+    return [(max(a, first), min(b, last)) for a, b in found if a < last and b > first]
+
+
+def _disconnected(facts: Facts, traffic: Traffic, kind: str) -> list[Period]:
+    """For each worker of that kind, the times from the loss of its connection to the next one."""
+    lost_us: dict[str, int] = {}
+    found: list[Period] = []
+    for event in facts.of_kind(WorkerEvent):
+        if not event.worker.startswith(kind):
+            continue
+        if event.event in _LOST:
+            lost_us.setdefault(event.worker, event.t_us)
+        elif event.worker in lost_us:  # connected again, or stopped in order
+            found.append((lost_us.pop(event.worker), event.t_us))
+    return _within([*found, *((start, NEVER_US) for start in lost_us.values())], traffic)

@@ -1,0 +1,118 @@
+"""When brokers may have taken each other for gone, so that what each of them knows of clients may have differed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import Array
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.record.events import Effect, FaultEvent, NodesEvent, SampleEvent
+
+#: How long brokers go on with what a disturbance began, beside the time in which they notice it.
+SETTLED_WITHIN_S = 10.0
+
+
+def disturbances(facts: Facts, queue: str) -> Times:
+    """The times in which the brokers of ``queue`` were disturbed, or may have been: steps that act on brokers or on the
+    links between them, nodes that were not up, partitions that a node told of, and changes of the queue's leader; each
+    until it must have been noticed and mended."""
+    everywhere = facts.once(_of_all_queues)
+    moves = times(_moves(facts, queue))
+    return everywhere if moves.empty else everywhere | moves
+
+
+def _of_all_queues(facts: Facts) -> Times:
+    return times([*_steps(facts), *_absences(facts), *_partitions(facts)])
+
+
+def _after_us(facts: Facts) -> float:
+    ticks_s = TICKS_MAX * facts.cluster.net_ticktime_s if facts.cluster else 0.0
+    return (ticks_s + SETTLED_WITHIN_S) * 1e6
+
+
+def _steps(facts: Facts) -> Iterator[Period]:
+    effects = {event.step: event.effect for event in facts.of_kind(FaultEvent) if event.effect is not None}
+    for step in facts.steps:
+        if step.injected and acts_on_brokers(effects.get(step.number)):
+            start_us, end_us = step.possible_us
+            yield start_us, end_us + _after_us(facts)
+
+
+def acts_on_brokers(effect: Effect | None) -> bool:
+    """Whether it acts on anything but clients and what they are connected by; it may where nobody told."""
+    if effect is None:
+        return True
+    if effect.nodes_down or effect.nodes_starved or effect.nodes_alarmed or effect.operation:
+        return True
+    return any(link.client is None for link in (*effect.links_cut, *effect.links_slow))
+
+
+def _absences(facts: Facts) -> Iterator[Period]:
+    looks = [(event.t_us, any(state != "up" for state in event.states.values())) for event in facts.of_kind(NodesEvent)]
+    return _around(looks, _after_us(facts))
+
+
+def _partitions(facts: Facts) -> Iterator[Period]:
+    looks = [(event.t_us, any(event.partitions.values())) for event in facts.of_kind(SampleEvent)]
+    return _around(looks, _after_us(facts))
+
+
+def _around(looks: Sequence[tuple[int, bool]], after_us: float) -> Iterator[Period]:
+    """From the look before each that found something until it is mended after the next one that did not."""
+    clear_us = -NEVER_US
+    for (t_us, found), (next_us, _) in itertools.pairwise([*looks, (NEVER_US, False)]):
+        if found:
+            yield clear_us, next_us + after_us
+        else:
+            clear_us = t_us
+
+
+def _moves(facts: Facts, queue: str) -> Iterator[Period]:
+    """From the last look that found one leader of the queue to the first that found another one."""
+    looks = facts.once(_leaders).get(queue, [])
+    for (t_us, leader), (next_us, other) in itertools.pairwise(looks):
+        if leader != other:
+            yield t_us, next_us + _after_us(facts)
+
+
+def _leaders(facts: Facts) -> dict[str, list[tuple[int, str]]]:
+    """Of each queue its leader at each look that found one; all queues in one pass, as they may be thousands."""
+    looks: dict[str, list[tuple[int, str]]] = {}
+    for event in facts.of_kind(SampleEvent):
+        for queue, row in event.queues.items():
+            if row.get("leader"):
+                looks.setdefault(queue, []).append((event.t_us, row["leader"]))
+    return looks
+
+
+class Calm:
+    """When nothing disturbed the brokers of a queue."""
+
+    def __init__(self, disturbed: Times) -> None:
+        told = list(periods(disturbed))
+        self._starts = np.array([float(start) for start, _ in told])
+        self._ends = np.array([-np.inf, *(float(end) for _, end in told)])
+
+    @property
+    def at_last_us(self) -> float:
+        """From when on nothing disturbed them any more; infinite if there is no such moment."""
+        return float(self._ends[-1])
+
+    def within(self, start_us: Array, end_us: Array) -> Array:
+        """Of each period from ``start_us`` to ``end_us``, both included, whether it was calm."""
+        calm: Array = self._ends[np.searchsorted(self._starts, end_us, "right")] <= start_us
+        return calm
+
+
+def calm_of(facts: Facts, queue: int) -> Calm:
+    """Of the queue of that index; made once."""
+    return facts.once(_calm, queue)
+
+
+def _calm(facts: Facts, queue: int) -> Calm:
+    return Calm(disturbances(facts, facts.queue_name(queue)))

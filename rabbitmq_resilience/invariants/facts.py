@@ -1,0 +1,335 @@
+"""What the events say, in the form that checkers ask for: cluster, queues, phases, faults and what was observed."""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+from rabbitmq_resilience.invariants.links import Pair, clients_cut, pairs, slow_s
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.record.events import (
+    ClusterEvent,
+    Effect,
+    Event,
+    FaultEvent,
+    LoadEvent,
+    MachineEvent,
+    NodesEvent,
+    PhaseEvent,
+    QueuesEvent,
+    WorkerEvent,
+)
+from rabbitmq_resilience.record.variation import Variation
+
+#: The time of what has not happened within the record.
+NEVER_US = math.inf
+
+#: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
+OTHERS_CPU_MIN = 0.25
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    nodes: tuple[str, ...]
+    partition_handling: str
+    net_ticktime_s: float
+    broker_version: tuple[int, ...]
+    preferred: frozenset[str] = frozenset()
+    recover: str = ""
+    khepri: bool = False
+
+    @property
+    def handles_partitions(self) -> bool:
+        """Where the metadata store is Raft (Khepri: always from 4.3 on) the strategies have no effect."""
+        return not self.khepri and self.broker_version < (4, 3)
+
+    @property
+    def pauses_minorities(self) -> bool:
+        return self.handles_partitions and self.partition_handling == "pause_minority"
+
+    @property
+    def pauses_without_preferred(self) -> bool:
+        """A node pauses while it reaches none of the ``preferred`` ones."""
+        return self.handles_partitions and self.partition_handling == "pause_if_all_down"
+
+    @property
+    def pauses(self) -> bool:
+        return self.pauses_minorities or self.pauses_without_preferred
+
+    @property
+    def heals_splits(self) -> bool:
+        """Nodes restart by themselves after a split that they let happen."""
+        return self.handles_partitions and "autoheal" in (self.partition_handling, self.recover)
+
+    @property
+    def splits(self) -> bool:
+        """Sides may go on apart from each other. Those of ``pause_if_all_down`` each have a preferred node."""
+        return self.handles_partitions and self.partition_handling != "pause_minority"
+
+
+@dataclass(frozen=True)
+class QueueFacts:
+    name: str
+    kind: str
+    members: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the schedule as it went. ``states`` gives the first moment of each state that was reached.
+
+    Its effect lasts at least over ``sure_us`` and at most over ``possible_us``: injecting and healing take time, and
+    an ``intermittent`` effect is never sure. A ``sudden`` cut closes connections, so that both ends know at once.
+    """
+
+    number: int
+    fault: str
+    states: Mapping[str, int]
+    down: frozenset[str] = frozenset()
+    cut: frozenset[Pair] = frozenset()
+    sudden: bool = False
+    intermittent: bool = False
+    #: By how much messages between two nodes are later, there and back together, in seconds.
+    slow_s: Mapping[Pair, float] = field(default_factory=dict)
+    #: Nodes that lack CPU or memory.
+    starved: frozenset[str] = frozenset()
+    #: The alarm that it raises ("memory" or "disk"; empty if none), and on which nodes.
+    alarm: str = ""
+    alarmed: frozenset[str] = frozenset()
+    #: Of clients (``publisher:0``) the nodes that they are cut off from, one way at least.
+    clients_cut: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    operation: bool = False
+
+    @property
+    def blocks_publishers(self) -> bool:
+        """An alarm on any node blocks them on all."""
+        return bool(self.alarmed)
+
+    @property
+    def is_fault(self) -> bool:
+        """What operators do takes nothing away, so that there is nothing to heal."""
+        return not self.operation
+
+    @property
+    def injected(self) -> bool:
+        return "injecting" in self.states or "injected" in self.states
+
+    @property
+    def possible_us(self) -> tuple[float, float]:
+        start = self.states.get("injecting", self.states.get("injected", NEVER_US))
+        return start, self.states.get("healed", NEVER_US)
+
+    @property
+    def sure_us(self) -> tuple[float, float]:
+        start = self.states.get("injected", self.states.get("injecting", NEVER_US))
+        if self.intermittent:
+            return start, start
+        return start, self.states.get("healing", self.states.get("healed", NEVER_US))
+
+    def __str__(self) -> str:
+        return f"step {self.number} ({self.fault})"
+
+
+Kind = TypeVar("Kind", bound=Event)
+Made = TypeVar("Made")
+Of = TypeVarTuple("Of")
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """``events`` in the order of time; everything else is read from them when first asked for."""
+
+    events: Sequence[Event]
+    _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, make: Callable[[Facts, Unpack[Of]], Made], *of: *Of) -> Made:
+        """What ``make`` makes of these facts and of what else is given, which can be hashed: made once for all."""
+        key = (make, *of)
+        if key not in self._made:
+            self._made[key] = make(self, *of)
+        made: Made = self._made[key]
+        return made
+
+    def of_kind(self, kind: type[Kind]) -> Iterator[Kind]:
+        return iter(self._of_kinds.get(kind, []))
+
+    @cached_property
+    def _of_kinds(self) -> Mapping[type[Event], list[Any]]:
+        found: dict[type[Event], list[Any]] = {}
+        for event in self.events:
+            found.setdefault(type(event), []).append(event)
+        return found
+
+    @cached_property
+    def origin_us(self) -> int:
+        return self.events[0].t_us if self.events else 0
+
+    @cached_property
+    def cluster(self) -> ClusterFacts | None:
+        for event in self.of_kind(ClusterEvent):
+            version = re.match(r"[\d.]+", str(event.broker_version))
+            choice = event.pause_if_all_down or {}
+            return ClusterFacts(
+                nodes=tuple(event.nodes),
+                partition_handling=event.partition_handling,
+                net_ticktime_s=event.net_ticktime_s,
+                broker_version=tuple(int(n) for n in version[0].split(".") if n) if version else (),
+                preferred=frozenset(choice.get("nodes", ())),
+                recover=choice.get("recover", ""),
+                khepri=event.khepri,
+            )
+        return None
+
+    def others_cpu(self, start_us: float, end_us: float) -> float:
+        """The part of the machine's processors that other programs took meanwhile, on average; 0 where nobody looked,
+        and where brokers in containers count as others. Each event tells of the time since the one before."""
+        if any(event.driver not in (None, "local") for event in self.of_kind(ClusterEvent)):
+            return 0.0
+        looks = list(self.of_kind(MachineEvent))
+        begins = [self.origin_us, *(event.t_us for event in looks)]
+        parts = [
+            event.others
+            for begun_us, event in zip(begins, looks, strict=False)
+            if begun_us < end_us and event.t_us > start_us
+        ]
+        return sum(parts) / len(parts) if parts else 0.0
+
+    @cached_property
+    def queues(self) -> tuple[QueueFacts, ...]:
+        """As last declared, in index order."""
+        declared = {name: queue for event in self.of_kind(QueuesEvent) for name, queue in event.queues.items()}
+        return tuple(QueueFacts(name, q["type"], frozenset(q["members"])) for name, q in declared.items())
+
+    def queue_name(self, index: int) -> str:
+        return self.queues[index].name if index < len(self.queues) else f"queue {index}"
+
+    def node_name(self, index: int) -> str:
+        nodes = self.cluster.nodes if self.cluster else ()
+        return nodes[index] if index < len(nodes) else f"node {index}"
+
+    @cached_property
+    def phases(self) -> Mapping[str, int]:
+        return {event.phase: event.t_us for event in self.of_kind(PhaseEvent)}
+
+    def phase_at(self, t_us: float) -> str:
+        begun = [phase for phase, start_us in self.phases.items() if start_us <= t_us]
+        return begun[-1] if begun else "start"
+
+    @cached_property
+    def publishing_us(self) -> tuple[int, int] | None:
+        """From the start of the steady phase to the end of publishing, if both were recorded."""
+        if "steady" in self.phases and "drain" in self.phases:
+            return self.phases["steady"], self.phases["drain"]
+        return None
+
+    @cached_property
+    def consumers_gone_us(self) -> float:
+        """When the first consumer ended after the drain, where the broker takes back what it had; else the end."""
+        stopped = (
+            e.t_us for e in self.of_kind(WorkerEvent) if e.event == "stopped" and e.worker.startswith("consumer")
+        )
+        drain_us = self.phases.get("drain", NEVER_US)
+        return min((t_us for t_us in stopped if t_us > drain_us), default=self.phases.get("end", NEVER_US))
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        steps: dict[int, list[FaultEvent]] = {}
+        for event in self.of_kind(FaultEvent):
+            steps.setdefault(event.step, []).append(event)
+        return tuple(_step(number, changes) for number, changes in sorted(steps.items()))
+
+    @cached_property
+    def last_healed_us(self) -> int | None:
+        """When the last fault was healed; None without any."""
+        return max((s.states["healed"] for s in self.steps if s.is_fault and "healed" in s.states), default=None)
+
+    @cached_property
+    def node_states(self) -> tuple[tuple[int, Mapping[str, str]], ...]:
+        return tuple((event.t_us, event.states) for event in self.of_kind(NodesEvent))
+
+    @cached_property
+    def rate(self) -> Variation:
+        """The target of all publishers together, messages/s; no limit where a record does not tell it."""
+        for event in self.of_kind(LoadEvent):
+            return event.rate
+        return Variation(None)
+
+    @cached_property
+    def blocked_us(self) -> tuple[tuple[float, float], ...]:
+        """When each publisher was blocked by an alarm, one period for each time; NEVER_US ends one that did not end."""
+        begun: dict[str, float] = {}
+        periods: list[tuple[float, float]] = []
+        for event in self.of_kind(WorkerEvent):
+            if event.event == "blocked":
+                begun.setdefault(event.worker, event.t_us)
+            elif event.worker in begun:  # let go, or without this connection or process
+                periods.append((begun.pop(event.worker), event.t_us))
+        return tuple(sorted([*periods, *((start, NEVER_US) for start in begun.values())]))
+
+    @cached_property
+    def _looked_us(self) -> list[int]:
+        return [t_us for t_us, _ in self.node_states]
+
+    @cached_property
+    def _up_us(self) -> Mapping[str, list[int]]:
+        """When each node was seen up."""
+        moments: dict[str, list[int]] = {}
+        for t_us, states in self.node_states:
+            for node in (node for node, state in states.items() if state == "up"):
+                moments.setdefault(node, []).append(t_us)
+        return moments
+
+    def sightings(self, start_us: float, end_us: float) -> Sequence[tuple[int, Mapping[str, str]]]:
+        """The ``node_states`` of that time, both ends included."""
+        return self.node_states[bisect_left(self._looked_us, start_us) : bisect_right(self._looked_us, end_us)]
+
+    def states_at(self, t_us: float) -> Mapping[str, str] | None:
+        """The latest sighting of the nodes at that moment; None before the first."""
+        seen = bisect_right(self._looked_us, t_us)
+        return self.node_states[seen - 1][1] if seen else None
+
+    def first_up_us(self, node: str, *, after_us: float) -> float:
+        """When ``node`` was first seen up at or after that moment; NEVER_US if it was not."""
+        moments = self._up_us.get(node, [])
+        first = bisect_left(moments, after_us)
+        return moments[first] if first < len(moments) else NEVER_US
+
+    def at(self, t_us: float) -> str:
+        """The moment as people read it: seconds since the run's first event."""
+        return f"+{seconds(t_us - self.origin_us):.3f} s"
+
+    def beside(self, start_us: float, end_us: float) -> str:
+        """The faults that were on in that time, or what else is worth saying."""
+        on = [step for step in self.steps if step.injected and _overlap(step.possible_us, (start_us, end_us))]
+        return "beside " + ", ".join(map(str, on)) if on else "beside no fault"
+
+
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _step(number: int, changes: Sequence[FaultEvent]) -> Step:
+    states: dict[str, int] = {}
+    for event in changes:
+        states.setdefault(event.state, event.t_us)
+    effect = next((event.effect for event in reversed(changes) if event.effect is not None), Effect())
+    return Step(
+        number=number,
+        fault=changes[0].fault,
+        states=states,
+        down=frozenset(effect.nodes_down),
+        cut=pairs(effect.links_cut),
+        sudden=effect.sudden,
+        intermittent=effect.intermittent,
+        slow_s=slow_s(effect),
+        starved=frozenset(effect.nodes_starved),
+        alarm=effect.alarm,
+        alarmed=frozenset(effect.nodes_alarmed),
+        clients_cut=clients_cut(effect.links_cut),
+        operation=effect.operation,
+    )

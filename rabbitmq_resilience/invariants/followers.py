@@ -1,0 +1,154 @@
+"""Followers catch up with their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
+from rabbitmq_resilience.invariants.measured import Curve, Curves, curves
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import (
+    EXAMPLES_MAX,
+    Coverage,
+    Finding,
+    History,
+    InvariantSpec,
+    Number,
+    Verdict,
+)
+from rabbitmq_resilience.record.events import SampleEvent
+
+#: Members renew what they tell of their logs every 5 s, each at its own time: two of them may be apart by so much.
+TOLD_LATE_S = 10.0
+#: Who told nothing for longer than this before the end leaves it open how it did.
+SILENT_S_MAX = 15.0
+NOTHING_TOLD = Curve(np.zeros(0, np.int64), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Follower:
+    """How one member of a queue did after the last healing; moments are None where nothing was seen."""
+
+    name: str
+    last_behind_us: int | None
+    caught_up_us: int | None
+    entries_behind: int = 0
+
+    @property
+    def is_silent(self) -> bool:
+        return self.last_behind_us is None and self.caught_up_us is None
+
+    def is_hidden(self, due_us: float) -> bool:
+        """Whether nothing was told when it was due to have caught up."""
+        if self.last_behind_us is None or self.caught_up_us is None:
+            return False
+        return self.last_behind_us <= due_us < self.caught_up_us - TOLD_LATE_S * 1e6
+
+
+class Followers(InvariantSpec):
+    """At most ``within_s`` after the last fault was healed, no member of a queue is behind any more, until the end.
+
+    A member of a quorum queue is behind while its log, as far as it is written, does not reach what any member had
+    committed 10 s before. Of a mirrored queue, mirrors that are not synchronised are behind. A member
+    that told nothing leaves it UNKNOWN, and so does a record that ends too early.
+    """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    needs_metrics: ClassVar[bool] = True
+
+    within_s: Annotated[float, Field(gt=0)] = 60
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        kinds = {queue.kind for queue in facts.queues} & {"quorum", "mirrored"}
+        if not kinds or "recovery" not in facts.phases:
+            return Finding(Verdict.UNKNOWN, "no queue has followers, or the run has no recovery phase")
+        start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
+        end_us = facts.phases.get("end", facts.events[-1].t_us)
+        followers = [*_members(history, facts, start_us, end_us), *_mirrors(facts, start_us, end_us)]
+        return self._finding(facts, followers, start_us, end_us)
+
+    def _finding(self, facts: Facts, followers: list[Follower], start_us: int, end_us: int) -> Finding:
+        due_us = start_us + self.within_s * 1e6
+        silent = [f for f in followers if f.is_silent or f.is_hidden(due_us)]
+        late = [f for f in followers if f.last_behind_us is not None and f.last_behind_us > due_us]
+        lost = [f for f in followers if f.last_behind_us is not None and f.caught_up_us is None and f not in late]
+        caught_us = [f.caught_up_us for f in followers if f.caught_up_us is not None]
+        numbers: dict[str, Number] = {
+            "followers": len(followers),
+            "caught_up_after_s": None if late or lost or not caught_us else seconds(max(caught_us) - start_us),
+            "entries_behind_max": max((f.entries_behind for f in followers), default=0),
+        }
+        coverage = Coverage(len(followers) - len({*silent, *lost}), len(followers), "followers")
+        if late:
+            told = tuple(f"{f.name} was behind at {facts.at(f.last_behind_us or 0)}" for f in late)
+            summary = f"{told[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after the last healing"
+            return Finding(Verdict.INVALID, summary, numbers, told[:EXAMPLES_MAX], coverage)
+        if lost:
+            summary = f"{lost[0].name} was still behind when the record ended, {seconds(end_us - start_us):g} s after"
+            return Finding(Verdict.UNKNOWN, f"{summary} the last healing", numbers, (), coverage)
+        if silent or not followers:
+            names = ", ".join(f.name for f in silent[:5])
+            summary = f"not told after the last healing: {names or 'any follower'}"
+            return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
+        summary = f"every follower had caught up {numbers['caught_up_after_s']:g} s after the last healing"
+        return Finding(Verdict.VALID, summary, numbers, (), coverage)
+
+
+def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
+    """All members of the quorum queues, their leaders too, who are never behind."""
+    quorum = [queue for queue in facts.queues if queue.kind == "quorum"]
+    if quorum:
+        written = curves(history.metrics, "raft_written_index")
+        committed = curves(history.metrics, "raft_commit_index")
+        for queue in quorum:
+            for node in sorted(queue.members):
+                name = f"{queue.name} on {node}"
+                mine = written.get((node, queue.name), NOTHING_TOLD).within(start_us, end_us)
+                lacking = _lacking(mine, queue, committed)
+                # one that falls silent before the end, or has only told what it was when the fault was healed
+                last_us = int(lacking.t_us[-1]) if len(lacking) else 0
+                told = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + TOLD_LATE_S * 1e6)
+                yield _member(name, lacking) if told else Follower(name, None, None)
+
+
+def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
+    """How many entries the member lacks of what any member had committed ``TOLD_LATE_S`` before, where one told."""
+    before_us = mine.t_us - round(TOLD_LATE_S * 1e6)
+    told = [committed[node, queue.name].at(before_us) for node in queue.members if (node, queue.name) in committed]
+    if not told:
+        return NOTHING_TOLD
+    known = ~np.all(np.isnan(told), axis=0)
+    most = np.max(np.nan_to_num(told, nan=0.0), axis=0)
+    return Curve(mine.t_us[known], np.maximum(most - mine.values, 0)[known])
+
+
+def _member(name: str, lacking: Curve) -> Follower:
+    behind = np.flatnonzero(lacking.values > 0)
+    last = int(behind[-1]) if len(behind) else None
+    after = 0 if last is None else last + 1
+    return Follower(
+        name,
+        last_behind_us=None if last is None else int(lacking.t_us[last]),
+        caught_up_us=int(lacking.t_us[after]) if after < len(lacking) else None,
+        entries_behind=int(lacking.values.max()),
+    )
+
+
+def _mirrors(facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
+    samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
+    for queue in (queue for queue in facts.queues if queue.kind == "mirrored"):
+        seen = [(e.t_us, e.queues[queue.name].get("behind", 0)) for e in samples if queue.name in e.queues]
+        behind = [i for i, (_, mirrors) in enumerate(seen) if mirrors]
+        after = behind[-1] + 1 if behind else 0
+        told = bool(seen) and seen[-1][0] >= end_us - SILENT_S_MAX * 1e6
+        yield Follower(
+            f"a mirror of {queue.name}",
+            last_behind_us=seen[behind[-1]][0] if behind and told else None,
+            caught_up_us=seen[after][0] if after < len(seen) and told else None,
+        )

@@ -1,0 +1,146 @@
+"""Brokers hold nobody back for longer than that.
+
+By their own account: connections in flow and blocked, and queues in flow. A connection is in flow while the broker lets
+it wait for credit, as what it publishes comes faster than queues take it; blocked by an alarm of memory or disk. A
+classic queue in flow tells of a message store under pressure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.gaps import gaps, lasting_s
+from rabbitmq_resilience.invariants.times import Period, left, times
+from rabbitmq_resilience.invariants.verdict import (
+    EXAMPLES_MAX,
+    Coverage,
+    Finding,
+    History,
+    InvariantSpec,
+    Number,
+    Verdict,
+)
+from rabbitmq_resilience.record.events import FlowStatesEvent
+
+#: Brokers are asked every 5 s, and may take 8 s to answer while a node is cut off, or not answer at all.
+UNSEEN_S_MAX = 20.0
+
+#: A client that publishes on an alarmed broker is blocked, one that has not published yet is blocking.
+_STATES = {"flow": ("flow",), "blocked": ("blocked", "blocking")}
+
+
+Ratio = Annotated[float, Field(ge=0, le=1)]
+
+
+class HeldBack(InvariantSpec):
+    """While publishing lasts, a connection is blocked in at most ``blocked_ratio_max`` of the looks, one is in flow in
+    at most ``flow_ratio_max`` of them, and a queue is in flow in at most ``queues_ratio_max``; what is null has no
+    bound. Brokers are asked every 5 s, and a connection is in flow if it was so at some time in the 5 s before.
+
+    Looks do not count while a step of the schedule raises an alarm, and for ``grace_s`` after it. It is UNKNOWN where
+    nobody was asked, or no broker answered for more than 20 s; and where queues have a bound and are more than 1,000,
+    for which brokers are not asked."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+
+    blocked_ratio_max: Ratio | None = 0.0
+    flow_ratio_max: Ratio | None = None
+    queues_ratio_max: Ratio | None = None
+    grace_s: Annotated[float, Field(ge=0)] = 15
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        span = facts.publishing_us
+        if span is None:
+            return Finding(Verdict.UNKNOWN, "the events do not tell when the load began and ended")
+        raised = [step for step in facts.steps if step.injected and step.alarmed]
+        alarms = times((step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in raised)
+        stretches = left(span, alarms)
+        looks = [e for e in _looks(facts, span) if any(start <= e.t_us < end for start, end in stretches)]
+        if not looks:
+            text = "no broker was asked for connections while nothing blocked them on purpose"
+            return Finding(Verdict.UNKNOWN, text, coverage=Coverage(0, lasting_s(stretches)))
+        told = _told_of(looks)
+        numbers: dict[str, Number] = {"looks": len(looks)}
+        for name, found in told.items():
+            numbers |= {f"{name}_ratio": found["ratio"], f"{name}_most": found["most"]}
+        wrong = [text for name, bound in self._bounds.items() for text in _over(name, told[name], bound)]
+        silent = [gap for one in stretches for gap in gaps(_moments(looks), one, longer_than_s=UNSEEN_S_MAX)]
+        demanded_s = lasting_s(stretches)
+        coverage = Coverage(round(demanded_s - lasting_s(silent), 3), demanded_s)
+        if wrong:
+            return Finding(Verdict.INVALID, "; ".join(wrong), numbers, _examples(facts, looks), coverage)
+        if self.queues_ratio_max is not None and any(look.flow_queues is None for look in looks):
+            return Finding(Verdict.UNKNOWN, "brokers were not asked for so many queues", numbers, (), coverage)
+        if silent:
+            start, end = max(silent, key=lambda gap: gap[1] - gap[0])
+            text = f"no broker told of its connections for {lasting_s([(start, end)]):g} s from {facts.at(start)}"
+            return Finding(Verdict.UNKNOWN, text, numbers, (), coverage)
+        shares = ", ".join(f"{_NAMES[name]} in {told[name]['ratio']:.0%}" for name in told)
+        return Finding(Verdict.VALID, f"of {len(looks)} looks there was {shares}", numbers, (), coverage)
+
+    @property
+    def _bounds(self) -> dict[str, float | None]:
+        return {"blocked": self.blocked_ratio_max, "flow": self.flow_ratio_max, "queues": self.queues_ratio_max}
+
+
+#: What a look may find, as it is said.
+_NAMES = {"flow": "a connection in flow", "blocked": "a connection blocked", "queues": "a queue in flow"}
+
+
+def _over(name: str, found: dict[str, float], bound: float | None) -> list[str]:
+    if bound is None or found["ratio"] <= bound:
+        return []
+    return [f"there was {_NAMES[name]} in {found['ratio']:.0%} of the looks, allowed are {bound:.0%}"]
+
+
+def _moments(looks: Sequence[FlowStatesEvent]) -> list[int]:
+    return [look.t_us for look in looks]
+
+
+def _examples(facts: Facts, looks: Sequence[FlowStatesEvent]) -> tuple[str, ...]:
+    """The first looks that found anything."""
+    found = [(look, {name: counts[0] for name, counts in _counts([look]).items() if counts[0]}) for look in looks]
+    told = [
+        f"at {facts.at(look.t_us)}: {', '.join(f'{name} {count}' for name, count in seen.items())}, "
+        f"{facts.beside(look.t_us, look.t_us)}"
+        for look, seen in found
+        if seen
+    ]
+    return tuple(told[:EXAMPLES_MAX])
+
+
+def held_back(history: History) -> dict[str, Any] | None:
+    """As the consequences in ``verdict.json`` hold it, of the time of publishing; None where no broker was asked.
+
+    For ``flow`` and ``blocked`` of connections, and for ``queues`` in flow: the ``most`` that were so at once, and the
+    part of the ``looks`` in which any was (``ratio``). ``connections`` is the most that there were."""
+    span_us = history.facts.publishing_us
+    looks = _looks(history.facts, span_us) if span_us else []
+    if not looks:
+        return None
+    most = max(sum(look.connections.values()) for look in looks)
+    return {"looks": len(looks), "connections": most, **_told_of(looks)}
+
+
+def _looks(facts: Facts, span_us: Period) -> list[FlowStatesEvent]:
+    return [look for look in facts.of_kind(FlowStatesEvent) if span_us[0] <= look.t_us <= span_us[1]]
+
+
+def _told_of(looks: Sequence[FlowStatesEvent]) -> dict[str, dict[str, float]]:
+    return {
+        name: {"most": max(counts), "ratio": round(sum(map(bool, counts)) / len(counts), 4)}
+        for name, counts in _counts(looks).items()
+    }
+
+
+def _counts(looks: Sequence[FlowStatesEvent]) -> dict[str, list[int]]:
+    def of_states(states: Sequence[str]) -> list[int]:
+        return [sum(look.connections.get(state, 0) for state in states) for look in looks]
+
+    counts = {name: of_states(states) for name, states in _STATES.items()}
+    return {**counts, "queues": [len(look.flow_queues or ()) for look in looks]}

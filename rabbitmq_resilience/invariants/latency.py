@@ -1,0 +1,153 @@
+"""Messages are confirmed, or arrive, within a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from rabbitmq_resilience.clusters.spec import Spec
+from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts
+from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.verdict import (
+    EXAMPLES_MAX,
+    Coverage,
+    Finding,
+    History,
+    InvariantSpec,
+    Number,
+    Verdict,
+)
+from rabbitmq_resilience.invariants.waits import NEVER, Moments, Waits, confirm_waits, delivery_waits
+
+#: Of messages that were late because their publisher lagged: of more, the load was not the one that is stated.
+LAGGED_MAX = 0.01
+
+
+class LatencyBound(Spec):
+    """The ``percentile`` of the latency ``of`` confirms, or of messages from ``end_to_end``, is at most ``within_ms``.
+
+    Counted are messages that were due ``when``: in the ``steady`` phase, in ``chaos`` (while faults are played), or
+    ``always`` (from the steady phase to the end of publishing)."""
+
+    of: Literal["confirm", "end_to_end"] = "end_to_end"
+    percentile: Annotated[float, Field(gt=0, le=100)] = 99.0
+    within_ms: Annotated[float, Field(gt=0, le=86_400_000)] = 1000.0
+    when: Literal["steady", "chaos", "always"] = "steady"
+
+    @property
+    def name(self) -> str:
+        return f"{self.of}_p{self.percentile:g}_{self.when}".replace(".", "_")
+
+    def __str__(self) -> str:
+        what = "confirms" if self.of == "confirm" else "messages from end to end"
+        return f"p{self.percentile:g} of {what}, {self.when}"
+
+    def span_us(self, facts: Facts) -> Period | None:
+        phases = facts.phases
+        first, last = {"steady": ("steady", "chaos"), "chaos": ("chaos", "recovery"), "always": ("steady", "drain")}[
+            self.when
+        ]
+        return (phases[first], phases[last]) if first in phases and last in phases else None
+
+
+class LatencyBounds(InvariantSpec):
+    """Each of ``bounds`` holds. A message's time begins when it was due by the target rate, so that a publisher that
+    stalls does not hide its stall: what it should have sent meanwhile counts, with the answer of the first message
+    after it, and as never answered where it sent none any more. Without a target rate the time begins when a message is
+    sent. What is not confirmed, or is confirmed and never arrives, is later than any bound. Messages that no queue took
+    do not count.
+
+    Where a publisher lags by itself, though it is connected, not blocked and has room in flight, this machine does not
+    hold the load: with more than 1 % of such messages a bound that is kept is UNKNOWN, and so is one that is broken
+    only from when messages were due, and not from when they were sent. So is one that is broken while other programs
+    take much of this machine."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+
+    bounds: Annotated[tuple[LatencyBound, ...], Field(min_length=1)] = (LatencyBound(),)
+
+    def check(self, history: History) -> Finding:
+        made = {"confirm": confirm_waits, "end_to_end": delivery_waits}
+        waits = {of: made[of](history) for of in dict.fromkeys(bound.of for bound in self.bounds)}
+        looked = [_look(bound, waits[bound.of], history.facts) for bound in self.bounds]
+        verdicts = [each.verdict for each in looked]
+        worst = next(v for v in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.VALID) if v in verdicts)
+        told = [each for each in looked if each.verdict is worst]
+        messages = int(sum(each.numbers.get("messages", 0) or 0 for each in looked))  # type: ignore[misc]
+        return Finding(
+            worst,
+            "; ".join(each.summary for each in told),
+            {f"{b.name}_{n}": v for b, each in zip(self.bounds, looked, strict=True) for n, v in each.numbers.items()},
+            tuple(example for each in told for example in each.examples)[:EXAMPLES_MAX],
+            Coverage(messages, messages, "messages"),
+        )
+
+
+def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
+    span_us = bound.span_us(facts)
+    if span_us is None:
+        return Finding(Verdict.UNKNOWN, f"{bound}: the events do not tell when that was")
+    counted = waits.due_within(*span_us)
+    if not len(counted):
+        return Finding(Verdict.UNKNOWN, f"{bound}: no message was due then")
+    due_ms = percentile_ms(counted.due_us, counted.answered_us, bound.percentile)
+    sent_ms = percentile_ms(counted.sent_us, counted.answered_us, bound.percentile)
+    lagged = float(np.mean(counted.lagged))
+    numbers: dict[str, Number] = {
+        "ms": _number(due_ms),
+        "from_sent_ms": _number(sent_ms),
+        "max_ms": _number(percentile_ms(counted.due_us, counted.answered_us, 100)),
+        "messages": len(counted),
+        "lagged_ratio": round(lagged, 4),
+    }
+    others = facts.others_cpu(*span_us)
+    reached = f"{_told(due_ms)} ({_told(sent_ms)} from when they were sent)"
+    summary = f"{bound}: {reached}, allowed are {bound.within_ms:g} ms"
+    doubts = _doubts(bound, due_ms=due_ms, sent_ms=sent_ms, lagged=lagged, others=others)
+    broken = due_ms > bound.within_ms
+    if doubts:
+        return Finding(Verdict.UNKNOWN, f"{summary}; {'; '.join(doubts)}", numbers)
+    return Finding(
+        Verdict.INVALID if broken else Verdict.VALID, summary, numbers, _slowest(counted, facts) if broken else ()
+    )
+
+
+def _doubts(bound: LatencyBound, *, due_ms: float, sent_ms: float, lagged: float, others: float) -> list[str]:
+    doubts = []
+    if lagged > LAGGED_MAX and sent_ms <= bound.within_ms:
+        doubts.append(f"publishers lagged with {lagged:.0%} of them by themselves: this machine does not hold the load")
+    if due_ms > bound.within_ms and others >= OTHERS_CPU_MIN:
+        doubts.append(f"other programs took {others:.0%} of this machine's processors then")
+    return doubts
+
+
+def percentile_ms(from_us: Moments, until_us: Moments, percentile: float) -> float:
+    """The shortest time, in ms, within which that part of them was answered; infinite if more never were."""
+    rank = max(1, math.ceil(len(from_us) * percentile / 100)) - 1
+    times_us = np.where(until_us == NEVER, NEVER, until_us - from_us)
+    reached = int(np.partition(times_us, rank)[rank])
+    return math.inf if reached == NEVER else reached / 1000
+
+
+def _slowest(waits: Waits, facts: Facts) -> tuple[str, ...]:
+    times_us = np.where(waits.answered_us == NEVER, NEVER, waits.answered_us - waits.due_us)
+    worst: Sequence[int] = np.argsort(-times_us, kind="stable")[:EXAMPLES_MAX].tolist()
+
+    def told(row: int) -> str:
+        due_us = float(waits.due_us[row])
+        took = "was never answered" if times_us[row] == NEVER else f"took {_told(times_us[row] / 1000)}"
+        return f"a message due at {facts.at(due_us)} {took}, {facts.beside(due_us, due_us)}"
+
+    return tuple(map(told, worst))
+
+
+def _number(ms: float) -> float | None:
+    return None if math.isinf(ms) else round(ms, 3)
+
+
+def _told(ms: float) -> str:
+    return "never" if math.isinf(ms) else f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1000:.2f} s"

@@ -1,0 +1,265 @@
+"""What became of every message, from one pass over the publishes and one over the deliveries.
+
+Seven bytes a message (six more for each further queue that it goes to), beside counts of confirms a queue and moment.
+Every checker of messages reads it, so it is built once for a history and kept as long as that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.fan_out import Shards, companions, is_repeated
+from rabbitmq_resilience.invariants.traffic import Traffic
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
+from rabbitmq_resilience.record.draws import Priorities
+from rabbitmq_resilience.record.events import LoadEvent
+from rabbitmq_resilience.record.history import Outcome
+
+#: What ``Messages.outcome`` holds where no row speaks of the sequence.
+NO_ROW = 255
+#: What ``Lane.queue`` holds where a message goes to no queue of the lane.
+NO_QUEUE = 0xFFFFFFFF
+
+Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Lane:
+    """One queue at most of each message of a publisher, by sequence (see ``record.routes.OWED``): the ``queue`` that it
+    goes to, whether it was ``received`` from there at all, and whether at least once without the redelivered flag
+    (``fresh``)."""
+
+    queue: npt.NDArray[np.uint32]
+    received: Flags
+    fresh: Flags
+
+    @property
+    def there(self) -> Flags:
+        """Which messages go to a queue of this lane."""
+        there: Flags = self.queue != NO_QUEUE
+        return there
+
+    def receive(self, sequence: Array, redelivered: Array) -> None:
+        self.received[sequence] = True
+        self.fresh[sequence[~redelivered] if redelivered.any() else sequence] = True
+
+
+@dataclass
+class Messages:
+    """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), and their queues in
+    ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues."""
+
+    outcome: Bytes = field(default_factory=lambda: np.full(0, NO_ROW, np.uint8))
+    lanes: list[Lane] = field(default_factory=list)
+    rows: int = 0
+
+    def publish(self, sequence: Array, outcome: Array, queue: Array, lane: Array) -> None:
+        self.rows += len(sequence)
+        size = int(sequence.max()) + 1
+        if size > len(self.outcome):
+            more = max(size, 2 * len(self.outcome)) - len(self.outcome)
+            self.outcome = np.concatenate((self.outcome, np.full(more, NO_ROW, np.uint8)))
+            for one in self.lanes:
+                one.queue = np.concatenate((one.queue, np.full(more, NO_QUEUE, np.uint32)))
+        while int(lane.max()) >= len(self.lanes):
+            self.lanes.append(Lane(np.full(len(self.outcome), NO_QUEUE, np.uint32), *_NOTHING))
+        self.outcome[sequence] = outcome
+        for (number,), rows in grouped(lane):
+            self.lanes[number].queue[sequence[rows]] = queue[rows]
+
+    def complete(self) -> None:
+        """No row is to come: from now on there are deliveries."""
+        for lane in self.lanes:
+            lane.received, lane.fresh = np.zeros(len(lane.queue), np.bool_), np.zeros(len(lane.queue), np.bool_)
+
+    def attempted(self, lane: Lane) -> Flags:
+        return _attempted(self.outcome) & lane.there
+
+    def lost(self, lane: Lane) -> Flags:
+        lost: Flags = (self.outcome == Outcome.CONFIRMED) & lane.there & ~lane.received
+        return lost
+
+
+_NOTHING = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
+
+
+def _attempted(outcome: Bytes) -> Flags:
+    attempted: Flags = (outcome != NO_ROW) & (outcome != Outcome.NEVER_SENT)
+    return attempted
+
+
+@dataclass
+class Reading:
+    """What one consumer read of one publisher and priority from one queue.
+
+    ``overtaken`` counts deliveries without the redelivered flag that came after a higher sequence, and
+    ``lowest_fresh`` is the lowest sequence without it.
+    """
+
+    highest: int = -1
+    lowest_fresh: float = np.inf
+    overtaken: int = 0
+    first_us: float = np.inf
+    last_us: float = -np.inf
+
+    #: How many deliveries.
+    count: int = 0
+
+    def read(self, sequence: Array, redelivered: Array, received_us: Array) -> None:
+        self.count += len(sequence)
+        before = highest_before(sequence, self.highest)
+        fresh = ~redelivered
+        self.overtaken += int(np.count_nonzero((sequence < before) & fresh))
+        self.highest = max(int(before[-1]), int(sequence[-1]))
+        if fresh.any():
+            self.lowest_fresh = min(self.lowest_fresh, int(sequence[fresh].min()))
+        self.first_us = min(self.first_us, int(received_us.min()))
+        self.last_us = max(self.last_us, int(received_us.max()))
+
+
+def _priorities(history: History) -> Priorities | None:
+    values = next((tuple(event.priorities) for event in history.facts.of_kind(LoadEvent)), ())
+    return Priorities(values) if values else None
+
+
+def priority_of(priorities: Priorities | None, publisher: Array, sequence: Array) -> Array:
+    """Of each row; 0 where messages have none."""
+    found = np.zeros(len(sequence), np.uint8)
+    for (name,), rows in grouped(publisher) if priorities is not None else ():
+        found[rows] = priorities.of(name, sequence[rows])  # type: ignore[union-attr]
+    return found
+
+
+def highest_before(sequence: Array, highest: int) -> npt.NDArray[np.int64]:
+    """For each delivery the highest sequence before it, ``highest`` before the first."""
+    return np.maximum.accumulate(np.concatenate(([highest], sequence[:-1].astype(np.int64))))
+
+
+@dataclass
+class Ledger:
+    """``traffic`` counts what happened when; it is None if the start of the steady phase or the end of publishing is
+    not known. ``read`` and ``read_fresh`` count deliveries of messages from a queue that they were sent to, the latter
+    those without the redelivered flag. ``strange`` counts deliveries of messages that were never sent, ``broken`` those
+    not intact, and ``misrouted`` those from another queue than the message was sent to. ``span_us`` is the time of the
+    first and the last row. What comes from another shard than was expected (``fan_out.Shards``) is not misrouted.
+    """
+
+    messages: dict[int, Messages] = field(default_factory=dict)
+    traffic: Traffic | None = None
+    readings: dict[tuple[int, ...], Reading] = field(default_factory=dict)  # consumer, queue, publisher, priority
+    priorities: Priorities | None = None
+    deliveries: int = 0
+    read: int = 0
+    read_fresh: int = 0
+    broken: int = 0
+    strange: int = 0
+    misrouted: int = 0
+    strangers: list[tuple[int, int]] = field(default_factory=list)  # the first of them: publisher and sequence
+    received_by: dict[int, int] = field(default_factory=dict)  # deliveries to each consumer, of whatever kind
+    span_us: tuple[float, float] = (np.inf, -np.inf)
+    shards: Shards = field(default_factory=Shards)
+
+    @property
+    def confirms(self) -> Mapping[int, npt.NDArray[np.uint32]]:
+        """For each queue the confirms in each TICK_US from the start of the steady phase to the end of publishing."""
+        return self.traffic.confirms if self.traffic is not None else {}
+
+    def enter_publishes(self, history: History, span_us: tuple[int, int] | None) -> None:
+        columns = ("publisher", "queue", "lane", "sequence", "due_us", "sent_us", "outcome", "outcome_us")
+        self.traffic = None if span_us is None else Traffic(span_us)
+        for publisher, queue, lane, sequence, due_us, sent_us, outcome, outcome_us in pieces(
+            history.publishes(), *columns
+        ):
+            self._saw(sent_us, outcome_us)
+            for (name,), rows in grouped(publisher):
+                told = (column[rows] for column in (sequence, outcome, queue, lane))
+                self.messages.setdefault(name, Messages()).publish(*told)
+            if self.traffic is not None:
+                self.traffic.enter_publishes(queue, due_us, outcome, outcome_us)
+                if lane.any():
+                    again = is_repeated(publisher, sequence) & (outcome == Outcome.CONFIRMED)
+                    self.traffic.enter_repeated(outcome_us[again])
+        for messages in self.messages.values():
+            messages.complete()
+
+    def companions(self) -> Mapping[int, frozenset[int]]:
+        """For each queue that shares a message with others, or may take it instead of another shard, those others."""
+        pairs = (pair for of_one in self.messages.values() for pair in itertools.combinations(of_one.lanes, 2))
+        shared = ((one.queue, other.queue, one.there & other.there) for one, other in pairs)
+        return companions(((one[both], other[both]) for one, other, both in shared if both.any()), self.shards)
+
+    def _saw(self, *moments_us: Array) -> None:
+        first_us, last_us = self.span_us
+        self.span_us = (
+            min(first_us, *(int(column.min()) for column in moments_us)),
+            max(last_us, *(int(column.max()) for column in moments_us)),
+        )
+
+    def enter_deliveries(self, history: History) -> None:
+        columns = ("consumer", "queue", "publisher", "sequence", "received_us", "redelivered", "intact")
+        for *row, intact in pieces(history.deliveries(), *columns):
+            self.deliveries += len(intact)
+            self._saw(row[4])
+            for (consumer,), rows in grouped(row[0]):
+                self.received_by[consumer] = self.received_by.get(consumer, 0) + len(row[0][rows])
+            whole = row if intact.all() else [column[intact] for column in row]
+            self.broken += len(intact) - len(whole[0])
+            if len(whole[0]):
+                self._receive(whole)
+                if self.traffic is not None:
+                    self.traffic.enter_deliveries(whole[1], whole[4])
+
+    def _receive(self, columns: Sequence[Array]) -> None:
+        consumer, queue, publisher, sequence, received_us, redelivered = columns
+        priority = priority_of(self.priorities, publisher, sequence)
+        for key, rows in grouped(consumer, queue, publisher, priority):
+            mine, mine_redelivered = sequence[rows], redelivered[rows]
+            self.readings.setdefault(key, Reading()).read(mine, mine_redelivered, received_us[rows])
+            messages = self.messages.setdefault(key[2], Messages())
+            known = mine < len(messages.outcome)
+            known[known] = _attempted(messages.outcome[mine[known]])
+            if not known.all():
+                unknown = mine[~known]
+                self.strange += len(unknown)
+                self.strangers += [(key[2], n) for n in unknown[: EXAMPLES_MAX - len(self.strangers)].tolist()]
+                mine, mine_redelivered = mine[known], mine_redelivered[known]
+            self.misrouted += len(mine)
+            for lane in messages.lanes:
+                there = self.shards.first(lane.queue[mine]) == self.shards.first_of(key[1])
+                whole = there.all()
+                of_lane = (mine, mine_redelivered) if whole else (mine[there], mine_redelivered[there])
+                self.misrouted -= len(of_lane[0])
+                self.read += len(of_lane[0])
+                self.read_fresh += len(of_lane[0]) - int(np.count_nonzero(of_lane[1]))
+                lane.receive(*of_lane)
+
+
+_ledgers: WeakKeyDictionary[History, Ledger] = WeakKeyDictionary()
+
+
+def ledger_of(history: History) -> Ledger:
+    """The ledger of a history: built when first asked for, forgotten with the history."""
+    if history not in _ledgers:
+        ledger = Ledger(shards=Shards.of(history.facts), priorities=_priorities(history))
+        ledger.enter_publishes(history, history.facts.publishing_us)
+        ledger.enter_deliveries(history)
+        _ledgers[history] = ledger
+    return _ledgers[history]
+
+
+def nothing_after(history: History, ledger: Ledger) -> str:
+    """Which fault no message was received after, so that nothing is known of what it did to any; empty if none."""
+    facts = history.facts
+    last_us = max((reading.last_us for reading in ledger.readings.values()), default=-np.inf)
+    for step in facts.steps:
+        if step.is_fault and step.injected and step.possible_us[0] > last_us:
+            return f"no message was received after {step} had begun at {facts.at(step.possible_us[0])}"
+    return ""

@@ -1,0 +1,107 @@
+"""When a queue is promised to take messages, and is sent some: the one model of it, which all checkers share.
+
+A queue is promised to take them while it is writable from some side (``invariants.oracle``), its cluster is not
+being put together again after a split that its mode let happen, and no step keeps an alarm raised for which brokers
+block publishers. It is sent none while the load pauses.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rabbitmq_resilience.invariants.facts import NEVER_US, ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.oracle import writable_from
+from rabbitmq_resilience.invariants.pauses import pauses_of
+from rabbitmq_resilience.invariants.splits import splits
+from rabbitmq_resilience.invariants.times import Period, Times, later, times
+from rabbitmq_resilience.invariants.truth import Moment, Truth, truth_of
+from rabbitmq_resilience.invariants.worlds import Side
+
+
+@dataclass(frozen=True)
+class Promises:
+    """What a cluster promises its queues, worked out once for all of them.
+
+    ``moments``: all that may have been so, with the nodes away that had a reason to pause and did; ``never`` are the
+    times in which no queue is promised.
+    """
+
+    cluster: ClusterFacts
+    moments: Sequence[Moment]
+    never: Times
+    _lacking: dict[tuple[str, Side, float], Times] = field(default_factory=dict, init=False, repr=False)
+
+    def lacking(self, queue: QueueFacts, *, grace_s: float) -> Times:
+        """When ``queue`` may stand still: whenever it may not be promised, and ``grace_s`` from the end of that."""
+        key = queue.kind, queue.members, grace_s
+        if key not in self._lacking:
+            bad = times(
+                (moment.start_us, moment.end_us)
+                for moment in self.moments
+                if not all(writable_from(queue, self.cluster, world) for world in moment.worlds)
+            )
+            self._lacking[key] = later(bad | self.never, end_us=grace_s * 1e6)
+        return self._lacking[key]
+
+
+def promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
+    """Nodes that had a reason to pause, and did, are as good as down."""
+    return facts.once(_promises, cluster, span_us)
+
+
+def _promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
+    paused = Truth(facts, cluster, [*truth_of(facts, cluster).steps, *pauses_of(facts, cluster, span_us).excused])
+    never = times([*_unmended(facts, cluster, span_us), *_blocked(facts)])
+    return Promises(cluster, tuple(paused.moments(span_us)), never)
+
+
+def _unmended(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Iterable[Period]:
+    """The times after a split that nobody mends, until an operator has taken all nodes of a side away."""
+    for split in splits(facts, cluster, span_us) if not cluster.heals_splits else ():
+        yield split.apart_us[1], split.ended_us
+
+
+def _blocked(facts: Facts) -> Iterable[Period]:
+    """When publishers were seen to be blocked while a step blocked them, which it may until it is healed."""
+    for step in facts.steps:
+        for start, end in facts.blocked_us if step.blocks_publishers else ():
+            common = max(start, step.possible_us[0]), min(end, step.possible_us[1])
+            if common[0] < common[1]:
+                yield common
+
+
+def pauses(facts: Facts, span_us: Period) -> Times:
+    """When no queue is sent anything, by the load's own steps."""
+    return times((start, end) for start, end, rate_per_s in facts.rate.pieces(*span_us) if rate_per_s == 0)
+
+
+def least_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
+    """The part of the steady rate that can be asked for in all of that time: 1, but less while the target is below that
+    of the steady phase, or, where that had none, below the rate that it reached."""
+    return min(1.0, target_share(facts, period_us, steady_per_s=steady_per_s))
+
+
+def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
+    """The least target of that time as a part of that of the steady phase, more than 1 while the load peaks; 1 where
+    there was no limit."""
+    target_per_s, usual_per_s = facts.rate.least(*period_us), facts.rate.plain or steady_per_s
+    return 1.0 if target_per_s is None else target_per_s / usual_per_s
+
+
+def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float) -> Times:
+    """The time after each change of nodes or links, which an intermittent cut makes again and again: ``lost_grace_s``
+    where a node or a link was lost and stays so, which must first be noticed, and ``grace_s`` where none was. That a
+    node pauses belongs to its cut, that it comes back is a change."""
+    moments = itertools.groupby(truth_of(facts, cluster).moments(span_us), key=lambda moment: moment.worst)
+    worst = [(next(same).start_us, world) for world, same in moments]
+    changes = [start_us for start_us, _ in worst[1:]]
+    changes += [pause.possible_us[1] for pause in pauses_of(facts, cluster, span_us).excused]
+    changing = [(at_us, at_us + grace_s * 1e6) for at_us in changes]
+    for i, ((_, before), (start_us, now)) in enumerate(itertools.pairwise(worst)):
+        if now.lost_since(before):
+            found_us = next((at_us for at_us, world in worst[i + 2 :] if not world.lost_since(before)), NEVER_US)
+            changing.append((start_us, min(start_us + lost_grace_s * 1e6, found_us)))
+    flapping = times(step.possible_us for step in facts.steps if step.intermittent)
+    return times(changing) | later(flapping, end_us=grace_s * 1e6)

@@ -1,0 +1,66 @@
+"""No broker ends by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
+from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
+from rabbitmq_resilience.invariants.times import Times, times
+from rabbitmq_resilience.invariants.truth import truth_of
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+
+
+class NoCrash(InvariantSpec):
+    """No node's process is seen gone, but for those that a step took away, until they are seen up again, and those that
+    a step starved of memory or CPU, which the kernel may end. A node that stops serving and keeps its process is
+    ``partition_mode``'s matter. What was gone and back between two looks is not noticed; where nobody looked at a node
+    for 10 s, it is UNKNOWN."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        start_us, end_us = facts.phases.get("steady"), facts.phases.get("end", facts.phases.get("drain"))
+        if facts.cluster is None or start_us is None or end_us is None or not facts.node_states:
+            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
+        gone = {node: _gone_us(facts, node, may) for node, may in _may_be_gone(facts, facts.cluster).items()}
+        crashed = {node: t_us for node, t_us in gone.items() if t_us is not None and t_us < end_us}
+        span = float(start_us), float(end_us)
+        looks = {node: [t for t, states in facts.node_states if node in states] for node in facts.cluster.nodes}
+        blind = {node: gaps(moments, span, longer_than_s=UNSEEN_S_MAX) for node, moments in looks.items()}
+        least = max(blind, key=lambda node: lasting_s(blind[node]))
+        demanded_s = seconds(span[1] - span[0])
+        coverage = Coverage(round(demanded_s - lasting_s(blind[least]), 3), demanded_s)
+        numbers = {"crashed": " ".join(crashed)}
+        if crashed:
+            told = [
+                f"the process of {node} was gone at {facts.at(t_us)} though no step had taken it away, "
+                f"{facts.beside(t_us, t_us)}"
+                for node, t_us in sorted(crashed.items(), key=lambda item: item[1])
+            ]
+            return Finding(Verdict.INVALID, told[0], numbers, tuple(told[:EXAMPLES_MAX]), coverage)
+        if blind[least]:
+            since = " to ".join(map(facts.at, blind[least][0]))
+            summary = f"nobody looked at {least} from {since}; as far as was seen, no broker ended by itself"
+            return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
+        return Finding(Verdict.VALID, "no broker ended by itself", numbers, (), coverage)
+
+
+def _may_be_gone(facts: Facts, cluster: ClusterFacts) -> Mapping[str, Times]:
+    """When each node may be away, or lack what it needs to live, until it was seen up again."""
+    truth = truth_of(facts, cluster)
+    starved = {node: [s for s in facts.steps if s.injected and node in s.starved] for node in cluster.nodes}
+    return {
+        node: truth.away[node].possibly
+        | times((step.possible_us[0], facts.first_up_us(node, after_us=step.possible_us[1])) for step in starved[node])
+        for node in cluster.nodes
+    }
+
+
+def _gone_us(facts: Facts, node: str, may: Times) -> float | None:
+    """When the process of ``node`` was first seen gone at another time than it ``may`` be; None if it was not."""
+    seen = (t_us for t_us, states in facts.node_states if states.get(node) == "down" and t_us not in may)
+    return next(seen, None)

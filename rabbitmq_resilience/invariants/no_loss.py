@@ -1,0 +1,236 @@
+"""Every message that was confirmed and not returned arrives, and nothing arrives that was not sent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
+from rabbitmq_resilience.invariants.fan_out import Shards
+from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
+from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most_explained
+from rabbitmq_resilience.invariants.times import periods
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.history import Outcome
+
+
+class NoLoss(InvariantSpec):
+    """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID,
+    but for losses that the partition handling permits, as on the losing side of ``autoheal``: these are counted
+    apart, unless ``split_losses: judged`` demands what the mode does not promise.
+
+    Unmarked duplicates are INVALID too in a run in which no step began.
+
+    A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
+    hash exchange by one, whichever it comes from. Where no message was received
+    after a fault had begun, nothing is known of what that one did, and it is UNKNOWN.
+
+    Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
+    split by whether the broker marked them as redelivered.
+    """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
+
+    split_losses: Literal["permitted", "judged"] = "permitted"
+
+    def check(self, history: History) -> Finding:
+        ledger = ledger_of(history)
+        counts = _counts(ledger)
+        excused = counts["lost"] and self.split_losses == "permitted"
+        permitted, reasons = _permitted(history, ledger) if excused else ({}, ())
+        counts["lost_permitted"] = sum(int(np.count_nonzero(flags)) for flags in permitted.values())
+        counts["lost"] -= counts["lost_permitted"]
+        unexpected = counts["unexpected"]
+        coverage = Coverage(counts["confirmed"] - counts["lost_permitted"], counts["confirmed"], "messages")
+        told = counts["lost"] or counts["lost_permitted"] or not counts["confirmed"]
+        unseen = "" if told else nothing_after(history, ledger)
+        played = any(step.injected for step in history.facts.steps)
+        doubled = 0 if played else counts["duplicates_unmarked"]
+        wrong = counts["lost"] or unexpected or doubled
+        summary = f"{counts['confirmed']} messages were confirmed; {counts['lost']} of them never arrived"
+        if counts["lost_permitted"]:
+            summary += f", and {counts['lost_permitted']} more that may be lost: {'; '.join(reasons)}"
+        if doubled:
+            summary += f", and {doubled} arrived twice, unmarked, though nothing had happened"
+        if unexpected:
+            summary += f", and {unexpected} arrived that were never sent, were broken or came from another queue"
+        if unseen and not wrong:
+            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", counts, (), coverage)
+        return Finding(
+            Verdict.INVALID if wrong else Verdict.VALID,
+            summary,
+            counts,
+            tuple(_examples(history, ledger, permitted, doubled))[:EXAMPLES_MAX] if wrong else (),
+            coverage,
+        )
+
+
+#: By publisher and lane, for each sequence.
+Chosen = dict[tuple[int, int], Flags]
+
+
+def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...]]:
+    """The lost messages that were confirmed where and when a loss is permitted, and why it is."""
+    permits = list(loss_permits(history.facts))
+    if not permits:
+        return {}, ()
+    lost = _lost_rows(history, ledger)
+    excused = np.zeros(len(lost.queue), np.bool_)
+    reasons: dict[str, None] = {}
+    choices = [[_covered(lost, choice, ledger.shards) for choice in sets] for _, sets in permits]
+    for (reason, _), mine in zip(permits, most_explained(choices), strict=True):
+        if mine.any():
+            reasons[reason] = None
+        excused |= mine
+    chosen: Chosen = {}
+    kept = [column[excused] for column in (lost.publisher, lost.lane, lost.sequence)]
+    for (publisher, lane), rows in grouped(*kept[:2]) if excused.any() else ():
+        flags = np.zeros(len(ledger.messages[publisher].outcome), np.bool_)
+        flags[kept[2][rows]] = True
+        chosen[publisher, lane] = flags
+    return chosen, tuple(reasons)
+
+
+class _Rows(NamedTuple):
+    publisher: Array
+    lane: Array
+    sequence: Array
+    queue: Array
+    node: Array
+    outcome_us: Array
+
+
+def _lost_rows(history: History, ledger: Ledger) -> _Rows:
+    found = []
+    for piece in pieces(history.publishes(), *_Rows._fields):
+        lost = np.zeros(len(piece[0]), np.bool_)
+        for (name, number), rows in grouped(*piece[:2]):
+            of_publisher = ledger.messages[name]
+            lost[rows] = of_publisher.lost(of_publisher.lanes[number])[piece[2][rows]]
+        found.append([column[lost] for column in piece])
+    none = [np.zeros(0, np.int64)] * len(_Rows._fields)
+    return _Rows(*map(np.concatenate, zip(*(found or [none]), strict=True)))
+
+
+def _covered(lost: _Rows, permits: Sequence[LossPermit], shards: Shards) -> Flags:
+    """Of a lost message nobody knows which shard took it."""
+    covered = np.zeros(len(lost.queue), np.bool_)
+    queue = shards.first(lost.queue)
+    for permit in permits:
+        mine = (queue == shards.first_of(permit.queue)) & (lost.node == permit.node)
+        for start_us, end_us in periods(permit.confirmed_us) if mine.any() else ():
+            covered |= mine & (lost.outcome_us >= start_us) & (lost.outcome_us < end_us)
+    return covered
+
+
+def _lanes(ledger: Ledger) -> Iterator[tuple[Messages, Lane]]:
+    return ((messages, lane) for messages in ledger.messages.values() for lane in messages.lanes)
+
+
+def _counts(ledger: Ledger) -> dict[str, int]:
+    names = ("attempted", "confirmed", "received", "lost", "unknown", "recovered", "nacked")
+    counts = dict.fromkeys((*names, "nacked_received", "returned"), 0)
+    fresh = 0
+    for m, lane in _lanes(ledger):
+        there = lane.there
+        confirmed, unknown, nacked, returned = (
+            (m.outcome == o) & there for o in (Outcome.CONFIRMED, Outcome.UNKNOWN, Outcome.NACKED, Outcome.RETURNED)
+        )
+        seen = {
+            "attempted": m.attempted(lane),
+            "confirmed": confirmed,
+            "received": lane.received,
+            "lost": m.lost(lane),
+            "unknown": unknown,
+            "recovered": unknown & lane.received,
+            "nacked": nacked,
+            "nacked_received": nacked & lane.received,
+            "returned": returned,
+        }
+        for name, which in seen.items():
+            counts[name] += int(np.count_nonzero(which))
+        fresh += int(np.count_nonzero(lane.fresh))
+    unmarked = ledger.read_fresh - fresh
+    return counts | {
+        "unexpected": ledger.strange + ledger.broken + ledger.misrouted,
+        "broken": ledger.broken,
+        "misrouted": ledger.misrouted,
+        "duplicates_redelivered": ledger.read - counts["received"] - unmarked,
+        "duplicates_unmarked": unmarked,
+    }
+
+
+def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: int) -> Iterator[str]:
+    facts = history.facts
+    lost = list(itertools.islice(_missing(ledger, permitted), EXAMPLES_MAX))
+    columns = ("lane", "queue", "sent_us", "outcome_us", "node")
+    for row in matching(history.publishes(), _wanted([key[:2] for key in lost]), *columns):
+        if (row["publisher"], row["sequence"], row["lane"]) not in lost:
+            continue
+        sent_us, confirmed_us = row["sent_us"], row["outcome_us"]
+        yield (
+            f"lost: publisher {row['publisher']} sequence {row['sequence']} to {facts.queue_name(row['queue'])}, "
+            f"sent {facts.at(sent_us)}, confirmed {facts.at(confirmed_us)} by {facts.node_name(row['node'])}, "
+            f"phase {facts.phase_at(sent_us)}, {facts.beside(sent_us, confirmed_us)}"
+        )
+    for row in matching(history.deliveries(), _wanted(ledger.strangers), "queue", "received_us", "consumer"):
+        yield (
+            f"unexpected: publisher {row['publisher']} sequence {row['sequence']}, never sent, was received from "
+            f"{facts.queue_name(row['queue'])} by consumer {row['consumer']} at {facts.at(row['received_us'])}"
+        )
+    if ledger.broken:
+        yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
+    for row in itertools.islice(_repeats(history, ledger), EXAMPLES_MAX) if doubled else ():
+        yield (
+            f"duplicate: publisher {row['publisher']} sequence {row['sequence']} was received again from "
+            f"{facts.queue_name(row['queue'])} by consumer {row['consumer']} at {facts.at(row['received_us'])}, "
+            "without the redelivered flag, beside no fault"
+        )
+    if ledger.misrouted:
+        yield f"unexpected: {ledger.misrouted} deliveries came from another queue than their messages were sent to"
+
+
+def _missing(ledger: Ledger, permitted: Chosen) -> Iterator[tuple[int, int, int]]:
+    """Publisher, sequence and lane of what is lost, and may not be."""
+    for publisher, m in sorted(ledger.messages.items()):
+        for number, lane in enumerate(m.lanes):
+            lost = m.lost(lane)
+            if (publisher, number) in permitted:
+                lost &= ~permitted[publisher, number]
+            yield from ((publisher, sequence, number) for sequence in np.flatnonzero(lost).tolist())
+
+
+def _repeats(history: History, ledger: Ledger) -> Iterator[Mapping[str, int]]:
+    """The deliveries without the redelivered flag of messages that had come without it before from the same queue, by
+    column name."""
+    seen = {
+        (publisher, number): np.zeros(len(m.outcome), np.bool_)
+        for publisher, m in ledger.messages.items()
+        for number in range(len(m.lanes))
+    }
+    columns = ("publisher", "queue", "sequence", "consumer", "received_us", "redelivered", "intact")
+    for piece in pieces(history.deliveries(), *columns):
+        *told, redelivered, intact = piece
+        fresh = [column[intact & ~redelivered] for column in told]
+        for (publisher, queue), rows in grouped(*fresh[:2]) if len(fresh[0]) else ():
+            m = ledger.messages[publisher]
+            for number, lane in enumerate(m.lanes):
+                mine = [column[rows] for column in fresh]
+                mine = [column[mine[2] < len(m.outcome)] for column in mine]
+                there = ledger.shards.first(lane.queue[mine[2]]) == ledger.shards.first_of(queue)
+                mine = [column[there & m.attempted(lane)[mine[2]]] for column in mine]
+                again = np.ones(len(mine[2]), np.bool_)
+                again[np.unique(mine[2], return_index=True)[1]] = False
+                again |= seen[publisher, number][mine[2]]
+                seen[publisher, number][mine[2]] = True
+                for values in zip(*(column[again].tolist() for column in mine), strict=True):
+                    yield dict(zip(columns, values, strict=False))
+
+
+def _wanted(keys: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:
+    table = np.array(keys, np.uint64).reshape(-1, 2)
+    return messages(table[:, 0], table[:, 1])

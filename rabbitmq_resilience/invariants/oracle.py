@@ -1,0 +1,95 @@
+"""The partition oracle: what RabbitMQ promises of a cluster that is cut, by mode, shape of the cut, queue and version.
+
+It knows nothing of time: it says what holds once every node has noticed the cut, and what must follow when it heals.
+
+Sources, RabbitMQ documentation of 3.13, the last that describes all modes: "Clustering and Network Partitions"
+(modes, split brain, autoheal), "Quorum Queues" (a majority of members), "Classic Queue Mirroring" (a mirror is promoted
+on each side), and of 4.3: "Clustering and Network Partitions" (no mode has an effect any more). Partial partitions:
+rabbit_node_monitor of 3.10, ``partial_partition``, which the log tells as "Partial partition detected".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
+from rabbitmq_resilience.invariants.worlds import Side, World
+
+#: What follows once the cut is healed. ``whole``: paused nodes come back and nothing was undone. ``restarts``: all
+#: sides but one restart and take over its state. ``split``: nobody does anything until an operator restarts a side.
+Aftermath = Literal["whole", "restarts", "split"]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """``pauses``: each of them pauses, and stays so until the cut is healed. ``one_pauses``: of each of these groups at
+    least one does. ``may_pause_beside``: they may too, and nobody else. ``sides``: the groups of nodes that go on."""
+
+    pauses: Side
+    one_pauses: tuple[Side, ...]
+    may_pause_beside: Side
+    sides: tuple[Side, ...]
+    aftermath: Aftermath
+
+
+@lru_cache(maxsize=4096)
+def foresee(cluster: ClusterFacts, world: World) -> Forecast:
+    """What the cluster does about such a world, once every node has noticed it.
+
+    Kept: an hour of faults has hundreds of moments and few worlds, and every queue asks about each.
+    """
+    pauses: set[str] = set()
+    doubtful: set[str] = set()
+    groups: list[Side] = []
+    for component in world.components:
+        lonely = {node for node in component if _must_pause(cluster, world, node)}
+        pauses |= lonely
+        partial = world.cut_within(component)
+        if not partial:
+            continue
+        doubtful |= component
+        if cluster.pauses_minorities:
+            groups += [pair for pair in sorted(partial, key=sorted) if not pair & lonely]
+    whole = [c for c in world.components if not world.cut_within(c) and not c & pauses]
+    split = len(whole) > 1 or (bool(doubtful) and not cluster.pauses_minorities)
+    return Forecast(
+        pauses=frozenset(pauses),
+        one_pauses=tuple(groups),
+        may_pause_beside=frozenset(doubtful - pauses if cluster.pauses else ()),
+        sides=tuple(whole),
+        aftermath=_aftermath(cluster) if split else "whole",
+    )
+
+
+def _must_pause(cluster: ClusterFacts, world: World, node: str) -> bool:
+    """A node looks at those that it reaches itself."""
+    reach = world.reach_of(node)
+    if cluster.pauses_minorities:
+        return 2 * len(reach) <= len(cluster.nodes)
+    if cluster.pauses_without_preferred:
+        return not reach & cluster.preferred
+    return False
+
+
+def _aftermath(cluster: ClusterFacts) -> Aftermath:
+    if not cluster.handles_partitions:
+        return "whole"
+    return "restarts" if cluster.heals_splits else "split"
+
+
+def members_needed(queue: QueueFacts) -> int:
+    """How many members must be reached for a message to be written and confirmed."""
+    return len(queue.members) // 2 + 1 if queue.kind == "quorum" else 1
+
+
+def writable_from(queue: QueueFacts, cluster: ClusterFacts, world: World) -> tuple[Side, ...]:
+    """The sides through whose nodes the queue takes messages and confirms them.
+
+    A quorum queue needs more than half of its members on one side; a mirrored one a mirror, which is promoted there;
+    a classic one its only copy. Which mirrors are synchronised is not modelled. A component in which not everybody
+    sees everybody is promised nothing.
+    """
+    sides = foresee(cluster, world).sides
+    return tuple(side for side in sides if len(queue.members & side) >= members_needed(queue))

@@ -1,0 +1,272 @@
+"""Messages of one publisher in one queue arrive in the order in which they were published."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.ledger import (
+    Ledger,
+    Messages,
+    Reading,
+    highest_before,
+    ledger_of,
+    nothing_after,
+    priority_of,
+)
+from rabbitmq_resilience.invariants.splits import permits_loss, splits
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.history import Outcome
+
+#: Deliveries that are looked at one by one; beyond, a violation is certain and its exact size is not worth the memory.
+SUSPECTS_MAX = 1_000_000
+
+#: Deliveries that are sorted by time at once; 60 bytes each.
+SORTED_MAX = 5_000_000
+
+#: Consumer, queue, publisher, priority.
+Key = tuple[int, ...]
+#: Publisher, sequence, queue.
+Owed = tuple[int, int, int]
+
+
+class Order(InvariantSpec):
+    """A delivery jumps back if its publisher's higher sequence arrived from that queue before it. Illegal, unless
+
+    - it is marked as redelivered, or is a duplicate of a message received earlier;
+    - the higher sequence has another priority: messages of one priority alone are in order;
+    - its publish has no known outcome: it may have waited in a lost connection while the publisher went on over a
+      new one, and the order is promised within one channel only.
+
+    A queue is judged if at most one consumer at a time read from it: one that reconnects remains the same, and
+    several are fine if the last delivery to one is before the first to the next. Others are named, unless
+    ``shared_queues: judged`` demands of them too what no broker promises: then the time of receipt tells the order,
+    whoever received. With deliveries and no queue to judge the finding is UNKNOWN, and where none came after a fault
+    had begun; without deliveries there was no disorder. What two sides of a split that the mode let happen took, each
+    for itself, has no order in common: it is counted apart.
+    """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
+
+    shared_queues: Literal["named", "judged"] = "named"
+
+    def check(self, history: History) -> Finding:
+        ledger = ledger_of(history)
+        by_queue: defaultdict[int, dict[Key, Reading]] = defaultdict(dict)
+        for key, reading in ledger.readings.items():
+            by_queue[key[1]][key] = reading
+        read = by_queue.keys()
+        turns = {queue: turn for queue in read if (turn := _turns(by_queue[queue])) is not None}
+        together = read - turns.keys() if self.shared_queues == "judged" else set()
+        judged = turns.keys() | together
+        facts = history.facts
+        shared = ", ".join(sorted(facts.queue_name(queue) for queue in read - judged))
+        numbers = {
+            "queues_judged": len(judged),
+            "queues_shared": len(read - judged),
+            "overtaken": 0,
+            "overtaken_permitted": 0,
+        }
+        counts = Counter({queue: 0 for queue in read})
+        for (_, queue, *_), reading in ledger.readings.items():
+            counts[queue] += reading.count
+        coverage = Coverage(sum(counts[queue] for queue in judged), counts.total(), "deliveries")
+        if read and not judged:
+            text = f"more than one consumer at a time read from {shared}"
+            return Finding(Verdict.UNKNOWN, text, numbers, coverage=coverage)
+        seeds = {key: highest for queue in turns for key, highest in _seeds(by_queue[queue], turns[queue]).items()}
+        suspicious = {key for key, highest in seeds.items() if _is_suspicious(ledger.readings[key], highest)}
+        suspects = _suspects(history, ledger, seeds, suspicious) if suspicious else iter(())
+        unruly = _suspects_of_all(history, ledger, together) if together else iter(())
+        found = list(_violations(history, itertools.chain(suspects, unruly)))
+        violations = list(_not_of_two_sides(history, found))
+        numbers["overtaken"], numbers["overtaken_permitted"] = len(violations), len(found) - len(violations)
+        summary = f"{len(violations)} messages were overtaken in {len(judged)} queues"
+        if len(found) > len(violations):
+            summary += f", and {len(found) - len(violations)} more that one side of a split took and another did not"
+        if shared:
+            summary += f"; not judged, for more than one consumer at a time read from it: {shared}"
+        examples = tuple(_line(facts, violation) for violation in violations[:EXAMPLES_MAX])
+        unseen = nothing_after(history, ledger) if read and not violations else ""
+        if unseen:
+            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
+        return Finding(Verdict.INVALID if violations else Verdict.VALID, summary, numbers, examples, coverage)
+
+
+def _turns(readings: Mapping[Key, Reading]) -> list[int] | None:
+    """The consumers of one queue in the order of their turns; None if two of them read at the same time."""
+    spans: dict[int, tuple[float, float]] = {}
+    for (consumer, *_), reading in readings.items():
+        first, last = spans.get(consumer, (np.inf, -np.inf))
+        spans[consumer] = min(first, reading.first_us), max(last, reading.last_us)
+    ordered = sorted(spans, key=spans.__getitem__)
+    overlap = any(spans[a][1] > spans[b][0] for a, b in itertools.pairwise(ordered))
+    return None if overlap else ordered
+
+
+def _seeds(readings: Mapping[Key, Reading], turns: Sequence[int]) -> dict[Key, int]:
+    """For each reading of one queue the highest sequence that consumers before it had received."""
+    seeds: dict[Key, int] = {}
+    highest: dict[Key, int] = {}  # by publisher and priority
+    place = {consumer: turn for turn, consumer in enumerate(turns)}
+    for key in sorted(readings, key=lambda key: place[key[0]]):
+        seeds[key] = highest.get(key[2:], -1)
+        highest[key[2:]] = max(seeds[key], readings[key].highest)
+    return seeds
+
+
+def _is_suspicious(reading: Reading, seed: int) -> bool:
+    return reading.overtaken > 0 or reading.lowest_fresh < seed
+
+
+@dataclass(frozen=True)
+class _Overtaken:
+    consumer: int
+    queue: int
+    publisher: int
+    sequence: int
+    received_us: int
+    highest: int
+
+
+def _violations(history: History, jumps: Iterable[_Overtaken]) -> Iterator[_Overtaken]:
+    """Those deliveries that jump back and are the first of their message."""
+    suspects = list(itertools.islice(jumps, SUSPECTS_MAX))
+    first_us = _first_received(history, suspects) if suspects else {}
+    seen: set[Owed] = set()
+    for suspect in suspects:
+        message = (suspect.publisher, suspect.sequence, suspect.queue)
+        if suspect.received_us <= first_us.get(message, suspect.received_us) and message not in seen:
+            yield suspect
+        seen.add(message)
+
+
+def _not_of_two_sides(history: History, found: Sequence[_Overtaken]) -> Iterator[_Overtaken]:
+    """Those of which both messages were not taken on two sides of a split."""
+    facts = history.facts
+    cluster, span_us = facts.cluster, facts.publishing_us
+    if cluster is None or span_us is None or not cluster.splits or not found:
+        yield from found
+        return
+    both = [(v.publisher, sequence) for v in found for sequence in (v.sequence, v.highest)]
+    table = np.array(both, np.uint64)
+    taken = {
+        (row["publisher"], row["sequence"]): (facts.node_name(row["node"]), row["outcome_us"])
+        for row in matching(history.publishes(), messages(table[:, 0], table[:, 1]), "node", "outcome_us")
+    }
+    splits_of = {
+        index: splits(facts, cluster, span_us, queue)
+        for index, queue in enumerate(facts.queues)
+        if permits_loss(cluster, queue)
+    }
+    for v in found:
+        one, other = (taken.get((v.publisher, sequence)) for sequence in (v.sequence, v.highest))
+        apart = (
+            one
+            and other
+            and any(
+                split.were_apart(one[0], other[0], (min(one[1], other[1]), max(one[1], other[1])))
+                for split in splits_of.get(v.queue, ())
+            )
+        )
+        if not apart:
+            yield v
+
+
+_COLUMNS = ("consumer", "queue", "publisher", "sequence", "received_us", "redelivered", "intact")
+
+
+def _suspects(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: set[Key]) -> Iterator[_Overtaken]:
+    """Look at the suspicious readings again, delivery by delivery where one jumps back."""
+    highest = dict(seeds)
+    for *keyed, sequence, received_us, redelivered, intact in pieces(history.deliveries(), *_COLUMNS):
+        for key, rows in grouped(*keyed, priority_of(ledger.priorities, keyed[-1], sequence)):
+            if key not in keys:
+                continue
+            whole = intact[rows]
+            mine, mine_us, again = (column[rows][whole] for column in (sequence, received_us, redelivered))
+            if not len(mine):
+                continue
+            before = highest_before(mine, highest[key])
+            highest[key] = max(int(before[-1]), int(mine[-1]))
+            consumer, queue, publisher, _ = key
+            for row in _jumps_back(ledger.messages[publisher], mine, before, again):
+                yield _Overtaken(consumer, queue, publisher, int(mine[row]), int(mine_us[row]), int(before[row]))
+
+
+def _suspects_of_all(history: History, ledger: Ledger, queues: set[int]) -> Iterator[_Overtaken]:
+    """The same for queues that consumers share, as if one had received what all of them did. Their deliveries have to
+    be sorted by time, so only some queues are looked at in a pass."""
+    counts: Counter[int] = Counter()
+    for (_, queue, *_), reading in ledger.readings.items():
+        counts[queue] += reading.count
+    taken: list[int] = []
+    for queue in sorted(queues):
+        if taken and sum(counts[one] for one in taken) + counts[queue] > SORTED_MAX:
+            yield from _suspects_of(history, ledger, taken)
+            taken = []
+        taken.append(queue)
+    yield from _suspects_of(history, ledger, taken)
+
+
+def _suspects_of(history: History, ledger: Ledger, queues: Sequence[int]) -> Iterator[_Overtaken]:
+    found = [
+        [column[np.isin(piece[1], queues) & piece[-1]] for column in piece[:-1]]
+        for piece in pieces(history.deliveries(), *_COLUMNS)
+    ]
+    columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    priority = priority_of(ledger.priorities, columns[2], columns[3])
+    for (in_queue, name, _), rows in grouped(columns[1], columns[2], priority):
+        consumer, _, _, sequence, received_us, redelivered = (column[rows] for column in columns)
+        by_time = np.argsort(received_us, kind="stable")
+        mine, mine_us = sequence[by_time], received_us[by_time]
+        before = highest_before(mine, -1)
+        for row in _jumps_back(ledger.messages[name], mine, before, redelivered[by_time]):
+            reader = int(consumer[by_time[row]])
+            yield _Overtaken(reader, in_queue, name, int(mine[row]), int(mine_us[row]), int(before[row]))
+
+
+def _jumps_back(messages: Messages, sequence: Array, before: Array, redelivered: Array) -> list[int]:
+    """The rows of deliveries that come after a higher sequence, and may not."""
+    back = np.flatnonzero((sequence < before) & ~redelivered)
+    rows: list[int] = back[_was_confirmed(messages, sequence[back])].tolist()
+    return rows
+
+
+def _was_confirmed(messages: Messages, sequence: Array) -> Array:
+    inside = sequence < len(messages.outcome)
+    outcome = np.full(len(sequence), Outcome.UNKNOWN, np.uint8)
+    outcome[inside] = messages.outcome[sequence[inside]]
+    confirmed: Array = outcome == Outcome.CONFIRMED
+    return confirmed
+
+
+def _first_received(history: History, suspects: list[_Overtaken]) -> dict[Owed, int]:
+    """When each suspect's message was received for the first time from its queue, by whomever."""
+    table = np.array([(s.publisher, s.sequence) for s in suspects], np.uint64).reshape(-1, 2)
+    wanted = np.unique(messages(table[:, 0], table[:, 1]))
+    first: dict[Owed, int] = {}
+    columns = ("publisher", "sequence", "queue", "received_us", "intact")
+    for *told, intact in pieces(history.deliveries(), *columns):
+        hit = np.isin(messages(*told[:2]), wanted) & intact
+        for *key, received_us in zip(*(column[hit].tolist() for column in told), strict=True):
+            publisher, sequence, queue = key
+            owed = (publisher, sequence, queue)
+            first[owed] = min(first.get(owed, received_us), received_us)
+    return first
+
+
+def _line(facts: Facts, overtaken: _Overtaken) -> str:
+    return (
+        f"publisher {overtaken.publisher} sequence {overtaken.sequence} came out of "
+        f"{facts.queue_name(overtaken.queue)} at {facts.at(overtaken.received_us)} to consumer {overtaken.consumer}, "
+        f"after sequence {overtaken.highest}, phase {facts.phase_at(overtaken.received_us)}, "
+        f"{facts.beside(overtaken.received_us, overtaken.received_us)}"
+    )

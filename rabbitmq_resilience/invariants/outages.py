@@ -1,0 +1,120 @@
+"""When a queue confirmed nothing although somebody tried, whoever is to blame.
+
+An outage lasts from the time at which the first message that was not confirmed was due until the next confirm of that
+queue, or the end of publishing. Moments are the middles of ticks of ``traffic.TICK_US``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import Array
+from rabbitmq_resilience.invariants.gaps import lasting_s
+from rabbitmq_resilience.invariants.times import Period, periods, times
+from rabbitmq_resilience.invariants.traffic import TICK_US, Flow, Traffic
+
+#: Shorter ones are not told: elections that nobody notices, and gaps in a slow load.
+OUTAGE_S_MIN = 1.0
+
+
+@dataclass(frozen=True)
+class Outages:
+    """The outages of a queue, or of several taken as one, in a span of ``span_s``."""
+
+    periods: Sequence[Period]
+    span_s: float
+
+    @property
+    def longest(self) -> Period | None:
+        return max(self.periods, key=lambda period: period[1] - period[0], default=None)
+
+    @property
+    def longest_s(self) -> float:
+        return 0.0 if self.longest is None else lasting_s([self.longest])
+
+    @property
+    def total_s(self) -> float:
+        return lasting_s(self.periods)
+
+    @property
+    def ratio(self) -> float:
+        """The part of the time."""
+        return self.total_s / self.span_s if self.span_s else 0.0
+
+
+def outages(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> Outages:
+    """What a queue, or several that are taken as one, confirmed nothing of what was due."""
+    under_way = np.cumsum(flow.under_way)
+    silences = _silences(np.flatnonzero(flow.confirms), traffic.ticks, least_s)
+    due = np.flatnonzero(flow.due)
+    found = (
+        (_first_due(before, due, tried=before >= 0 and under_way[before] > 0), after) for before, after in silences
+    )
+    return _of(traffic, [(start, after) for start, after in found if start is not None], least_s)
+
+
+def without_deliveries(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> Outages:
+    """When the consumers of a queue received nothing: from the time at which the first message was due after the last
+    delivery until the next one."""
+    due = np.flatnonzero(flow.due)
+    silences = _silences(np.flatnonzero(flow.delivered), traffic.ticks, least_s)
+    found = ((_first_due(before, due, tried=False), after) for before, after in silences)
+    return _of(traffic, [(start, after) for start, after in found if start is not None], least_s)
+
+
+def nobody_tried(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> list[Period]:
+    """When nothing was under way and nothing due: nobody can tell whether the queue would have confirmed it."""
+    under_way = np.cumsum(flow.under_way)
+    tried = np.flatnonzero((under_way > 0) | flow.due | (flow.confirms > 0))
+    return list(_of(traffic, _silences(tried, traffic.ticks, least_s), least_s).periods)
+
+
+def _silences(moments: Array, ticks: int, least_s: float) -> list[tuple[int, int]]:
+    """The pairs of neighbours of -1, the moments and the last tick's end that are far apart."""
+    edges = np.concatenate(([-1], moments, [ticks]))
+    far = np.flatnonzero(np.diff(edges) >= least_s * 1e6 / TICK_US)
+    return [(int(edges[i]), int(edges[i + 1])) for i in far]
+
+
+def _first_due(before: int, due: Array, *, tried: bool) -> int | None:
+    """The tick since which something was due: that of the last confirm where something else was under way then."""
+    if tried:
+        return before
+    later = int(np.searchsorted(due, before, side="right"))
+    return int(due[later]) if later < len(due) else None
+
+
+def _of(traffic: Traffic, found: Sequence[tuple[int, int]], least_s: float) -> Outages:
+    start_us, end_us = traffic.span_us
+
+    def moment_us(tick: int) -> float:
+        return max(start_us, min(end_us, start_us + (tick + 0.5) * TICK_US))
+
+    moments = [(moment_us(start), moment_us(after)) for start, after in found]
+    lasting = [(start, end) for start, end in moments if end - start >= least_s * 1e6]
+    return Outages(lasting, traffic.span_s)
+
+
+def as_if_tried(traffic: Traffic, flow: Flow, untried: Sequence[Period]) -> Outages:
+    """The outages that there may have been at most: as if the queue had confirmed nothing while nobody tried. A confirm
+    parts two of them."""
+    confirmed_us = traffic.span_us[0] + (np.flatnonzero(flow.confirms) + 0.5) * TICK_US
+    found: list[Period] = []
+    for start, end in periods(times([*outages(traffic, flow).periods, *untried])):
+        inside = confirmed_us[(confirmed_us > start) & (confirmed_us < end)].tolist()
+        found += itertools.pairwise([start, *inside, end])
+    return Outages(found, traffic.span_s)
+
+
+def joined(moments: Array, traffic: Traffic, *, apart_s: float = OUTAGE_S_MIN) -> list[Period]:
+    """Ticks as periods; those that are less than ``apart_s`` apart are one."""
+    far = np.flatnonzero(np.diff(moments) - 1 > apart_s * 1e6 / TICK_US)
+    first, last = ([*moments[:1], *moments[far + 1]], [*moments[far], *moments[-1:]])
+    return [
+        (traffic.span_us[0] + float(a) * TICK_US, traffic.span_us[0] + (float(b) + 1) * TICK_US)
+        for a, b in zip(first, last, strict=True)
+    ]

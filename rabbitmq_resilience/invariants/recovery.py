@@ -1,0 +1,209 @@
+"""After the last fault is healed the cluster becomes whole again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts, QueueFacts
+from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
+from rabbitmq_resilience.invariants.starved import starved
+from rabbitmq_resilience.invariants.times import Period, periods, times
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.events import RecoveryEvent, SampleEvent
+
+#: What was seen at a moment to be missing; empty if nothing was.
+Observation = tuple[int, str]
+
+#: How much later than allowed a busy machine may make it.
+LATE_TIMES_MAX = 2
+
+#: For so long all must have been there at the end. What is there in one look, and in no other, came by chance.
+WHOLE_S_MIN = 2.0
+#: A queue that is listed as ill again so soon was not slow to tell.
+SLOW_TO_TELL_EVERY_S = 10.0
+
+
+class Recovery(InvariantSpec):
+    """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up, none
+    says that it is partitioned from another, and every queue has a leader, as many members online as were declared, and
+    delivers, for good: what falls ill again has not recovered (a queue that is listed as ill once only, and not again
+    for 10 s, was slow to tell). A queue does not deliver if nothing of it arrives for 30 s while it has ready messages,
+    and consumers that are connected and hold none. A run that waited for recovery in vain, confirms and deliveries
+    included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late,
+    and not twice as late, while other programs take much of this machine is UNKNOWN, and so is what was seen whole for
+    less than 2 s at the end, or was not looked at for 10 s since it was whole."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+
+    within_s: Annotated[float, Field(gt=0)] = 60
+
+    @property
+    def least_phases(self) -> Mapping[str, float]:
+        """What is given up before it is late cannot be told."""
+        return {"recovery_s": self.within_s}
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        if "recovery" not in facts.phases:
+            return Finding(Verdict.UNKNOWN, "the run has no recovery phase")
+        start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
+        end_us = facts.phases.get("end", facts.events[-1].t_us + 1)
+        known = facts.cluster.nodes if facts.cluster else ()
+        nodes = [(t, ill_nodes(states, known)) for t, states in facts.node_states if start_us <= t < end_us]
+        samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
+        if not nodes or not samples:
+            return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
+        queues = _believed([(e.t_us, ill_queues(facts.queues, e.queues)) for e in samples])
+        splits = [(e.t_us, ill_partitions(e.partitions)) for e in samples]
+        keeping = starved(history, (start_us, end_us))
+        consuming = [event.t_us for event in samples if event.t_us < facts.consumers_gone_us]
+        served = [(t_us, keeping_queues(keeping, t_us)) for t_us in consuming or [samples[0].t_us]]
+        looks = [[t for t, _ in nodes], [t for t, _ in queues]]  # what is not believed tells nothing
+        unseen = [gaps(moments, (start_us, end_us), longer_than_s=UNSEEN_S_MAX) for moments in looks]
+        demanded_s = seconds(end_us - start_us)
+        coverage = Coverage(round(demanded_s - max(map(lasting_s, unseen)), 3), demanded_s)
+        given_up = next((e for e in facts.of_kind(RecoveryEvent) if not e.complete), None)
+        if given_up is not None:
+            return replace(self._given_up(facts, start_us, given_up), coverage=coverage)
+        behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
+        unlooked = list(periods(times(itertools.chain(*unseen))))
+        watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, behind)
+        return replace(self._finding(facts, watched), coverage=coverage)
+
+    def _given_up(self, facts: Facts, start_us: int, given_up: RecoveryEvent) -> Finding:
+        """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
+        waited_s = seconds(given_up.t_us - start_us)
+        summary = f"not recovered {waited_s:g} s after healing: {given_up.detail}"
+        verdict = Verdict.INVALID if waited_s >= self.within_s else Verdict.UNKNOWN
+        numbers = {"recovered_after_s": None, "watched_s": waited_s}
+        return Finding(verdict, summary, numbers, (f"{given_up.detail} at {facts.at(given_up.t_us)}",))
+
+    def _finding(self, facts: Facts, watched: _Watched) -> Finding:
+        start_us, recovered_us = watched.start_us, watched.recovered_us
+        examples = tuple(f"{text} at {facts.at(t)}" for t, text in map(_last_ill, watched.seen) if text)
+        watched_s = seconds(
+            min(observations[-1][0] for observations in watched.seen[:2]) - start_us
+        )  # all nodes, all queues
+        if recovered_us is None:
+            told = "; ".join(observations[-1][1] for observations in watched.seen if observations[-1][1])
+            certain = watched_s >= self.within_s and not watched.ill_in_one_look
+            verdict = Verdict.INVALID if certain else Verdict.UNKNOWN
+            summary = f"not recovered {watched_s:g} s after healing: {told}"
+            return Finding(verdict, summary, {"recovered_after_s": None, "watched_s": watched_s}, examples)
+        after_s = seconds(recovered_us - start_us)
+        late = after_s > self.within_s
+        others = facts.others_cpu(start_us, recovered_us)
+        disturbed = late and after_s <= LATE_TIMES_MAX * self.within_s and others >= OTHERS_CPU_MIN
+        doubt = watched.doubt(facts, recovered_us, due_us=start_us + self.within_s * 1e6)
+        told = f"; {watched.behind} mirrors were not synchronised even at the end" if watched.behind else ""
+        if disturbed:
+            told += f"; other programs took {others:.0%} of this machine's processors then"
+        summary = f"whole {after_s:g} s after the last fault was healed; allowed are {self.within_s:g} s{told}"
+        return Finding(
+            Verdict.UNKNOWN if disturbed or doubt else Verdict.INVALID if late else Verdict.VALID,
+            f"{doubt}; as far as was seen, {summary}" if doubt else summary,
+            {"recovered_after_s": after_s, "watched_s": watched_s, "mirrors_behind": watched.behind},
+            examples if late else (),
+        )
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """``seen`` is what was seen of the nodes, of the queues, of partitions and of deliveries; ``unseen`` when nobody
+    looked at one of them."""
+
+    start_us: int
+    end_us: float
+    seen: tuple[list[Observation], ...]
+    unseen: Sequence[Period]
+    behind: int
+
+    @property
+    def recovered_us(self) -> int | None:
+        """When all was there for the first time of the last unbroken row of such looks; None if it ends ill."""
+        whole = [t for observations in self.seen if (t := _whole_us(observations)) is not None]
+        return max(whole) if len(whole) == len(self.seen) else None
+
+    @property
+    def ill_in_one_look(self) -> bool:
+        """Whether only queues are ill at the end, and only in the last look: they may be slow to tell."""
+        nodes, queues, splits, served = self.seen
+        before = [missing for t, missing in queues[:-1] if queues[-1][0] - t < SLOW_TO_TELL_EVERY_S * 1e6]
+        others = (observations[-1][1] for observations in (nodes, splits, served))
+        return not any(others) and bool(before) and not any(before)
+
+    def doubt(self, facts: Facts, recovered_us: int, *, due_us: float) -> str:
+        """Why it is not to be told whether it was whole from then on, or was so by ``due_us``; empty if it is."""
+        for start, end in self.unseen:
+            unlooked = f"nobody told of all nodes and queues from {facts.at(start)} to {facts.at(end)}"
+            if end > recovered_us:
+                return f"{unlooked}, after they were whole"
+            if end == recovered_us and start <= due_us < end:
+                return f"{unlooked}, when they became whole"
+        held_s = seconds(self.end_us - recovered_us)
+        if recovered_us <= due_us and held_s < WHOLE_S_MIN:
+            return f"all was there for {held_s:g} s only before the record ended (make phases.settled_s longer)"
+        return ""
+
+
+def ill_nodes(states: Mapping[str, str], known: Iterable[str] = ()) -> str:
+    """``known`` are those that must have been looked at."""
+    unlike = {**dict.fromkeys(known, "not looked at"), **states}
+    return _listed(f"{node} is {state}" for node, state in unlike.items() if state != "up")
+
+
+def ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, Any]]) -> str:
+    ill = []
+    for queue in declared:
+        row = seen.get(queue.name)
+        if row is None:
+            ill.append(f"{queue.name} is not listed")
+        elif not row["leader"]:
+            ill.append(f"{queue.name} has no leader")
+        elif row["online"] < len(queue.members):
+            ill.append(f"{queue.name} has {row['online']} of {len(queue.members)} members online")
+    return _listed(ill)
+
+
+def ill_partitions(partitions: Mapping[str, Sequence[str]]) -> str:
+    return _listed(f"{node} says that it is partitioned from {' '.join(peers)}" for node, peers in partitions.items())
+
+
+def keeping_queues(starved_us: Mapping[str, Sequence[Period]], t_us: float) -> str:
+    now = [name for name, spans in starved_us.items() if any(start <= t_us <= end for start, end in spans)]
+    return _listed(f"{name} delivers nothing of what is ready" for name in now)
+
+
+def _listed(parts: Iterable[str]) -> str:
+    lines = list(parts)
+    return ", ".join(lines[:EXAMPLES_MAX]) + (f" and {len(lines) - EXAMPLES_MAX} more" if lines[EXAMPLES_MAX:] else "")
+
+
+def _believed(observations: list[Observation]) -> list[Observation]:
+    """Without what was missing in one look while all was there in all others for a while: a member that is slow to
+    answer is listed as one that is not there. The first look and the last are believed."""
+    ill_us = [t_us for t_us, missing in observations if missing]
+    kept = []
+    for i, (t_us, missing) in enumerate(observations):
+        near = [t for t in ill_us if missing and abs(t - t_us) < SLOW_TO_TELL_EVERY_S * 1e6]
+        if len(near) != 1 or i in (0, len(observations) - 1):
+            kept.append((t_us, missing))
+    return kept
+
+
+def _last_ill(observations: list[Observation]) -> Observation:
+    return next((seen for seen in reversed(observations) if seen[1]), observations[0])
+
+
+def _whole_us(observations: list[Observation]) -> int | None:
+    """When nothing was missing for the first time of the last unbroken row of such; None if it ends ill."""
+    whole_us = None
+    for t_us, missing in observations:
+        whole_us = None if missing else whole_us if whole_us is not None else t_us
+    return whole_us

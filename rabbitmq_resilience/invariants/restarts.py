@@ -1,0 +1,136 @@
+"""What must follow when a split is healed that nodes mend by themselves: all sides but one restart.
+
+Source: RabbitMQ, "Clustering and Network Partitions", autoheal: a winning side is decided on when the cut is over, and
+all nodes that are not of it restart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.links import Pair
+from rabbitmq_resilience.invariants.oracle import foresee
+from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, Pauses
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.worlds import Side
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """``parted``: when each pair of nodes was known to be on two sides that both went on."""
+
+    parted: Mapping[Pair, Times]
+    restarted: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pauses: Pauses) -> Restarts:
+        parted = {pair: _parted(pauses, pair) for pair in pauses.truth.pairs}
+        if not pauses.truth.cluster.heals_splits:
+            return cls(parted, (), ())
+        restarted: dict[str, None] = {}
+        problems = []
+        whole = pauses.truth.calm(pauses.span_us, lasts_s=RESTARTED_WITHIN_S)
+        for healed_us, pairs in _healed_at(pauses, parted, whole).items():
+            start_us = min(start for _, (start, _) in pairs)
+            nodes: Side = frozenset().union(*(pair for pair, _ in pairs))
+            away = nodes & _away(pauses.facts, (start_us, healed_us + RESTARTED_WITHIN_S * 1e6))
+            restarted |= dict.fromkeys(sorted(away))
+            sides = _sides(nodes, pairs)
+            since_us = max((end for _, end in whole if end <= start_us), default=pauses.span_us[0])
+            if not _all_at_once(pauses, pairs[0][1], (since_us, healed_us)):
+                sides = []
+            others = frozenset(pauses.truth.cluster.nodes) - nodes
+            problems += _problems(pauses.facts, sides, pairs, away, healed_us, others=others)
+        return cls(parted, tuple(restarted), tuple(problems))
+
+
+def _parted(pauses: Pauses, pair: Pair) -> Times:
+    """From when both must have noticed that they are on two sides."""
+    one, other = pair
+    apart = times(
+        (moment.start_us, moment.end_us)
+        for moment in pauses.moments
+        if all(
+            any(one in side for side in sides)
+            and any(other in side for side in sides)
+            and not any(pair <= side for side in sides)
+            for sides in (foresee(pauses.truth.cluster, world).sides for world in moment.worlds)
+        )
+    )
+    return times((start + pauses.within_us, end) for start, end in periods(apart))
+
+
+def _healed_at(
+    pauses: Pauses, parted: Mapping[Pair, Times], whole: Sequence[Period]
+) -> Mapping[float, list[tuple[Pair, Period]]]:
+    """The pairs that were parted, by when all was whole again for as long as restarting may take. None of which a node
+    was not there at first or was taken away meanwhile: that one has given way in any case."""
+    truth, settle_us = pauses.truth, RESTARTED_WITHIN_S * 1e6
+    found: dict[float, list[tuple[Pair, Period]]] = defaultdict(list)
+    for pair, when in parted.items():
+        for start, end in periods(when):
+            healed_us = next((begin for begin, _ in whole if begin >= end), None)
+            if healed_us is None:
+                continue
+            watched = times([(start, healed_us + settle_us)])
+            seen = pauses.facts.states_at(start - pauses.within_us) or {}
+            if all(seen.get(node, "up") == "up" for node in pair) and all(
+                (truth.away[node].possibly & watched).empty for node in pair
+            ):
+                found[healed_us].append((pair, (start, end)))
+    return dict(sorted(found.items()))
+
+
+def _away(facts: Facts, period_us: Period) -> Side:
+    seen = [states for _, states in facts.sightings(*period_us)]
+    return frozenset(node for states in seen for node, state in states.items() if state != "up")
+
+
+def _sides(nodes: Side, pairs: Sequence[tuple[Pair, Period]]) -> list[Side]:
+    """The nodes by whom each is not parted from; none if these are no sides, or were not the same all the time."""
+    parted = {pair for pair, _ in pairs}
+    sides = {frozenset(m for m in nodes if m == n or frozenset((n, m)) not in parted) for n in nodes}
+    plain = sum(map(len, sides)) == len(nodes) and len({period for _, period in pairs}) == 1
+    return sorted(sides, key=sorted) if plain else []
+
+
+def _all_at_once(pauses: Pauses, parted_us: Period, since_us: Period) -> bool:
+    """Whether all that was ever cut in ``since_us`` was so from before the nodes were parted to the end of it."""
+    cuts = [step for step in pauses.truth.as_apart.steps if step.cut and step.injected]
+    return not any(
+        step.possible_us[0] < since_us[1]
+        and step.possible_us[1] > since_us[0]
+        and (
+            step.intermittent or step.possible_us[0] > parted_us[0] - pauses.within_us or step.sure_us[1] < parted_us[1]
+        )
+        for step in cuts
+    )
+
+
+def _problems(
+    facts: Facts,
+    sides: Sequence[Side],
+    pairs: Sequence[tuple[Pair, Period]],
+    away: Side,
+    healed_us: float,
+    *,
+    others: Side,
+) -> list[str]:
+    """``sides``: none where nodes were parted one by one, and not all of a side need have been on it all the time. The
+    side that is trusted may be that of ``others``, of whom it is not known when they were parted."""
+    if sides:
+        kept = [side for side in sides if not side & away]
+        good = len(kept) in ((0, 1) if others else (1,)) and all(side <= away for side in sides if side not in kept)
+        told = "of the sides " + " | ".join(" ".join(sorted(side)) for side in sides)
+    else:
+        idle = [pair for pair, _ in pairs if not pair & away]
+        good = not idle
+        told = "of " + ", ".join(" and ".join(sorted(pair)) for pair in idle)
+    if good:
+        return []
+    names = " ".join(sorted(away)) or "nobody"
+    return [f"{told} all but one had to restart after {facts.at(healed_us)}; it was {names} that did"]

@@ -1,0 +1,234 @@
+"""Of the consumers of a queue one at a time receives messages, and keeps doing so as long as it is there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import grouped
+from rabbitmq_resilience.invariants.disturbances import SETTLED_WITHIN_S, Calm, calm_of
+from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts
+from rabbitmq_resilience.invariants.ledger import ledger_of, nothing_after
+from rabbitmq_resilience.invariants.stints import Delivery, Rows, Stint, Stints, connection_ends, rows_of, stints_of
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.invariants.worlds import TICKS_MIN
+
+#: A broker drops a connection that went silent, and its client the same one, each by heartbeats of its own.
+NOTICED_WITHIN_S = 30.0
+#: One that stops in good order says so at once, or closes its connection after a moment.
+STOPPED_WITHIN_S = 5.0
+
+
+class SingleActiveConsumer(InvariantSpec):
+    """It is broken where a consumer received a message, then another one received a message that was sent only after
+    that, and then the first one, *over the same connection*, a message that was sent only after that again: it was
+    registered all the time, so it was active, was not, and was again, though the broker lets go of an active consumer
+    only when it is gone (RabbitMQ, "Consumers", single active consumer). Times of sending make this sure: what one that
+    was replaced receives late, as it was under way to it, was sent before.
+
+    Brokers that lost each other, or a queue that got another leader, may replace a consumer that is still connected.
+    So nothing is demanded from such a disturbance on until it must have been noticed and mended; where a queue has no
+    message received after that, it is UNKNOWN, so the load goes on for 20 s after recovery.
+
+    Where consumers took turns and nothing is known that would allow it, but their messages were sent too early to prove
+    it, it is UNKNOWN. So it is where one took over from another that stayed connected. It judges every queue of the
+    load, also those that were declared without ``single_active_consumer``.
+    """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "watched"})
+
+    @property
+    def settled_s(self) -> float:
+        return SETTLED_WITHIN_S + 10
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        queues = stints_of(history)
+        if not queues:
+            return Finding(Verdict.UNKNOWN, "nothing was received")
+        if unknown := _unknown(facts, queues.values()):
+            names = ", ".join(f"consumer {consumer}" for consumer in unknown[:5])
+            return Finding(Verdict.UNKNOWN, f"it is not recorded when {names} connected")
+        shared = {queue for queue, stints in queues.items() if _overlap(stints)}
+        rows = rows_of(history, shared) if shared else {}
+        found = [_judged(history, queue, queues[queue], rows.get(queue)) for queue in sorted(queues)]
+        broken = [one for one in found if one.breaches]
+        unexplained = [change for one in found for change in one.unexplained]
+        numbers = {
+            "queues": len(found),
+            "handovers": sum(one.handovers for one in found),
+            "handovers_unexplained": len(unexplained),
+            "received_beside": sum(one.beside for one in found),
+        }
+        coverage = Coverage(sum(one.judged for one in found), sum(one.received for one in found), "deliveries")
+        if broken:
+            breaches = [breach for one in broken for breach in one.breaches]
+            lines = tuple(_breach_line(facts, breach) for breach in breaches[:EXAMPLES_MAX])
+            return Finding(*_broken(facts, broken), numbers, lines, coverage)
+        if unexplained:
+            lines = tuple(_change_line(facts, change) for change in unexplained[:EXAMPLES_MAX])
+            summary = f"{len(unexplained)} times another consumer took over, and nothing tells why: {lines[0]}"
+            return Finding(Verdict.UNKNOWN, summary, numbers, lines, coverage)
+        summary = (
+            f"{len(found)} queues had one active consumer at a time; {numbers['handovers']} times another took over"
+        )
+        if unseen := nothing_after(history, ledger_of(history)) or _unsettled(facts, queues):
+            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
+        return Finding(Verdict.VALID, summary, numbers, (), coverage)
+
+
+def _unknown(facts: Facts, queues: Iterable[Stints]) -> list[int]:
+    """The consumers of which no connection is recorded, though they were not the only ones of their queues."""
+    known = connection_ends(facts)
+    consumers = ({stint.consumer for stint in stints} for stints in queues)
+    return sorted({one for of_queue in consumers if len(of_queue) > 1 for one in of_queue - known.keys()})
+
+
+def _unsettled(facts: Facts, queues: Mapping[int, Stints]) -> str:
+    """Of which queue nothing came after the brokers had settled; empty if there is none."""
+    for queue, stints in sorted(queues.items()):
+        if calm_of(facts, queue).at_last_us > max(one.last_us for one in stints.values()):
+            name = facts.queue_name(queue)
+            return f"{name} gave no message after its brokers must have settled; make phases.settled_s longer"
+    return ""
+
+
+def _broken(facts: Facts, found: Sequence[_OfQueue]) -> tuple[Verdict, str]:
+    names = ", ".join(facts.queue_name(one.breaches[0].queue) for one in found[:5])
+    beside = sum(one.beside for one in found)
+    summary = f"{beside} messages of {names} were received beside another consumer that was active"
+    if all(_perhaps_parted(facts, one) for one in found):
+        return Verdict.UNKNOWN, f"{summary}; other programs took so much of the machine that brokers may have parted"
+    return Verdict.INVALID, summary
+
+
+def _perhaps_parted(facts: Facts, found: _OfQueue) -> bool:
+    """Whether brokers that got too little of the machine may have taken each other for gone, unseen. Each time takes as
+    long as ticks have to be missing, and lets a consumer be replaced, and another one when it is over."""
+    times_us = [t_us for breach in found.breaches for t_us in (breach.before.received_us, breach.after.received_us)]
+    missing_us = TICKS_MIN * facts.cluster.net_ticktime_s * 1e6 if facts.cluster else np.inf
+    busy = facts.others_cpu(min(times_us), max(times_us)) >= OTHERS_CPU_MIN
+    return busy and found.handovers <= 2 * (1 + found.handed_over_us / missing_us)
+
+
+@dataclass(frozen=True)
+class Breach:
+    """``between`` was received by another consumer than the other two, which came over one connection."""
+
+    queue: int
+    before: Delivery
+    between: Delivery
+    after: Delivery
+
+
+@dataclass(frozen=True)
+class Change:
+    """One consumer received its last message for the time being, then another one its first."""
+
+    queue: int
+    before: Stint
+    last_us: int
+    after: Stint
+    first_us: int
+
+
+@dataclass
+class _OfQueue:
+    received: int
+    judged: int
+    handovers: int = 0
+    #: From the first to the last of these, if there were breaches.
+    handed_over_us: float = 0
+    beside: int = 0
+    breaches: list[Breach] = field(default_factory=list)
+    unexplained: list[Change] = field(default_factory=list)
+
+
+def _overlap(stints: Stints) -> bool:
+    ordered = sorted(stints.values(), key=lambda one: one.first_us)
+    return any(a.last_us > b.first_us for a, b in itertools.pairwise(ordered))
+
+
+def _judged(history: History, queue: int, stints: Stints, rows: Rows | None) -> _OfQueue:
+    calm = calm_of(history.facts, queue)
+    received, judged = (sum(getattr(one, name) for one in stints.values()) for name in ("count", "calm"))
+    found = _OfQueue(received, judged)
+    if rows is not None:
+        _find_breaches(found, queue, rows, calm)
+    if found.beside and rows is not None:  # they are as many as messages
+        found.handovers = len(rows.changes)
+        found.handed_over_us = float(np.ptp(rows.received_us[rows.changes]))
+        return found
+    for change in _changes(queue, stints, rows):
+        found.handovers += 1
+        if not _explained(change, stints, calm):
+            found.unexplained.append(change)
+    return found
+
+
+def _find_breaches(found: _OfQueue, queue: int, rows: Rows, calm: Calm) -> None:
+    """Enter each delivery that came while the consumer of another connection was, and remained, the active one."""
+    beside = np.zeros(len(rows.stint), np.bool_)
+    sent_us, received_us = rows.sent_us, rows.received_us
+    for (number,), of_stint in grouped(rows.stint) if len(rows.stint) else ():
+        mine = np.arange(len(rows.stint))[of_stint]
+        first, alive_us = int(mine[0]), sent_us[mine].max()
+        meanwhile = np.arange(first, max(first, np.searchsorted(received_us, alive_us)))
+        others = meanwhile[(rows.stint[meanwhile] != number) & (sent_us[meanwhile] > received_us[first])]
+        # of all that it had received when the other's message was sent, the one that was sent last
+        had = np.searchsorted(received_us[mine], sent_us[others]) - 1
+        latest_us = np.maximum.accumulate(sent_us[mine])[had]
+        broken = np.flatnonzero(calm.within(latest_us, received_us[others]))
+        beside[others[broken]] = True
+        for row in broken[: EXAMPLES_MAX - len(found.breaches)].tolist():
+            other = int(others[row])
+            before = mine[: int(had[row]) + 1]
+            after = mine[sent_us[mine] > received_us[other]]
+            told = (int(before[np.argmax(sent_us[before])]), other, int(after[0]))
+            found.breaches.append(Breach(queue, *map(rows.delivery, told)))
+    found.beside = int(np.count_nonzero(beside))
+
+
+def _changes(queue: int, stints: Stints, rows: Rows | None) -> Iterator[Change]:
+    """In the order of time. Two connections of one consumer are one after the other, and no change."""
+    if rows is None:
+        ordered = sorted(stints.items(), key=lambda one: one[1].first_us)
+        for (before, one), (after, other) in itertools.pairwise(ordered):
+            if before.consumer != after.consumer:
+                yield Change(queue, before, one.last_us, after, other.first_us)
+        return
+    for row in rows.changes.tolist():
+        before, after = (rows.stints[int(rows.stint[place])] for place in (row - 1, row))
+        yield Change(queue, before, int(rows.received_us[row - 1]), after, int(rows.received_us[row]))
+
+
+def _explained(change: Change, stints: Stints, calm: Calm) -> bool:
+    """Whether either of the two connections ended about then, of which one end may know later than the other; or
+    brokers were disturbed."""
+    for one in (stints[change.before], stints[change.after]):
+        noticed_within_s = STOPPED_WITHIN_S if one.ended_by == "stopped" else NOTICED_WITHIN_S
+        if one.ended_us <= change.first_us + noticed_within_s * 1e6:
+            return True
+    return not calm.within(np.array([change.last_us]), np.array([change.first_us])).all()
+
+
+def _breach_line(facts: Facts, breach: Breach) -> str:
+    told = [
+        f"consumer {one.consumer} received publisher {one.publisher} sequence {one.sequence} "
+        f"(sent {facts.at(one.sent_us)}) at {facts.at(one.received_us)}"
+        for one in (breach.before, breach.between, breach.after)
+    ]
+    beside = facts.beside(breach.before.received_us, breach.after.received_us)
+    return f"{facts.queue_name(breach.queue)}: {told[0]}, {told[1]}, and over the same connection {told[2]}, {beside}"
+
+
+def _change_line(facts: Facts, change: Change) -> str:
+    return (
+        f"{facts.queue_name(change.queue)}: consumer {change.after.consumer} at {facts.at(change.first_us)} after "
+        f"consumer {change.before.consumer} at {facts.at(change.last_us)}, which stayed connected, "
+        f"{facts.beside(change.last_us, change.first_us)}"
+    )

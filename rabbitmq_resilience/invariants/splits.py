@@ -1,0 +1,266 @@
+"""Splits that a mode let happen, and which nodes gave way in the end: who lost, and what that permits.
+
+Source: RabbitMQ, "Clustering and Network Partitions": of the sides of a split one is trusted in the end, and what was
+changed on the others is gone. ``autoheal`` restarts these by itself; of ``ignore`` an operator does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.facts import NEVER_US, ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.oracle import foresee
+from rabbitmq_resilience.invariants.pauses import mended_us
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.truth import Truth, truth_of
+from rabbitmq_resilience.invariants.worlds import Side, World
+
+Flags = npt.NDArray[np.bool_]
+
+#: A node that restarts is away for longer than one look at it; a look that failed is no restart.
+LOOKS_AWAY_MIN = 2
+
+
+@dataclass(frozen=True)
+class Round:
+    """A time in which some node was away. ``gave_way_us``: who went away in it, or before within the split, and when
+    last: what each alone knew is gone then. ``survivors``: the nodes of which one was trusted in it."""
+
+    gave_way_us: Mapping[str, float]
+    survivors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A time in which nodes may have gone on apart from each other, until what follows from it is over; the next one
+    may begin before that.
+
+    ``apart_us``: the time itself. ``over_us``: when what follows is over. ``holders``: the nodes that have what it is
+    about. ``partial``: whether a node may have seen others that did not see each other. ``sides``: when each group of
+    nodes may have been one; who is left of it goes on until all is over. ``absences``: when each node went away, until
+    all was over, and came back. ``returned_us``: when each first did so within that time: it joins one of the sides.
+    """
+
+    apart_us: Period
+    over_us: float
+    holders: Side
+    partial: bool
+    sides: Mapping[Side, tuple[Period, ...]]
+    absences: Mapping[str, tuple[Period, ...]]
+    returned_us: Mapping[str, float]
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """A cut that comes and goes is healed more than once, and each time another side may be trusted. If all nodes
+        went away at once, that was any of them, but not all."""
+        all_away = times(period for absences in self.absences.values() for period in absences)
+        return tuple(self._round(period) for period in periods(all_away))
+
+    def _round(self, away_us: Period) -> Round:
+        starts = {node: [start for start, _ in periods] for node, periods in self.absences.items()}
+        gave_way_us = {
+            node: max(t for t in mine if t < away_us[1]) for node, mine in starts.items() if mine[0] < away_us[1]
+        }
+        had = sorted(frozenset().union(*self.sides) & self.holders)
+        stayed = [node for node in had if gave_way_us.get(node, -1) < away_us[0]]
+        return Round(gave_way_us, tuple(stayed) or tuple(had))
+
+    @cached_property
+    def ended_us(self) -> float:
+        """When all nodes of a side had given way, after nobody was parted anew, to come back when it was over; of one
+        that was seen in part, when all nodes had."""
+        sides = [frozenset().union(*self.sides)] if self.partial else list(self.sides)
+        parted_us = max(start for spans in self.sides.values() for start, _ in spans)
+        gone_us = {
+            node: max((start for start, back_us in absences if back_us >= self.apart_us[1]), default=-1)
+            for node, absences in self.absences.items()
+        }
+        ends = [[gone_us.get(node, -1) for node in side] for side in sides]
+        return min((max(end) for end in ends if min(end) >= parted_us), default=NEVER_US)
+
+    def lost_with(self, survivor: str, round_: Round) -> Mapping[str, Times]:
+        """For each node when what it took may have been known on its side alone, all holders of which gave way
+        afterwards; the ``survivor`` was not of that side."""
+        found: dict[str, list[Period]] = defaultdict(list)
+        gave_way_us = round_.gave_way_us
+        for side, spans in self.sides.items():
+            had = side & self.holders
+            gone_us = [gave_way_us.get(node, -1) for node in had]
+            for start, end in spans if survivor not in had else ():
+                for node in side if min(gone_us) >= start else ():
+                    until_us = gave_way_us[node] if node in had else max(gone_us)
+                    found[node].append((start, min(end, until_us)))
+        for node, since_us in self.returned_us.items() if found else ():
+            until_us = max(
+                gave_way_us.get(holder, -1) for holder in ({node} & self.holders or self.holders - {survivor})
+            )
+            if node != survivor and until_us > since_us:
+                found[node].append((since_us, until_us))
+        return {node: times(spans) for node, spans in found.items()}
+
+    def were_apart(self, one: str, other: str, taken_us: Period) -> bool:
+        """Whether what the nodes took within that time may have been on two sides of it."""
+        first_us, last_us = taken_us
+        return (
+            self.apart_us[0] <= first_us
+            and last_us < self.over_us
+            and any(one in side and other not in side and spans[0][0] <= last_us for side, spans in self.sides.items())
+        )
+
+
+def splits(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts | None = None) -> tuple[Split, ...]:
+    """The splits as far as nodes can have noticed them; of a ``queue``, those in which more than one side had it."""
+    holders = frozenset(cluster.nodes) if queue is None else queue.members
+    return facts.once(_splits, cluster, span_us, holders) if cluster.splits else ()
+
+
+def _splits(facts: Facts, cluster: ClusterFacts, span_us: Period, holders: Side) -> tuple[Split, ...]:
+    return tuple(_found(truth_of(facts, cluster), span_us, holders))
+
+
+def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
+    cluster, truth = as_it_was.cluster, as_it_was.as_apart
+    found: dict[Side, list[Period]] = defaultdict(list)
+    partial: list[Period] = []
+    for moment in truth.moments(span_us):
+        period_us = moment.start_us, moment.end_us
+        for side in {side for world in moment.worlds for side in sides_apart(cluster, world, holders)}:
+            found[side].append(period_us)
+        if any(world.cut_within(component) for world in moment.worlds for component in world.components):
+            partial.append(period_us)
+    apart = times(period for spans in found.values() for period in spans)
+    for (start, healed), _ in truth.noticeable(apart, sudden=truth.sudden):
+        # An operator may come at any time, and until then each side keeps its own.
+        end = mended_us(as_it_was, healed) if cluster.heals_splits else NEVER_US
+        here = times([(start, healed)])
+        sides = {
+            side: tuple((a, end) for a, _ in periods(times(spans)) if start <= a < healed)
+            for side, spans in found.items()
+        }
+        absences = dict(_absences(truth, (start, end)))
+        yield Split(
+            (start, healed),
+            end,
+            holders,
+            not (times(partial) & here).empty,
+            {side: spans for side, spans in sides.items() if spans},
+            absences,
+            dict(_returned(truth, absences, (start, end))),
+        )
+
+
+def sides_apart(cluster: ClusterFacts, world: World, holders: Side) -> Iterator[Side]:
+    """Who may go on alone with something that ``holders`` have. Brokers that see each other in part break off further
+    connections by themselves, and then any node may be alone (rabbit_node_monitor, "Partial partition detected"); one
+    that has nothing itself takes things for any of those that have."""
+    forecast = foresee(cluster, world)
+    if forecast.aftermath == "whole":
+        return
+    holders &= world.up
+    partial = [component for component in world.components if world.cut_within(component)]
+    alone = [(node, component) for component in partial for node in component & holders]
+    sides = [*forecast.sides, *(frozenset({node}) for node, _ in alone)]
+    sides += [frozenset({node, other}) for node, component in alone for other in component - holders]
+    for side in sides:
+        if side & holders and holders - side:
+            yield side
+
+
+def _absences(truth: Truth, period_us: Period) -> Iterator[tuple[str, tuple[Period, ...]]]:
+    for node in truth.cluster.nodes:
+        taken = [absence for absence in truth.absences(node) if period_us[0] <= absence[0] < period_us[1]]
+        own = [(t_us, truth.facts.first_up_us(node, after_us=t_us)) for t_us in _went_us(truth.facts, node, period_us)]
+        if taken or own:
+            yield node, tuple(sorted([*taken, *own]))
+
+
+def _returned(
+    truth: Truth, absences: Mapping[str, tuple[Period, ...]], period_us: Period
+) -> Iterator[tuple[str, float]]:
+    for node in truth.cluster.nodes:
+        backs_us = [back_us for _, back_us in (*truth.absences(node), *absences.get(node, ()))]
+        within = [t_us for t_us in backs_us if period_us[0] <= t_us < period_us[1]]
+        if within:
+            yield node, min(within)
+
+
+def _went_us(facts: Facts, node: str, period_us: Period) -> Iterator[float]:
+    """When ``node`` was first seen to be away, each time that it was for more than one look."""
+    looks, away_us = 0, 0.0
+    for t_us, states in facts.sightings(*period_us):
+        state = states.get(node)
+        if state == "up" or (state == "suspended" and not looks):  # in these it has what it had before
+            looks = 0
+            continue
+        looks += 1
+        away_us = t_us if looks == 1 else away_us
+        if looks == LOOKS_AWAY_MIN:
+            yield away_us
+
+
+#: So many ways to choose one side of each split are all looked at.
+CHOICES_MAX = 256
+
+
+def most_explained(choices: Sequence[Sequence[Flags]]) -> tuple[Flags, ...]:
+    """``choices``: of each split the sets of what is explained if one or another side was trusted, as flags of equal
+    length. Returns one of each split, so that together they explain the most; nearly the most, where there are many."""
+    choices = [list({flags.tobytes(): flags for flags in sets}.values()) for sets in choices]
+    if math.prod(map(len, choices)) <= CHOICES_MAX:
+        return max(itertools.product(*choices), key=_size)
+    chosen: list[Flags] = []
+    for sets in choices:
+        chosen.append(max(sets, key=lambda more: _size([*chosen, more])))
+    return tuple(chosen)
+
+
+def _size(sets: Sequence[Flags]) -> int:
+    return int(np.count_nonzero(np.logical_or.reduce(sets))) if sets else 0
+
+
+@dataclass(frozen=True)
+class LossPermit:
+    """Messages of the queue of this index may be lost if that node confirmed them in that time."""
+
+    queue: int
+    node: int
+    confirmed_us: Times
+
+
+def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
+    """Why messages that one side of a split confirmed may be lost after it; empty if the mode lets none happen, or the
+    queue takes no part in it."""
+    if queue.kind != "mirrored" or not cluster.splits:
+        return ""
+    return (
+        f"{cluster.partition_handling} lets both sides of a mirrored queue confirm, and keeps what one of them has "
+        '(RabbitMQ, "Clustering and Network Partitions")'
+    )
+
+
+def loss_permits(facts: Facts) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
+    """For each time that a side of a split gave way, and each queue, why messages may be lost, and which: one of these
+    sets of permits holds, and not several. No permit is needed for what was not confirmed."""
+    cluster, span_us = facts.cluster, facts.publishing_us
+    if cluster is None or span_us is None:
+        return
+    for index, queue in enumerate(facts.queues):
+        reason = permits_loss(cluster, queue)
+        for split in splits(facts, cluster, span_us, queue) if reason else ():
+            for round_ in split.rounds:
+                choices = {
+                    tuple(
+                        LossPermit(index, cluster.nodes.index(node), when)
+                        for node, when in sorted(split.lost_with(survivor, round_).items())
+                    )
+                    for survivor in round_.survivors
+                }
+                yield reason, tuple(sorted(choices, key=repr))

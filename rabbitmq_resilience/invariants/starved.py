@@ -1,0 +1,98 @@
+"""Queues that keep their messages: some are ready, the consumers are connected and hold none, and nothing arrives."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import Array, pieces
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.gaps import gaps
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.events import LoadEvent, SampleEvent, WorkerEvent
+
+#: A broker or a client that gets little of a busy machine is slow for seconds; nobody is for as long as this.
+STARVED_S = 30.0
+
+_GOES = frozenset({"connection_lost", "killed", "hung", "stopped"})
+
+
+def starved(history: History, span_us: Period) -> Mapping[str, Sequence[Period]]:
+    """For each queue that did so, when it delivered nothing for ``STARVED_S`` or longer (beside the time that a
+    consumer takes for a message) although each look found ready messages in it, and none that was delivered and not
+    acknowledged, and all consumers were connected."""
+    facts = history.facts
+    least_s = STARVED_S + _processing_s(facts)
+    served = times([span_us]) & _all_connected(facts)
+    names = {index: queue.name for index, queue in enumerate(facts.queues)}
+    could = _could_deliver(facts, least_s)
+    suspects = {index: _lasting(times(could[name]) & served, least_s) for index, name in names.items() if name in could}
+    suspects = {index: spans for index, spans in suspects.items() if spans}
+    arrived_us = _arrivals(history, suspects)
+    found = {
+        names[index]: [gap for span in spans for gap in gaps(arrived_us[index].tolist(), span, longer_than_s=least_s)]
+        for index, spans in suspects.items()
+    }
+    return {name: silences for name, silences in found.items() if silences}
+
+
+def _could_deliver(facts: Facts, least_s: float) -> Mapping[str, Sequence[Period]]:
+    """For each queue, from the first to the last of each row of looks that found ready messages in it, and none that
+    consumers hold, if that is long enough; all queues in one pass, as they may be thousands."""
+    found: dict[str, list[Period]] = {}
+    rows: dict[str, Period] = {}
+    for sample in itertools.chain(facts.of_kind(SampleEvent), [None]):
+        seen = sample.queues if sample is not None else {}
+        now = {name for name, row in seen.items() if row.get("ready") and row.get("unacked") == 0}
+        for name in rows.keys() - now:
+            start, end = rows.pop(name)
+            if end - start >= least_s * 1e6:
+                found.setdefault(name, []).append((start, end))
+        if sample is not None:
+            rows |= {name: (rows.get(name, (sample.t_us, 0))[0], sample.t_us) for name in now}
+    return found
+
+
+def _all_connected(facts: Facts) -> Times:
+    """Never where there are no consumers."""
+    away: set[str] = set()
+    seen: set[str] = set()
+    changes: list[tuple[float, bool]] = []
+    for event in facts.of_kind(WorkerEvent):
+        if event.worker.startswith("consumer"):
+            if event.event == "connected":
+                away.discard(event.worker)
+            elif event.event in _GOES or event.worker not in seen:
+                away.add(event.worker)
+            seen.add(event.worker)
+            if not changes or changes[-1][1] is bool(away):
+                changes.append((event.t_us, not away))
+    spans = itertools.pairwise([*changes, (NEVER_US, False)])
+    return times((start, end) for (start, whole), (end, _) in spans if whole)
+
+
+def _lasting(of: Times, least_s: float) -> list[Period]:
+    return [(start, end) for start, end in periods(of) if end - start >= least_s * 1e6]
+
+
+def _processing_s(facts: Facts) -> float:
+    """What a consumer takes for a message at most."""
+    loads = list(facts.of_kind(LoadEvent))
+    told = [
+        *((load.processing_ms, load.variable_processing) for load in loads),
+        *((each["processing_ms"], each["variable_processing"]) for load in loads for each in load.services),
+    ]
+    longest_ms = (max([plain_ms, *(step["processing_ms"] for step in steps)]) for plain_ms, steps in told)
+    return max(longest_ms, default=0.0) / 1000
+
+
+def _arrivals(history: History, suspects: Mapping[int, Sequence[Period]]) -> Mapping[int, Array]:
+    """When deliveries of each of the queues arrived, in order."""
+    found: dict[int, list[Array]] = {index: [np.empty(0, np.int64)] for index in suspects}
+    for queue, received_us in pieces(history.deliveries(), "queue", "received_us") if suspects else ():
+        for index, arrived_us in found.items():
+            arrived_us.append(received_us[queue == index])
+    return {index: np.sort(np.concatenate(arrived_us)) for index, arrived_us in found.items()}

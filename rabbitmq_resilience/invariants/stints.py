@@ -1,0 +1,179 @@
+"""Which connection of which consumer received what from which queue: a queue's consumers are told apart by it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.disturbances import calm_of
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.events import WorkerEvent
+
+_ENDS = frozenset({"connection_lost", "killed", "hung", "stopped", "started"})
+#: What the time of sending is where nothing is known of a message.
+_NOT_SENT = -1
+_NOTHING = np.zeros(0, np.int64)
+
+
+class Stint(NamedTuple):
+    """A connection of a consumer, from 0, over which it received something of a queue."""
+
+    consumer: int
+    connection: int
+
+
+class Delivery(NamedTuple):
+    """One message, as it was received."""
+
+    consumer: int
+    publisher: int
+    sequence: int
+    sent_us: int
+    received_us: int
+
+
+@dataclass
+class Received:
+    """What came over one connection from one queue."""
+
+    first_us: int
+    last_us: int
+    #: When the connection ended, as far as the consumer knows; infinite where it did not.
+    ended_us: float
+    #: What ended it, by the names of ``record.events.WorkerEvent``.
+    ended_by: str
+    count: int = 0
+    #: Of these, what came while nothing disturbed the brokers.
+    calm: int = 0
+
+
+Stints = Mapping[Stint, Received]
+
+
+def stints_of(history: History) -> dict[int, dict[Stint, Received]]:
+    """What came over each connection, by queue."""
+    ends = connection_ends(history.facts)
+    queues: dict[int, dict[Stint, Received]] = {}
+    for queue, consumer, received_us, intact in pieces(
+        history.deliveries(), "queue", "consumer", "received_us", "intact"
+    ):
+        for (in_queue, name), rows in grouped(queue[intact], consumer[intact]) if intact.any() else ():
+            mine_us = received_us[intact][rows]
+            mine = ends.get(name, NO_ENDS)
+            for (number,), of_one in grouped(np.searchsorted(mine.t_us, mine_us, "right")):
+                moments = mine_us[of_one]
+                first_us, last_us = int(moments.min()), int(moments.max())
+                of_queue = queues.setdefault(in_queue, {})
+                stint = of_queue.setdefault(Stint(name, number), Received(first_us, last_us, *mine.of(number)))
+                stint.first_us, stint.last_us = min(stint.first_us, first_us), max(stint.last_us, last_us)
+                stint.count += len(moments)
+                calm = calm_of(history.facts, in_queue)
+                stint.calm += int(np.count_nonzero(calm.within(moments, moments)))
+    return queues
+
+
+class Ends(NamedTuple):
+    """When a consumer was without a connection, and what ended the one before; between two there was one at most."""
+
+    t_us: Array
+    events: Sequence[str]
+
+    def of(self, connection: int) -> tuple[float, str]:
+        """When that connection ended, and by what."""
+        if connection < len(self.events):
+            return float(self.t_us[connection]), self.events[connection]
+        return np.inf, ""
+
+
+NO_ENDS = Ends(_NOTHING, ())
+
+
+def connection_ends(facts: Facts) -> Mapping[int, Ends]:
+    """Of each consumer that is recorded at all."""
+    ends: dict[int, list[tuple[int, str]]] = {}
+    for event in facts.of_kind(WorkerEvent):
+        role, _, index = event.worker.partition("-")
+        if role == "consumer" and index.isdigit():
+            mine = ends.setdefault(int(index), [])
+            if event.event in _ENDS:
+                mine.append((event.t_us, event.event))
+    return {
+        consumer: Ends(np.array([t_us for t_us, _ in told], np.int64), [event for _, event in told])
+        for consumer, told in ends.items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The deliveries of one queue in the order of their receipt; ``stint`` is an index into ``stints``."""
+
+    stints: Sequence[Stint]
+    stint: Array
+    publisher: Array
+    sequence: Array
+    sent_us: Array
+    received_us: Array
+
+    @cached_property
+    def changes(self) -> Array:
+        """The rows that another consumer received than the one before."""
+        consumers = np.array([stint.consumer for stint in self.stints])[self.stint]
+        changes: Array = np.flatnonzero(np.diff(consumers)) + 1
+        return changes
+
+    def delivery(self, row: int) -> Delivery:
+        columns = (self.publisher, self.sequence, self.sent_us, self.received_us)
+        return Delivery(self.stints[int(self.stint[row])].consumer, *(int(column[row]) for column in columns))
+
+
+def rows_of(history: History, queues: Collection[int]) -> Mapping[int, Rows]:
+    """Of those queues; what nobody is known to have sent is left out."""
+    sent = _sent(history)
+    ends = connection_ends(history.facts)
+    parts: dict[int, list[tuple[Array, ...]]] = {}
+    names = ("queue", "consumer", "publisher", "sequence", "received_us", "intact")
+    for queue, *columns, intact in pieces(history.deliveries(), *names):
+        for (in_queue,), rows in grouped(queue[intact]) if intact.any() else ():
+            if in_queue in queues:
+                parts.setdefault(in_queue, []).append(tuple(column[intact][rows] for column in columns))
+    return {queue: _in_order(of_queue, sent, ends) for queue, of_queue in parts.items()}
+
+
+def _in_order(parts: Sequence[tuple[Array, ...]], sent: Mapping[int, Array], ends: Mapping[int, Ends]) -> Rows:
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[-1], kind="stable")
+    consumer, publisher, sequence, received_us = (column[order] for column in columns)
+    sent_us, connection, stint = (np.full(len(order), _NOT_SENT, np.int64) for _ in range(3))
+    for (name,), rows in grouped(publisher):
+        told = sent.get(name, _NOTHING)
+        wanted = np.minimum(sequence[rows], len(told))
+        sent_us[rows] = np.append(told, _NOT_SENT)[wanted]
+    for (name,), rows in grouped(consumer):
+        connection[rows] = np.searchsorted(ends[name].t_us, received_us[rows], "right")
+    stints: list[Stint] = []
+    for (name, number), rows in grouped(consumer, connection):
+        stint[rows] = len(stints)
+        stints.append(Stint(name, number))
+    known = sent_us != _NOT_SENT
+    return Rows(stints, *(column[known] for column in (stint, publisher, sequence, sent_us, received_us)))
+
+
+def _sent(history: History) -> Mapping[int, Array]:
+    """When each publisher sent each message, by sequence."""
+    sent: dict[int, Array] = {}
+    for publisher, sequence, sent_us in pieces(history.publishes(), "publisher", "sequence", "sent_us"):
+        for (name,), rows in grouped(publisher):
+            mine, moments = sequence[rows], sent_us[rows]
+            told = sent.setdefault(name, _NOTHING)
+            size = int(mine.max()) + 1
+            if size > len(told):
+                more = max(size, 2 * len(told)) - len(told)
+                told = sent[name] = np.concatenate((told, np.full(more, _NOT_SENT, np.int64)))
+            told[mine] = moments
+    return sent

@@ -1,0 +1,192 @@
+"""Faults may cost some of the confirm rate, and not more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, ClusterFacts, Facts
+from rabbitmq_resilience.invariants.gaps import lasting_s
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.liveness import (
+    least_share,
+    pauses,
+    promises,
+    target_share,
+    unsettled,
+)
+from rabbitmq_resilience.invariants.publishers import somebody_could_not_publish
+from rabbitmq_resilience.invariants.times import Period, later, left, periods, times, union
+from rabbitmq_resilience.invariants.traffic import TICK_US
+from rabbitmq_resilience.invariants.truth import truth_of
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+
+#: A steady phase that reaches less of its target was none.
+STEADY_RATIO_MIN = 0.8
+
+
+class Throughput(InvariantSpec):
+    """In each window of ``window_s`` the cluster confirms at least ``ratio_min`` of its mean rate in this run's own
+    steady phase; of less, in proportion, where the load's target sinks below that of the steady phase.
+
+    Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
+    queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
+    as a queue may stand still by ``availability``), no step's alarm blocks publishers, none was killed or cut off from
+    every node by a step for ``grace_s``, and the load does not pause. If no window is left, or the steady phase did not
+    come near its target, or other programs took much of this machine in every window that fell short, the finding is
+    UNKNOWN.
+
+    What happened after the last healing must be seen: where no such window begins after it, the last ``window_s`` of
+    publishing are looked at. If they had the rate, it has come back; if not, they may have been too early, and the
+    finding is UNKNOWN.
+
+    Told, not judged: ``kept_ratio``, the confirms of all the time in which a node was away, as a part of what the
+    steady phase would have had at the target of then.
+    """
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+
+    ratio_min: Annotated[float, Field(gt=0, le=1)] = 0.5
+    window_s: Annotated[float, Field(ge=0.1)] = 5
+    grace_s: Annotated[float, Field(ge=0)] = 15
+    lost_grace_s: Annotated[float, Field(ge=0)] | None = None
+
+    @property
+    def least_phases(self) -> Mapping[str, float]:
+        return {"settled_s": self.window_s}
+
+    @property
+    def settled_s(self) -> float:
+        """Recovery is told within a second of the last change."""
+        return self.grace_s + self.window_s + 1
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        span = facts.publishing_us
+        if facts.cluster is None or span is None or "chaos" not in facts.phases:
+            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and its steady phase")
+        traffic = ledger_of(history).traffic
+        confirms = np.zeros((span[1] - span[0]) // TICK_US + 1) if traffic is None else traffic.messages
+        total = np.concatenate(([0], np.cumsum(confirms)))
+
+        def rate_per_s(start_us: float, end_us: float) -> float:
+            first, last = (round((t - span[0]) / TICK_US) for t in (start_us, end_us))
+            return float(total[last] - total[first]) / (max(1, last - first) * TICK_US / 1e6)
+
+        chaos_us = facts.phases["chaos"]
+        steady_per_s = rate_per_s(span[0], chaos_us)
+        stretches = self._demanded(facts, facts.cluster, span)
+        windows = [window for stretch in stretches for window in self._windows(stretch)]
+        reached = {"steady_per_s": round(steady_per_s, 1), "windows": len(windows)}
+        if not steady_per_s or not windows:
+            missing = "nothing was confirmed in the steady phase" if windows else "no window was settled long enough"
+            return Finding(Verdict.UNKNOWN, missing, reached)
+        if problem := _not_held(facts.rate.plain, steady_per_s):
+            return Finding(Verdict.UNKNOWN, problem, reached)
+
+        def asked_per_s(window: Period) -> float:
+            return steady_per_s * least_share(facts, window, steady_per_s=steady_per_s)
+
+        def ratio(window: Period) -> float:
+            return rate_per_s(*window) / asked_per_s(window)
+
+        def told(window: Period) -> str:
+            return (
+                f"{ratio(window):.0%} of {_told_rate(asked_per_s(window), steady_per_s)} from {facts.at(window[0])} to "
+                f"{facts.at(window[1])}, phase {facts.phase_at(window[0])}, {facts.beside(*window)}"
+            )
+
+        worst = sorted(windows, key=lambda window: (ratio(window), window))
+        short = [window for window in worst if ratio(window) < self.ratio_min]
+        others = min((facts.others_cpu(*window) for window in short), default=0.0)
+        disturbed = others >= OTHERS_CPU_MIN
+        last = self._last_window(facts, windows, span)
+        doubt = "" if last is None or (last and ratio(last) >= self.ratio_min) else self._doubt(last and told(last))
+        summary = (
+            f"the slowest of {len(windows)} windows had {told(worst[0])}; demanded are {self.ratio_min:.0%} "
+            f"of {steady_per_s:.0f} messages/s"
+            + (f"; other programs took {others:.0%} of this machine's processors then" if disturbed else "")
+        )
+        broken = short and not disturbed
+        away = _node_away(facts, facts.cluster, (chaos_us, span[1]))
+        return Finding(
+            Verdict.INVALID if broken else Verdict.UNKNOWN if short or doubt else Verdict.VALID,
+            summary if broken or not doubt else f"{doubt}; as far as was seen, {summary}",
+            {
+                "steady_per_s": round(steady_per_s, 1),
+                "ratio": round(ratio(worst[0]), 3),
+                "kept_ratio": _kept_ratio(facts, away, rate_per_s, steady_per_s),
+                "slowest_start_s": seconds(worst[0][0] - facts.origin_us),
+                "windows": len(windows),
+                "windows_short": len(short),
+            },
+            tuple(map(told, short[:EXAMPLES_MAX])),
+            Coverage(round(len(windows) * self.window_s, 3), lasting_s(stretches)),
+        )
+
+    def _last_window(self, facts: Facts, windows: Sequence[Period], span_us: Period) -> Period | tuple[()] | None:
+        """The window that must tell how it went after the last healing; None where others do, empty if there is
+        none."""
+        healed_us = facts.last_healed_us
+        if healed_us is None or windows[-1][0] >= healed_us:
+            return None
+        loaded = left((max(healed_us, span_us[0]), span_us[1]), pauses(facts, span_us))
+        ends = [end for start, end in loaded if end - start >= self.window_s * 1e6]
+        return (ends[-1] - self.window_s * 1e6, ends[-1]) if ends else ()
+
+    def _doubt(self, seen: str | tuple[()]) -> str:
+        longer = f"let it go on for more than {self.grace_s + self.window_s:g} s after recovery (phases.settled_s)"
+        if not seen:
+            return f"the load ended less than {self.window_s:g} s after the last healing; {longer}"
+        return f"after the last healing there were only {seen}, which may have been too early; {longer}"
+
+    def _demanded(self, facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
+        lost_grace_s = (
+            Availability().bound_s(cluster.net_ticktime_s) if self.lost_grace_s is None else self.lost_grace_s
+        )
+        exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
+        exempt |= pauses(facts, span_us)
+        exempt |= later(somebody_could_not_publish(facts), end_us=self.grace_s * 1e6)
+        promised = promises(facts, cluster, span_us)
+        for queue in {(queue.kind, queue.members): queue for queue in facts.queues}.values():
+            exempt |= promised.lacking(queue, grace_s=self.grace_s)
+        return left((facts.phases["chaos"], span_us[1]), exempt)
+
+    def _windows(self, stretch: Period) -> Iterator[Period]:
+        start, window_us = stretch[0], self.window_s * 1e6
+        for i in range(int((stretch[1] - start) // window_us)):
+            yield start + i * window_us, start + (i + 1) * window_us
+
+
+def _not_held(target_per_s: float | None, steady_per_s: float) -> str:
+    """Why a rate cannot be compared with that of the steady phase; empty if it can."""
+    if not target_per_s or steady_per_s >= STEADY_RATIO_MIN * target_per_s:
+        return ""
+    reached = f"{steady_per_s:.0f} of {target_per_s} messages/s were confirmed in the steady phase"
+    return f"{reached}: this machine does not hold the load, so there is nothing to compare with"
+
+
+def _kept_ratio(
+    facts: Facts, away: Sequence[Period], rate_per_s: Callable[[float, float], float], steady_per_s: float
+) -> float | None:
+    sent_per_s = [steady_per_s * target_share(facts, period, steady_per_s=steady_per_s) for period in away]
+    asked = sum(rate * seconds(end - start) for rate, (start, end) in zip(sent_per_s, away, strict=True))
+    kept = sum(rate_per_s(*period) * seconds(period[1] - period[0]) for period in away)
+    return round(kept / asked, 3) if asked else None
+
+
+def _node_away(facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
+    """The times in which a step had taken some node away that was not yet seen to be back."""
+    away = union(both.possibly for both in truth_of(facts, cluster).away.values())
+    return list(periods(away & times([span_us])))
+
+
+def _told_rate(asked_per_s: float, steady_per_s: float) -> str:
+    if asked_per_s == steady_per_s:
+        return "the steady rate"
+    return f"the {asked_per_s:.0f} messages/s that a lower target leaves of the steady rate"

@@ -1,0 +1,160 @@
+"""When each queue was tried, confirmed and delivered: counts in ticks of time, from the pass that fills the ledger.
+
+Ten bytes for each queue and tick, whatever the number of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.record.history import Outcome
+
+#: Resolution at which moments are kept.
+TICK_US = 20_000
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """One queue, or several together, tick by tick: how many ``confirms``, by how many the messages ``under_way``
+    (due, and not answered in any way) changed, whether any message was ``due``, and any ``delivered``."""
+
+    confirms: npt.NDArray[np.uint32]
+    under_way: npt.NDArray[np.int32]
+    due: Flags
+    delivered: Flags
+
+    @classmethod
+    def of_ticks(cls, ticks: int) -> Flow:
+        flags = np.zeros(ticks, np.bool_), np.zeros(ticks, np.bool_)
+        return cls(np.zeros(ticks, np.uint32), np.zeros(ticks, np.int32), *flags)
+
+
+@dataclass
+class Traffic:
+    """Of each queue, by its index, from ``span_us[0]`` to ``span_us[1]``: the start of the steady phase and the end of
+    publishing.
+
+    ``nacks`` counts those of all queues together. ``late_us`` is, for queues with messages under way at the end, when
+    the first of them was confirmed, and ``given_up_us`` when the last of those was answered that were not.
+    ``repeated`` are the confirms that are counted for a second queue, or a further one, of their messages.
+    """
+
+    span_us: tuple[int, int]
+    flows: dict[int, Flow] = field(default_factory=dict)
+    nacks: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    late_us: dict[int, int] = field(default_factory=dict)
+    given_up_us: dict[int, int] = field(default_factory=dict)
+    repeated: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+
+    @property
+    def span_s(self) -> float:
+        return seconds(self.span_us[1] - self.span_us[0])
+
+    @property
+    def ticks(self) -> int:
+        return (self.span_us[1] - self.span_us[0]) // TICK_US + 1
+
+    @property
+    def confirms(self) -> Mapping[int, npt.NDArray[np.uint32]]:
+        """Of the queues that confirmed anything."""
+        return {queue: flow.confirms for queue, flow in self.flows.items() if flow.confirms.any()}
+
+    @property
+    def messages(self) -> npt.NDArray[np.uint64]:
+        """The messages confirmed in each tick, however many queues they went to."""
+        total = np.zeros(self.ticks, np.uint64)
+        for confirms in self.confirms.values():
+            total += confirms
+        if len(self.repeated):
+            total -= self.repeated
+        return total
+
+    def enter_repeated(self, outcome_us: Array) -> None:
+        within = (outcome_us >= self.span_us[0]) & (outcome_us < self.span_us[1])
+        if not len(self.repeated):
+            self.repeated = np.zeros(self.ticks, np.uint32)
+        _count(self.repeated, self._tick(outcome_us[within]))
+
+    @property
+    def waited_us(self) -> Mapping[int, int]:
+        """For each queue with messages under way at the end, when the first of them was confirmed, or the last given
+        up if none was."""
+        return {**self.given_up_us, **self.late_us}
+
+    def enter_publishes(self, queue: Array, due_us: Array, outcome: Array, outcome_us: Array) -> None:
+        sent = outcome != Outcome.NEVER_SENT
+        columns = [queue, due_us, outcome, outcome_us]
+        for (name,), rows in grouped(queue) if sent.all() else ():
+            self._publish(name, due_us[rows], outcome[rows], outcome_us[rows])
+        if not sent.all() and sent.any():
+            self.enter_publishes(*(column[sent] for column in columns))
+
+    def _publish(self, name: int, due_us: Array, outcome: Array, outcome_us: Array) -> None:
+        flow = self._flow(name)
+        self._wait(name, outcome, outcome_us)
+        due, answered = self._tick(due_us), self._tick(outcome_us)
+        concerns = (due_us < self.span_us[1]) & (answered >= 0)
+        confirmed = (outcome == Outcome.CONFIRMED) & (outcome_us >= self.span_us[0]) & (outcome_us < self.span_us[1])
+        _count(flow.confirms, answered[confirmed])
+        nacked = (outcome == Outcome.NACKED) & (answered >= 0) & (answered < self.ticks)
+        if nacked.any():
+            if not len(self.nacks):
+                self.nacks = np.zeros(self.ticks, np.uint32)
+            _count(self.nacks, answered[nacked])
+        if not concerns.all():
+            due, answered = due[concerns], answered[concerns]
+        due = np.maximum(due, 0)
+        flow.due[due] = True
+        _count(flow.under_way, due)
+        _count(flow.under_way, answered[answered < self.ticks], by=-1)
+
+    def _wait(self, name: int, outcome: Array, outcome_us: Array) -> None:
+        after = outcome_us >= self.span_us[1]
+        if after.any():
+            late_us, kept = outcome_us[after], outcome[after] == Outcome.CONFIRMED
+            if kept.any():
+                first_us = int(late_us[kept].min())
+                self.late_us[name] = min(self.late_us.get(name, first_us), first_us)
+            if not kept.all():
+                last_us = int(late_us[~kept].max())
+                self.given_up_us[name] = max(self.given_up_us.get(name, last_us), last_us)
+
+    def enter_deliveries(self, queue: Array, received_us: Array) -> None:
+        received = self._tick(received_us)
+        within = (received >= 0) & (received < self.ticks)
+        if not within.all():
+            queue, received = queue[within], received[within]
+        for (name,), rows in grouped(queue) if len(queue) else ():
+            self._flow(name).delivered[received[rows]] = True
+
+    def all_queues(self) -> Flow:
+        """All of them as if they were one."""
+        whole = Flow.of_ticks(self.ticks)
+        for flow in self.flows.values():
+            for name in ("confirms", "under_way", "due", "delivered"):
+                total = getattr(whole, name)
+                np.add(total, getattr(flow, name), out=total)
+        return whole
+
+    def _flow(self, name: int) -> Flow:
+        if name not in self.flows:
+            self.flows[name] = Flow.of_ticks(self.ticks)
+        return self.flows[name]
+
+    def _tick(self, moments_us: Array) -> Array:
+        return (moments_us - self.span_us[0]) // TICK_US
+
+
+def _count(total: Array, ticks: Array, *, by: int = 1) -> None:
+    if len(ticks):
+        first = int(ticks.min())
+        counts = np.bincount(ticks - first)
+        total[first : first + len(counts)] += (by * counts).astype(total.dtype)

@@ -1,0 +1,190 @@
+"""The intervals of the truth: when links were cut and nodes away, surely and possibly, whatever steps overlap.
+
+Injecting and healing take time. So a step acts surely from the end of the one to the beginning of the other, and
+possibly from the beginning of the one to the end of the other; what is cut and whole in turns is never surely cut. A
+node that a step took away is possibly so until it was seen up again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, Step
+from rabbitmq_resilience.invariants.links import Pair
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, left, periods, times, union
+from rabbitmq_resilience.invariants.worlds import TICKS_MIN, Side, World
+
+#: So many cuts, of each of which nobody knows whether it was on, are looked at in all their combinations.
+COMBINED_MAX = 6
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When something surely was so, and when it possibly was."""
+
+    surely: Times = NEVER
+    possibly: Times = NEVER
+
+    def __or__(self, other: Bounds) -> Bounds:
+        return Bounds(self.surely | other.surely, self.possibly | other.possibly)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time in which nothing that is known changed: the ``worlds`` of which one was the true one, at each instant."""
+
+    start_us: float
+    end_us: float
+    worlds: frozenset[World]
+
+    @property
+    def worst(self) -> World:
+        """All is away and cut that may be."""
+        return World(
+            frozenset.intersection(*(world.up for world in self.worlds)),
+            frozenset().union(*(world.cut for world in self.worlds)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """``steps``: those of the schedule and, if need be, what else took nodes away."""
+
+    facts: Facts
+    cluster: ClusterFacts
+    steps: Sequence[Step]
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        return tuple(frozenset(pair) for pair in itertools.combinations(self.cluster.nodes, 2))
+
+    @cached_property
+    def cut(self) -> Mapping[Pair, Bounds]:
+        """When each pair of nodes was cut apart."""
+        return {pair: _bounds([step for step in self.steps if pair in step.cut]) for pair in self.pairs}
+
+    @cached_property
+    def away(self) -> Mapping[str, Bounds]:
+        """When each node was taken away."""
+        return {
+            node: Bounds(
+                union(times([step.sure_us]) for step in self.steps if node in step.down),
+                times(self.absences(node)),
+            )
+            for node in self.cluster.nodes
+        }
+
+    def absences(self, node: str) -> list[Period]:
+        """The longest that each step may have taken ``node`` away: until it was seen up again."""
+        return [self._absence(step, node) for step in self.steps if node in step.down and step.injected]
+
+    def _absence(self, step: Step, node: str) -> Period:
+        start_us, end_us = step.possible_us
+        return start_us, self.facts.first_up_us(node, after_us=end_us)
+
+    @cached_property
+    def as_apart(self) -> Truth:
+        """The same with nodes that were suspended cut off instead: they come back as they were, and the others have
+        gone on without them (RabbitMQ, "Clustering and Network Partitions", suspend and resume). Those that one step
+        suspended missed nothing of each other."""
+        return Truth(self.facts, self.cluster, [self._cut_off(step) for step in self.steps])
+
+    def _cut_off(self, step: Step) -> Step:
+        suspended = frozenset(node for node in step.down if self._was_suspended(step, node))
+        cut = frozenset(pair for pair in self.pairs if len(pair & suspended) == 1)
+        return replace(step, down=step.down - suspended, cut=step.cut | cut) if suspended else step
+
+    def _was_suspended(self, step: Step, node: str) -> bool:
+        """What another step does to it as it wakes up is not of this one."""
+        if not step.injected or "suspended" not in self.seen(node, self._absence(step, node)):
+            return False
+        return "down" not in self.seen(node, (step.possible_us[0], step.sure_us[1] - 1))
+
+    def seen(self, node: str, period: Period) -> frozenset[str]:
+        """The states in which ``node`` was seen then."""
+        return frozenset(states[node] for _, states in self.facts.sightings(*period) if node in states)
+
+    @cached_property
+    def broken(self) -> Times:
+        """When not all nodes were there and saw each other, as far as is sure."""
+        return union(bounds.possibly for bounds in (*self.cut.values(), *self.away.values()))
+
+    def calm(self, span_us: Period, *, lasts_s: float) -> list[Period]:
+        """When all was whole for as long."""
+        return [(start, end) for start, end in left(span_us, self.broken) if end - start >= lasts_s * 1e6]
+
+    @cached_property
+    def sudden(self) -> Times:
+        """When connections may be closed, so that both ends know of a cut at once."""
+        return times(step.possible_us for step in self.steps if step.cut and step.sudden)
+
+    def noticeable(self, of: Times, *, sudden: Times) -> Iterator[tuple[Period, float]]:
+        """The periods of ``of`` that brokers may notice, and from when: at once where one is in part ``sudden``, else
+        when the ticks are missed, if it lasts until then."""
+        ticks_us = TICKS_MIN * self.cluster.net_ticktime_s * 1e6
+        for start, end in periods(of):
+            if not (times([(start, end)]) & sudden).empty:
+                yield (start, end), start
+            elif end - start >= ticks_us:
+                yield (start, end), start + ticks_us
+
+    def moments(self, span_us: Period) -> Iterator[Moment]:
+        """``span_us`` in its order, split wherever something changes."""
+        cuts = [(step, step.sure_us, step.possible_us) for step in self.steps if step.cut and step.injected]
+        edges = {t for _, *acts in cuts for period in acts for t in period}
+        edges |= {
+            t for both in self.away.values() for one in (both.surely, both.possibly) for p in periods(one) for t in p
+        }
+        inside = [span_us[0], *sorted(t for t in edges if span_us[0] < t < span_us[1]), span_us[1]]
+        for start, end in itertools.pairwise(inside):
+            middle = (start + end) / 2
+            sure = [step.cut for step, surely, _ in cuts if surely[0] <= middle < surely[1]]
+            open_ = [
+                step.cut
+                for step, surely, possibly in cuts
+                if possibly[0] <= middle < possibly[1] and not surely[0] <= middle < surely[1]
+            ]
+            up = [self._up(middle, surely=False), self._up(middle, surely=True)]
+            worlds = {World(side, cut) for cut in _combined(sure, open_) for side in up}
+            yield Moment(start, end, frozenset(worlds))
+
+    def _up(self, t_us: float, *, surely: bool) -> Side:
+        """The nodes that were surely there, or all that possibly were."""
+        away = {node: both.possibly if surely else both.surely for node, both in self.away.items()}
+        return frozenset(node for node in self.cluster.nodes if t_us not in away[node])
+
+
+def truth_of(facts: Facts, cluster: ClusterFacts) -> Truth:
+    """The truth of the schedule."""
+    return facts.once(_truth, cluster)
+
+
+def _truth(facts: Facts, cluster: ClusterFacts) -> Truth:
+    return Truth(facts, cluster, [_feared(step, cluster) for step in facts.steps])
+
+
+def _feared(step: Step, cluster: ClusterFacts) -> Step:
+    """The step with the cuts that brokers may see in it, and which are never sure: a peer whose ticks come later than
+    they are waited for, and one that is starved, which the kernel may end besides, is taken for dead now and then."""
+    patience_s = TICKS_MIN * cluster.net_ticktime_s
+    late = {pair for pair, slow_s in step.slow_s.items() if slow_s >= patience_s}
+    starved = {frozenset((node, peer)) for node in step.starved for peer in cluster.nodes if peer != node}
+    if not late | starved:
+        return step
+    return replace(step, cut=step.cut | late | starved, sudden=step.sudden or bool(starved), intermittent=True)
+
+
+def _bounds(steps: Sequence[Step]) -> Bounds:
+    return Bounds(times(step.sure_us for step in steps), times(step.possible_us for step in steps))
+
+
+def _combined(sure: Sequence[frozenset[Pair]], open_: Sequence[frozenset[Pair]]) -> Iterator[frozenset[Pair]]:
+    """What may be cut: all that surely is, and any of what is open; none or all of it, where that is too much."""
+    known: frozenset[Pair] = frozenset().union(*sure)
+    chosen = range(len(open_) + 1) if len(open_) <= COMBINED_MAX else (0, len(open_))
+    for count in chosen:
+        for some in itertools.combinations(open_, count):
+            yield known.union(*some)

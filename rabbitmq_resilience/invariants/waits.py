@@ -1,0 +1,219 @@
+"""How long each message took, from when it was due and from when it was sent, to its confirm or its receipt.
+
+A publisher that stalls sends less, so that a stall would hide itself. So what its schedule had meanwhile is counted as
+well: each such message is taken as sent and answered together with the first one after the stall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.fan_out import Shards
+from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent
+from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.record.variation import Variation
+
+#: A publisher that is connected, not blocked, and has room in flight sends what is due within this time; if not, it is
+#: this machine that does not hold the load. Ticks come every 10 ms; where many clients share a process, every 130 ms.
+LAGS_US = 200_000
+#: How long before the end of publishing a publisher may have sent its last message in good order, at whatever rate.
+STOPS_WITHIN_US = 1_000_000
+_GONE = ("connection_lost", "killed", "stopped", "hung")
+_NAMES = ("sequence", "lane", "queue", "due_us", "sent_us", "outcome", "outcome_us")
+
+Moments = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+#: The moment of what never came.
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """A row each message, or each message and queue: when it was due, sent and answered (NEVER: it was not), and
+    whether it was late because the publisher itself ``lagged``."""
+
+    due_us: Moments
+    sent_us: Moments
+    answered_us: Moments
+    lagged: Flags
+
+    @classmethod
+    def together(cls, parts: list[Waits]) -> Waits:
+        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(cls)}
+        nothing: dict[str, Array] = {name: np.zeros(0, np.bool_ if name == "lagged" else np.int64) for name in columns}
+        return cls(**{name: np.concatenate([nothing[name], *of]) for name, of in columns.items()})
+
+    def chosen(self, rows: Array) -> Waits:
+        return Waits(self.due_us[rows], self.sent_us[rows], self.answered_us[rows], self.lagged[rows])
+
+    def due_within(self, start_us: float, end_us: float) -> Waits:
+        return self.chosen((self.due_us >= start_us) & (self.due_us < end_us))
+
+    def __len__(self) -> int:
+        return len(self.due_us)
+
+
+def confirm_waits(history: History) -> Waits:
+    """Of all messages that were sent, but those that no queue took. What was refused, and of what nobody knows, was not
+    confirmed."""
+    parts = []
+    for publisher, sent in sent_rows(history).items():
+        first = {name: column[_is_first(sent)] for name, column in sent.items()}
+        answered_us = np.where(first["outcome"] == Outcome.CONFIRMED, first["outcome_us"], NEVER)
+        waits = _waits(history.facts, publisher, first, answered_us)
+        parts += [waits.chosen(first["outcome"] != Outcome.RETURNED), _unsent(history.facts, waits)]
+    return Waits.together([*parts, *_given_up(history)])
+
+
+def delivery_waits(history: History) -> Waits:
+    """Of each message and queue: those that were received, and those that were confirmed and were not."""
+    sent = sent_rows(history)
+    parts = []
+    for publisher, received_us in first_received(history, sent).items():
+        rows = sent[publisher]
+        counted = (received_us != NEVER) | (rows["outcome"] == Outcome.CONFIRMED)
+        waits = _waits(history.facts, publisher, rows, received_us)
+        parts += [waits.chosen(counted), _unsent(history.facts, waits.chosen(_is_first(rows)))]
+    return Waits.together([*parts, *_given_up(history)])
+
+
+def sent_rows(history: History) -> Mapping[int, Mapping[str, Array]]:
+    """The rows of what each publisher sent, by sequence and lane."""
+    parts: dict[int, list[list[Array]]] = {}
+    for publisher, *columns in pieces(history.publishes(), "publisher", *_NAMES):
+        sent = columns[_NAMES.index("outcome")] != Outcome.NEVER_SENT
+        for (index,), rows in grouped(publisher[sent]) if sent.any() else ():
+            parts.setdefault(index, []).append([column[sent][rows] for column in columns])
+    told = {}
+    for index, of_one in parts.items():
+        columns = [np.concatenate(column) for column in zip(*of_one, strict=True)]
+        order = np.lexsort((columns[1], columns[0]))
+        told[index] = dict(zip(_NAMES, (column[order] for column in columns), strict=True))
+    return told
+
+
+def _is_first(rows: Mapping[str, Array]) -> Flags:
+    """Of a publisher's rows, which are by sequence, those that stand for a message: one for each."""
+    first: Flags = np.diff(rows["sequence"], prepend=-1) != 0
+    return first
+
+
+def first_received(history: History, sent: Mapping[int, Mapping[str, Array]]) -> Mapping[int, Moments]:
+    """For each row when the message first came from that queue, or from another shard of it."""
+    shards = Shards.of(history.facts)
+    first = {publisher: np.full(len(rows["sequence"]), NEVER, np.int64) for publisher, rows in sent.items()}
+    keys = {publisher: _key(rows["sequence"], shards.first(rows["queue"])) for publisher, rows in sent.items()}
+    orders = {publisher: np.argsort(key, kind="stable") for publisher, key in keys.items()}
+    names = ("publisher", "queue", "sequence", "received_us", "intact")
+    for publisher, queue, sequence, received_us, intact in pieces(history.deliveries(), *names):
+        for (index,), rows in grouped(publisher):
+            if index in first:
+                wanted, order = _key(sequence[rows], shards.first(queue[rows])), orders[index]
+                ordered = keys[index][order]
+                places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+                there = (ordered[places] == wanted) & intact[rows]
+                np.minimum.at(first[index], order[places[there]], received_us[rows][there])
+    return first
+
+
+def _key(sequence: Array, queue: Array) -> npt.NDArray[np.uint64]:
+    return sequence.astype(np.uint64) << np.uint64(32) | queue.astype(np.uint64)
+
+
+def _waits(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us: Moments) -> Waits:
+    return Waits(rows["due_us"], rows["sent_us"], answered_us, _lagged(facts, publisher, rows))
+
+
+def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
+    """Of what was sent late, what the publisher had been free to send for ``LAGS_US``."""
+    load = next(facts.of_kind(LoadEvent), None)
+    free: Flags = rows["sent_us"] - rows["due_us"] > LAGS_US
+    if load is None or load.in_flight is None or not free.any():
+        return np.zeros(len(free), np.bool_)
+    before_us = rows["sent_us"] - LAGS_US
+    of_messages = _is_first(rows)
+    sent_us, answered_us = (np.sort(rows[name][of_messages]) for name in ("sent_us", "outcome_us"))
+    under_way = np.searchsorted(sent_us, before_us, "right") - np.searchsorted(answered_us, before_us, "right")
+    free &= under_way < load.in_flight
+    for start_us, end_us in kept_us(facts, f"publisher-{publisher}"):
+        free &= ~((before_us >= start_us) & (before_us < end_us))
+    return free
+
+
+def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
+    """When it was of no use: without a connection, or blocked by the broker."""
+    since: dict[str, float] = {"connection": -NEVER_US}
+    for event in facts.of_kind(WorkerEvent):
+        if event.worker != worker:
+            continue
+        if event.event == "connected" and "connection" in since:
+            yield since.pop("connection"), event.t_us
+        elif event.event in _GONE:
+            since.setdefault("connection", event.t_us)
+        elif event.event == "blocked":
+            since.setdefault("block", event.t_us)
+        elif event.event == "unblocked" and "block" in since:
+            yield since.pop("block"), event.t_us
+    yield from ((start_us, NEVER_US) for start_us in since.values())
+
+
+def _unsent(facts: Facts, waits: Waits) -> Waits:
+    """What the schedule had between messages of one publisher, which are in the order of their sequences. Nothing can
+    be told of a load of which the number of publishers is not recorded."""
+    load = next(facts.of_kind(LoadEvent), None)
+    if load is None or not load.publishers:
+        return Waits.together([])
+    shortest_us = 1e6 * load.publishers / max(_limits(load.rate), default=np.inf)
+    due_us: list[Moments] = []
+    after: list[Moments] = []
+    for place in np.flatnonzero(np.diff(waits.due_us) > 1.5 * shortest_us).tolist():
+        between = (int(waits.due_us[place]), int(waits.due_us[place + 1]))
+        due_us.append(_scheduled(load.rate, load.publishers, *between))
+        after.append(np.full(len(due_us[-1]), place + 1, np.int64))
+    if not due_us:
+        return Waits.together([])
+    followed = waits.chosen(np.concatenate(after))
+    return Waits(np.concatenate(due_us), followed.sent_us, followed.answered_us, followed.lagged)
+
+
+def _given_up(history: History) -> Iterator[Waits]:
+    """What the schedule had from a publisher's last message to the end of publishing, where that is long."""
+    facts = history.facts
+    load, span_us = next(facts.of_kind(LoadEvent), None), facts.publishing_us
+    if load is None or not load.publishers or span_us is None:
+        return
+    last_us = dict.fromkeys(range(load.publishers), span_us[0])
+    for publisher, due_us in pieces(history.publishes(), "publisher", "due_us"):
+        for (index,), rows in grouped(publisher):
+            last_us[index] = max(last_us.get(index, 0), int(due_us[rows].max()))
+    for start_us in last_us.values():
+        due = _scheduled(load.rate, load.publishers, start_us, span_us[1] - STOPS_WITHIN_US)
+        never = np.full(len(due), NEVER, np.int64)
+        yield Waits(due, due, never, np.zeros(len(due), np.bool_))
+
+
+def _limits(rate: Variation) -> list[float]:
+    return [value for value in (rate.plain, *(value for value, _ in rate.steps)) if value]
+
+
+def _scheduled(rate: Variation, publishers: int, start_us: int, end_us: int) -> Moments:
+    """When one publisher's messages were due between two of them: at equal distances, from the first one on and from
+    each change of the rate on. One that would fall together with the second, but for rounding, is that one."""
+    moments = [np.zeros(0, np.int64)]
+    if end_us <= start_us:
+        return moments[0]
+    for begins_us, ends_us, per_s in rate.pieces(start_us, end_us):
+        if per_s:
+            every_us = 1e6 * publishers / per_s
+            count = max(0, int((ends_us - begins_us) / every_us - (0.5 if ends_us == end_us else 0)))
+            moments.append((begins_us + every_us * np.arange(1, count + 1)).astype(np.int64))
+    return np.concatenate(moments)

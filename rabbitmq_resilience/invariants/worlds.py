@@ -1,0 +1,50 @@
+"""What the network and the nodes may be like at a moment: who runs, and who is cut from whom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rabbitmq_resilience.invariants.links import Pair
+
+#: A silent peer is noticed after 0.75 to 1.25 times ``net_ticktime`` (Erlang, kernel application), a closed connection
+#: and a dead process at once.
+TICKS_MIN = 0.75
+TICKS_MAX = 1.25
+Side = frozenset[str]
+
+
+@dataclass(frozen=True)
+class World:
+    """``up``: who runs. ``cut``: which pairs of nodes are cut apart."""
+
+    up: Side
+    cut: frozenset[Pair]
+
+    @property
+    def components(self) -> tuple[Side, ...]:
+        """The running nodes, grouped by whom they reach, if need be by way of others."""
+        left, groups = set(self.up), []
+        while left:
+            group, border = set(), {left.pop()}
+            while border:
+                node = border.pop()
+                group.add(node)
+                reached = {other for other in left if frozenset((node, other)) not in self.cut}
+                border |= reached
+                left -= reached
+            groups.append(frozenset(group))
+        return tuple(sorted(groups, key=sorted))
+
+    def reach_of(self, node: str) -> Side:
+        """The running nodes with which ``node`` talks itself, and ``node``."""
+        return frozenset(other for other in self.up if frozenset((node, other)) not in self.cut)
+
+    def cut_within(self, component: Collection[str]) -> frozenset[Pair]:
+        """Pairs of the component that are cut apart and still reach each other by way of a third."""
+        members = frozenset(component)
+        return frozenset(pair for pair in self.cut if pair <= members)
+
+    def lost_since(self, before: World) -> bool:
+        """Whether a node or a link is missing that was there before."""
+        return bool(before.up - self.up or self.cut - before.cut)

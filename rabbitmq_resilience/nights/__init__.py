@@ -1,0 +1,1 @@
+"""What is kept of each night, and what nights say together: results for machines and for people."""

@@ -1,0 +1,149 @@
+"""One whole night, as CI services and ``make nightly`` call it: pytest, what comes of it, and what is kept.
+
+::
+
+    <to>/
+        night.jsonl      the file of the night (one more is in the folder of nights)
+        junit.xml        for machines
+        summary.md       for people; on GitHub also where the job shows it
+        runs/            this night's pages with their index; all that was recorded of what did not end as expected
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from rabbitmq_resilience.nights.memory import earlier_nights
+from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
+from rabbitmq_resilience.nights.summary import summary
+from rabbitmq_resilience.pages.index import write_index
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.tools.locations import CHECKOUT
+
+PROGRAM = "rabbitmq-resilience nightly" if CHECKOUT is None else ".venv/bin/python -m rabbitmq_resilience nightly"
+
+#: What each status means; pytest's own end at 5.
+MEANINGS: Mapping[int, str] = {
+    0: "everything ended as expected",
+    1: "broken: a promise was broken, or a test failed in another way",
+    2: "interrupted",
+    3: "pytest itself failed",
+    4: "pytest was not called as it should be",
+    5: "no scenario was found",
+    10: "could not tell: no promise was seen to be broken, and not every run came to a verdict",
+    124: "the time limit was reached, and the night was ended",
+}
+LIMIT_REACHED = 124
+#: After the limit: for scenarios to heal what they broke and for brokers to end.
+ENDS_WITHIN_S = 120.0
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns pytest's exit status, or LIMIT_REACHED, or 128 and the number of the signal that killed it."""
+    given, for_pytest = _parser().parse_known_args(list(arguments))
+    fresh = Path("reports/night") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    to, nights, runs = (folder.resolve() for folder in (given.to or fresh, given.nights, given.runs))
+    if to.exists() and any(to.iterdir()):
+        print(f"{to} is not empty: name another folder (--to), or take what is in it away", file=sys.stderr)
+        return 4
+    to.mkdir(parents=True, exist_ok=True)
+    before = set(find_nights(nights)) if nights.exists() else set()
+    command = [sys.executable, "-m", "pytest", f"--junitxml={to / 'junit.xml'}", f"--resilience-nights-dir={nights}"]
+    command += [f"--resilience-runs-dir={runs}", *for_pytest]
+    print(f"nightly: {shlex.join(command)}", flush=True)
+    status = _played(command, limit_s=None if given.limit_min is None else 60 * given.limit_min)
+    files = [path for path in find_nights(nights) if path not in before] if nights.exists() else []
+    for file in files[-1:]:
+        _collect(file, to=to, runs=runs)
+    print(f"nightly: status {status}, {MEANINGS.get(status, 'killed')}; what came of it is in {to}", flush=True)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Plays one night with pytest, which takes all other options, and collects what came of it.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--to", type=Path, help="an empty folder (a new one in reports/night)")
+    parser.add_argument("--nights", type=Path, default=Path("reports/nights"), help="the files of all nights")
+    parser.add_argument("--runs", type=Path, default=Path("reports/runs"), help="where run directories go")
+    parser.add_argument("--limit-min", type=float, help="end the night after so many minutes, whatever it does")
+    return parser
+
+
+def _played(command: Sequence[str], *, limit_s: float | None) -> int:
+    """Passes on what asks it to end, so that scenarios heal what they broke; ends what does not end by itself."""
+    # In a group of its own, so that what a terminal sends to all comes once.
+    with subprocess.Popen(command, process_group=0) as process, _passed_on(process):
+        try:
+            status = process.wait(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(timeout=ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()  # brokers end with it
+            return LIMIT_REACHED
+    return 128 - status if status < 0 else status
+
+
+@contextmanager
+def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """CI services send SIGINT or SIGTERM where a job is cancelled; pytest ends in order by the first only."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _collect(file: Path, *, to: Path, runs: Path) -> None:
+    """Also of a night that was killed, as far as it came."""
+    shutil.copyfile(file, to / "night.jsonl")
+    try:
+        night = read_night(file)
+    except NightFileError as error:
+        print(f"nightly: {error}", file=sys.stderr)
+        return
+    text = summary(night, earlier_nights(file.parent)[0], runs=runs)
+    (to / "summary.md").write_text(text, encoding="utf-8")
+    shown = os.environ.get(STEP_SUMMARY)
+    if shown:
+        with Path(shown).open("a", encoding="utf-8") as step:
+            step.write(text)
+    _collect_runs(night, to=to / "runs", runs=runs)
+
+
+def _collect_runs(night: Night, *, to: Path, runs: Path) -> None:
+    to.mkdir()
+    for played in night.played:
+        run, kept = RunDirectory(runs / played.run), RunDirectory(to / played.run)
+        if not run.path.is_dir():
+            continue
+        if not played.as_expected:
+            shutil.copytree(run.path, kept.path)
+            continue
+        kept.path.mkdir()
+        for source in (run.verdict_file, run.report, run.fault_file):
+            if source.exists():
+                shutil.copyfile(source, kept.path / source.name)
+    write_index(to)

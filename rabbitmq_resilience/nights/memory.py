@@ -1,0 +1,46 @@
+"""When each scenario was played, from the files of earlier nights: for machines that are fresh each night."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
+from rabbitmq_resilience.play.session import Played
+
+
+def earlier_nights(folder: Path) -> tuple[list[Night], list[str]]:
+    """All nights in a folder that can be read, oldest first, and what is wrong with the others, for people."""
+    nights, troubles = [], []
+    for path in find_nights(folder):
+        try:
+            nights.append(read_night(path))
+        except NightFileError as error:
+            troubles.append(str(error))
+    return nights, troubles
+
+
+def last_played(nights: Iterable[Night], *, name: str | None, driver: str) -> dict[str, Played]:
+    """{scenario: how long it took, and when it ended, the last time} by the nights of that name and driver; others may
+    share the folder. Of a night that was killed counts what it had played."""
+    known: dict[str, Played] = {}
+    for night in nights:
+        if (night.header.name, night.header.driver) == (name, driver):
+            known |= dict(_played(night))
+    return known
+
+
+def _played(night: Night) -> Iterator[tuple[str, Played]]:
+    ended = {test.scenario: test for test in night.tested}
+    for scenario in dict.fromkeys(run.scenario for run in night.played):
+        if scenario in ended:
+            yield scenario, Played(took_s=ended[scenario].took_s, at_s=_seconds(ended[scenario].at))
+        else:
+            runs = [run for run in night.played if run.scenario == scenario]
+            took_s = sum(run.duration_s or 0.0 for run in runs)
+            yield scenario, Played(took_s=took_s, at_s=_seconds(runs[-1].started_at or night.header.night))
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

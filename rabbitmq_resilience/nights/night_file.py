@@ -1,0 +1,273 @@
+"""The file of one night: JSON lines, written while it goes on, so that a night that is killed keeps what it had.
+
+::
+
+    <nights>/20261122T010000Z-local.jsonl
+        {"is": "night", ...}      the first line: when, where, of which suite
+        {"is": "left_out", ...}   one for each scenario for which there is no time
+        {"is": "played", ...}     one for each run of a scenario, as soon as it is judged
+        {"is": "tested", ...}     one for each scenario when pytest is done with it, after its runs
+        {"is": "ended", ...}      the last line; a night without it was killed, or goes on
+
+Moments are texts of ISO 8601 in UTC. What is not known is null, and a field that a reader does not know is passed over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+FORMAT = 1
+
+Word = Literal["VALID", "INVALID", "UNKNOWN"]
+#: ``unknown``: it failed, and only because it could not tell.
+Outcome = Literal["passed", "failed", "unknown", "skipped", "xfailed"]
+
+
+class NightFileError(Exception):
+    """A file is no night, or not whole; the text says which, where, and what is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """``id``: a short hash by which two machines are told apart, without naming one."""
+
+    cpus: int
+    memory_gb: float
+    cpu_model: str
+    kernel: str
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """``night``: when it began. ``name``: what the user calls it, such as a CI job. ``suite_commit``: of the checkout
+    whose scenarios are played, where that is known. ``budget_min``: None where everything is to be played."""
+
+    kind: ClassVar[str] = "night"
+
+    night: str
+    name: str | None
+    suite_version: str
+    suite_commit: str | None
+    machine: Machine
+    driver: str
+    budget_min: float | None
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokeFirst:
+    """An invariant that did not hold, or could not be judged, and why, in a sentence."""
+
+    invariant: str
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """One run of a scenario.
+
+    ``scenario``: pytest's node id, the key of a series. ``drawn``: one of the schedules that such a test draws anew
+    each time, so that its numbers are no series. ``known``: the reference of the violation that was expected and seen.
+    ``outage_s``: the longest outage of any queue, ``outage_total_s`` the time in which no queue at all confirmed
+    anything. ``stall_s``: the longest that ``availability`` saw. ``kept_ratio`` and ``slowest_ratio``: of the steady
+    rate (``confirmed_per_s``), what went on while a node was away, and in the slowest window that ``throughput``
+    judged. ``others_cpu``: the part of the processors that other programs took. ``run``: the name of the run directory,
+    and ``fault_file`` the path of its scenario below all of them.
+    """
+
+    kind: ClassVar[str] = "played"
+
+    scenario: str
+    title: str
+    verdict: Word
+    as_expected: bool
+    expected: str
+    known: str | None
+    invariants: Mapping[str, Word]
+    broke_first: BrokeFirst | None
+    seed: int | None
+    broker_version: str | None
+    driver: str | None
+    topology: str | None
+    partition_handling: str | None
+    queue_type: str | None
+    outage_s: float | None
+    outage_total_s: float | None
+    stall_s: float | None
+    recovered_s: float | None
+    kept_ratio: float | None
+    confirmed_per_s: float | None
+    others_cpu: float | None
+    started_at: str | None
+    duration_s: float | None
+    run: str
+    rerun: str
+    fault_file: str
+    slowest_ratio: float | None = None
+    drawn: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """``why``: ``budget`` (it did not fit into the time) or ``over`` (the time was over when its turn came).
+    ``last_played``: None where nobody remembers."""
+
+    kind: ClassVar[str] = "left_out"
+
+    scenario: str
+    why: str
+    last_played: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """How pytest took it. ``why``: the first line of what failed, or why it was skipped; empty where it passed. A
+    scenario may be played several times, and pass if the last of its runs ended as expected. ``took_s``: with all its
+    runs, set-up and judging."""
+
+    kind: ClassVar[str] = "tested"
+    __test__: ClassVar[bool] = False  # pytest takes classes of such names for tests
+
+    scenario: str
+    outcome: Outcome
+    why: str
+    took_s: float
+    at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """``status``: pytest's exit status, 10 where nothing worse happened than that runs could not tell."""
+
+    kind: ClassVar[str] = "ended"
+
+    status: int
+    played: int
+    at: str
+
+
+Line = Header | Played | LeftOut | Tested | Ended
+
+_READERS: Mapping[str, TypeAdapter[Any]] = {
+    kind.kind: TypeAdapter(kind) for kind in (Header, Played, LeftOut, Tested, Ended)
+}
+
+
+@dataclass(frozen=True)
+class Night:
+    """``torn``: whether the last line was cut short and is left out."""
+
+    path: Path
+    header: Header
+    played: Sequence[Played]
+    left_out: Sequence[LeftOut]
+    ended: Ended | None
+    torn: bool = False
+    tested: Sequence[Tested] = ()
+
+    @classmethod
+    def of(cls, path: Path, lines: Sequence[Line], *, torn: bool = False) -> Self:
+        """Of the lines of a file, the first of which is a header. Raises NightFileError."""
+        if not lines or not isinstance(lines[0], Header):
+            raise NightFileError(f'{path} is no night: its first line is not one with "is": "night"')
+        return cls(
+            path,
+            lines[0],
+            [line for line in lines if isinstance(line, Played)],
+            [line for line in lines if isinstance(line, LeftOut)],
+            next((line for line in lines if isinstance(line, Ended)), None),
+            torn,
+            [line for line in lines if isinstance(line, Tested)],
+        )
+
+
+class NightWriter:
+    """Appends lines; each is on the disk on return, so that it outlives the machine too."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        """Raises FileExistsError where there is such a night already."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = path.open("xb", buffering=0)
+        self.write(header)
+
+    @classmethod
+    def in_folder(cls, folder: Path, name: str, header: Header) -> Self:
+        """``name.jsonl`` in ``folder``, with a number where there is such a night already. Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        return cls(next(path for n in names if not (path := folder / f"{n}.jsonl").exists()), header)
+
+    def write(self, line: Line) -> None:
+        text = json.dumps({"is": line.kind, **asdict(line)}, ensure_ascii=False, separators=(",", ":"))
+        self._file.write(text.encode() + b"\n")
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_night(path: Path) -> Night:
+    """Raises NightFileError. A last line that was cut short is left out."""
+    try:
+        *whole, rest = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise NightFileError(f"{path} cannot be read: {error.strerror or error}") from None
+    lines = [_line(path, number, text) for number, text in enumerate(whole, 1)]
+    return Night.of(path, lines, torn=bool(rest))
+
+
+def find_nights(folder: Path) -> list[Path]:
+    """All files below ``folder`` that begin as a night does, oldest first by what their first lines say."""
+    found = [(begun, path) for path in sorted(folder.rglob("*.jsonl")) if (begun := _begun(path)) is not None]
+    return [path for _, path in sorted(found)]
+
+
+def _line(path: Path, number: int, text: bytes) -> Line:
+    try:
+        told = json.loads(text)
+        kind = told.pop("is")
+        reader = _READERS[kind]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        kinds = ", ".join(_READERS)
+        raise NightFileError(f'{path}, line {number}: no JSON object whose "is" is one of {kinds}') from None
+    if kind == Header.kind and told.get("format") != FORMAT:
+        raise NightFileError(
+            f"{path}, line {number}, format: it is {told.get('format')!r}, and this program reads {FORMAT}; "
+            "read it with the version of the suite that wrote it, or a newer one"
+        )
+    try:
+        line: Line = reader.validate_python(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise NightFileError(f"{path}, line {number}, {where}: {first['msg']}") from None
+    return line
+
+
+def _begun(path: Path) -> str | None:
+    """When the night in this file began; None where it is no night."""
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.readline())
+    except (OSError, ValueError):
+        return None
+    return str(told.get("night")) if isinstance(told, Mapping) and told.get("is") == Header.kind else None

@@ -1,0 +1,149 @@
+"""What is known to happen in some runs only is judged over nights: how often it was seen, and whether that changed.
+
+The test is Fisher's exact one, stratified: how many of the latest runs would have been hits if, of each scenario by
+itself, the hits had been dealt to its runs at random (R. A. Fisher, The Design of Experiments, 1935; N. Mantel and
+W. Haenszel, Journal of the National Cancer Institute 22, 1959). So a night that plays other scenarios than the one
+before is no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import takewhile
+from math import comb
+
+import numpy as np
+
+from rabbitmq_resilience.nights.night_file import Night
+from rabbitmq_resilience.tables.rate import Rate
+
+#: So many runs at least on either side of a change. The latest tenth of all runs is looked at, and more in steps of a
+#: fifth; fewer would be another draw each night.
+RUNS_MIN = 5
+LATEST_MIN = 0.1
+MORE_BY = 1.2
+#: How seldom chance alone may seem to be a change of one rate, at one moment. Many moments are looked at, and again
+#: each night: with this, chance is told in fewer than one of a hundred series of 30 nights
+#: (tests/nights/test_rates.py).
+CHANCE_MAX = 0.0003
+
+
+@dataclass(frozen=True, order=True)
+class Where:
+    """What is not mixed: a rate is of one version on one kind of machine."""
+
+    broker_version: str
+    driver: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """``night``: when it began."""
+
+    night: str
+    scenario: str
+    hit: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """From the night ``since`` on; ``chance``: how likely such a difference is where nothing changed."""
+
+    since: str
+    before: Rate
+    after: Rate
+    chance: float
+
+    @property
+    def is_more(self) -> bool:
+        return self.after.hits * self.before.runs > self.before.hits * self.after.runs
+
+
+@dataclass(frozen=True)
+class KnownRate:
+    """How often a known violation was seen, of all runs that came to a verdict, of the scenarios that have shown it
+    there. ``change``: where that is another rate lately."""
+
+    known: str
+    where: Where
+    runs: Sequence[Run]
+    change: Change | None
+
+    @property
+    def overall(self) -> Rate:
+        return rate(self.runs)
+
+    def of_night(self, night: str) -> Rate | None:
+        """None where none of its scenarios was played."""
+        played = [run for run in self.runs if run.night == night]
+        return rate(played) if played else None
+
+
+def rate(runs: Sequence[Run]) -> Rate:
+    return Rate(sum(run.hit for run in runs), len(runs))
+
+
+def known_rates(nights: Iterable[Night]) -> list[KnownRate]:
+    """Of each known violation that was seen, on each platform. ``nights``: oldest first."""
+    by_violation = dict(_by_violation(list(nights)))
+    found = []
+    for (known, where), runs in sorted(by_violation.items()):
+        found.append(KnownRate(known, where, runs, change(runs, looks=len(by_violation))))
+    return found
+
+
+def change(runs: Sequence[Run], *, looks: int = 1) -> Change | None:
+    """The likeliest moment since which ``runs`` (oldest first) hit at another rate; None where chance may be the cause.
+    ``looks``: how many rates are looked at together."""
+    splits = [(chance(runs[:i], runs[i:]), i) for i in _splits(runs)]
+    least, i = min(splits, default=(1.0, 0))
+    return Change(runs[i].night, rate(runs[:i]), rate(runs[i:]), least) if least * looks <= CHANCE_MAX else None
+
+
+def chance(before: Sequence[Run], after: Sequence[Run]) -> float:
+    """How likely it is that so many of the hits, or so few, fall on ``after``: two-sided."""
+    strata = [_stratum(before, after, scenario) for scenario in {run.scenario for run in after}]
+    dealt = reduce(np.convolve, strata, np.ones(1))
+    hits = sum(run.hit for run in after)
+    return float(min(1.0, 2 * min(dealt[: hits + 1].sum(), dealt[hits:].sum())))
+
+
+def _stratum(
+    before: Sequence[Run], after: Sequence[Run], scenario: str
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """How likely it is that 0, 1, 2 ... of a scenario's hits fall on its runs in ``after``: hypergeometric."""
+    late = [run.hit for run in after if run.scenario == scenario]
+    every = [*late, *(run.hit for run in before if run.scenario == scenario)]
+    hits, runs = sum(every), len(every)
+    dealings = comb(runs, len(late))
+    return np.array([comb(hits, x) * comb(runs - hits, len(late) - x) / dealings for x in range(len(late) + 1)])
+
+
+def _splits(runs: Sequence[Run]) -> Iterator[int]:
+    """Where the latest runs may begin: with a night."""
+    begins = [i for i in range(1, len(runs)) if runs[i].night != runs[i - 1].night]
+    at_least = max(RUNS_MIN, LATEST_MIN * len(runs))
+    for i in takewhile(lambda i: i >= RUNS_MIN, reversed(begins)):
+        if len(runs) - i >= at_least:
+            yield i
+            at_least = MORE_BY * (len(runs) - i)
+
+
+def _by_violation(nights: Sequence[Night]) -> Iterator[tuple[tuple[str, Where], list[Run]]]:
+    runs: dict[Where, list[tuple[str, Run]]] = {}
+    for night in nights:
+        for played in night.played:
+            where = Where(played.broker_version or "?", played.driver or "?", night.header.machine.id)
+            if played.verdict != "UNKNOWN":
+                run = Run(night.header.night, played.scenario, hit=played.known is not None)
+                runs.setdefault(where, []).append((played.known or "", run))
+    for where, every in runs.items():
+        shown: Mapping[str, set[str]] = {
+            known: {run.scenario for name, run in every if name == known} for known, _ in every if known
+        }
+        for known, scenarios in shown.items():
+            own = [Run(run.night, run.scenario, hit=name == known) for name, run in every if run.scenario in scenarios]
+            yield (known, where), own

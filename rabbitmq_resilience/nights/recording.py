@@ -1,0 +1,180 @@
+"""Lets pytest write a night while it goes on, and tell of it when it is over: in a file of nights, in JUnit XML by
+pytest's own ``--junitxml``, in a summary for people, as annotations of a CI service."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.nights import ci_annotations
+from rabbitmq_resilience.nights.lines import header, moment, played, properties
+from rabbitmq_resilience.nights.memory import earlier_nights, last_played
+from rabbitmq_resilience.nights.night_file import Ended, LeftOut, Line, Night, NightWriter, Outcome, Tested
+from rabbitmq_resilience.nights.summary import summary
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.play.session import TIME_IS_OVER, PacePlugin, Played
+from rabbitmq_resilience.record.commands import near
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``root``: the folder of pytest, ``runs`` that of run directories, ``nights`` that of nights, if any is wanted,
+    and ``summary`` the file of one. ``plays`` and ``draws`` name the fixtures of tests that play a scenario, or what
+    they draw; ``could_not_tell`` says of a test that failed whether that is all."""
+
+    root: Path
+    runs: Path
+    nights: Path | None
+    name: str | None
+    machine_name: str | None
+    driver: str
+    budget_min: float | None
+    summary: Path | None
+    annotations: str | None
+    plays: str
+    draws: str
+    could_not_tell: Callable[[str], bool]
+
+
+class NightPlugin:
+    def __init__(self, settings: Settings, paced: Callable[[Mapping[str, Played]], PacePlugin]) -> None:
+        """``paced`` makes what chooses scenarios, from what nights tell of when they were played."""
+        self._settings = settings
+        self._earlier, self._troubles = ([], []) if settings.nights is None else earlier_nights(settings.nights)
+        self.pace_plugin = paced(last_played(self._earlier, name=settings.name, driver=settings.driver))
+        self._lines: list[Line] = []
+        self._writer: NightWriter | None = None
+        self._item: pytest.Item | None = None
+        self._runs: Counter[str] = Counter()
+        self._reports: dict[str, list[pytest.TestReport]] = {}
+        self._places: dict[str, tuple[str, int | None]] = {}
+
+    def begin(self, items: list[pytest.Item]) -> None:
+        """Where any of ``items`` plays. Raises pytest.UsageError where something cannot be written."""
+        settings, began = self._settings, moment()
+        if not any(map(self._plays, items)) and not self.pace_plugin.pace.left_out:
+            return
+        first = header(
+            settings.root,
+            name=settings.name,
+            machine_name=settings.machine_name,
+            driver=settings.driver,
+            budget_min=settings.budget_min,
+            at=began,
+        )
+        try:
+            if settings.summary is not None:
+                settings.summary.open("a", encoding="utf-8").close()
+            if settings.nights is not None:
+                name = f"{re.sub('[-:]', '', began)}-{_slug(settings.name or settings.driver)}"
+                self._writer = NightWriter.in_folder(settings.nights, name, first)
+        except OSError as error:
+            raise pytest.UsageError(f"{error.filename} cannot be written: {error.strerror}") from None
+        self._lines.append(first)
+        for scenario in self.pace_plugin.pace.left_out:
+            self._left_out(scenario, "budget")
+
+    def judged(self, result: Result) -> None:
+        """Of a run that the present test played."""
+        if self._item is None:
+            return
+        scenario = self._item.nodeid
+        self._runs[scenario] += 1
+        line = played(result, scenario=scenario, drawn=self._settings.plays not in _fixtures(self._item))
+        self._item.user_properties.extend(properties(line, number=self._runs[scenario]))
+        self._write(line)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._item = item
+        if self._plays(item):
+            self._reports[item.nodeid] = []
+            self._places[item.nodeid] = item.location[:2]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reports = self._reports.get(report.nodeid)
+        if reports is None:
+            return
+        reports.append(report)
+        if report.when == "teardown":
+            outcome, why = _outcome(reports)
+            if outcome == "failed" and self._settings.could_not_tell(report.nodeid):
+                outcome = "unknown"
+            if why == TIME_IS_OVER:
+                self._left_out(report.nodeid, "over")
+            took_s = round(sum(one.duration for one in reports), 1)
+            self._write(Tested(scenario=report.nodeid, outcome=outcome, why=why, took_s=took_s, at=moment()))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """After the plugin has decided on the exit status."""
+        if not self._lines:
+            return
+        self._write(Ended(status=int(session.exitstatus), played=self._runs.total(), at=moment()))
+        if self._writer is not None:
+            self._writer.close()
+        if self._settings.summary is not None:
+            with self._settings.summary.open("a", encoding="utf-8") as file:
+                file.write(summary(self._night(), self._earlier, runs=self._settings.runs))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._lines:
+            return
+        for trouble in self._troubles:
+            terminalreporter.write_sep("-", f"a night was left out: {trouble}")
+        if self._writer is not None:
+            terminalreporter.write_sep("-", f"this night: {near(self._writer.path)}")
+        if ci_annotations.wanted(self._settings.annotations):
+            for line in ci_annotations.of(self._night(), self._places, root=self._settings.root):
+                terminalreporter.write_line(line)
+
+    def _plays(self, item: pytest.Item) -> bool:
+        return bool({self._settings.plays, self._settings.draws} & _fixtures(item))
+
+    def _night(self) -> Night:
+        return Night.of(Path() if self._writer is None else self._writer.path, self._lines)
+
+    def _left_out(self, scenario: str, why: str) -> None:
+        known = self.pace_plugin.pace.known.get(scenario)
+        self._write(LeftOut(scenario=scenario, why=why, last_played=known and moment(known["at_s"])))
+
+    def _write(self, line: Line) -> None:
+        if not self._lines:  # nothing was to be played
+            return
+        self._lines.append(line)
+        if self._writer is not None:
+            self._writer.write(line)
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    return {*getattr(item, "fixturenames", ())}
+
+
+def _outcome(reports: list[pytest.TestReport]) -> tuple[Outcome, str]:
+    """Of set-up, call and teardown of one test, and in a line why it did not pass."""
+    for report in reports:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            return "failed", _first_line(crash.message if crash is not None else report.longreprtext).removeprefix(
+                "Failed: "
+            )
+    for report in reports:
+        if hasattr(report, "wasxfail"):
+            return "xfailed", _first_line(report.wasxfail.removeprefix("reason: "))
+        if report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+            return "skipped", _first_line(reason.removeprefix("Skipped: "))
+    return "passed", ""
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "night"

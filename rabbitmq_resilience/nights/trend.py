@@ -1,0 +1,256 @@
+"""What nights say together: for each scenario its verdicts and its numbers, night by night, and where these changed.
+
+A series is of one scenario on one machine with one driver and one version of the broker: others are never in it, unless
+machines are mixed on purpose. What else may differ between nights (the suite's commit, the kernel) is marked where it
+changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from rabbitmq_resilience.nights.change_points import NIGHTS_MIN, NoLibraryError, change_points, noise
+from rabbitmq_resilience.nights.night_file import Header, Night, Played
+
+#: What other programs take of the processors before a night is one of a busy machine.
+BUSY_CPU_MIN = 0.25
+
+
+class Metric(NamedTuple):
+    """A number of a run that is kept over nights: its field in the night's file, and whether more of it is worse."""
+
+    name: str
+    field: str
+    more_is_worse: bool = True
+    is_ratio: bool = False
+
+
+METRICS = (
+    Metric("Longest outage", "outage_s"),
+    Metric("Confirm stall", "stall_s"),
+    Metric("Recovery", "recovered_s"),
+    Metric("Throughput kept", "kept_ratio", more_is_worse=False, is_ratio=True),
+)
+
+#: The sign of a night's verdict. What is worse comes first: it stands for all plays of a night.
+SIGNS: Mapping[str, str] = {
+    "I": "INVALID, not expected",
+    "N": "VALID, where a violation was expected",
+    "U": "UNKNOWN",
+    "K": "INVALID, a known violation",
+    "V": "VALID",
+    "·": "left out",
+    "": "not among what was to be played",
+}
+
+
+class Place(NamedTuple):
+    """What nights have in common whose numbers may be compared. ``machine`` is empty where machines are mixed."""
+
+    driver: str
+    broker_version: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A scenario in one night."""
+
+    sign: str
+    plays: Sequence[Played] = ()
+
+    @property
+    def is_busy(self) -> bool:
+        return any((play.others_cpu or 0) >= BUSY_CPU_MIN for play in self.plays)
+
+
+class Point(NamedTuple):
+    """The median of a night's plays."""
+
+    night: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """A level that changed between two nights: ``before`` is the last one that has a number of the old level,
+    ``night`` the first of the new one. ``marks`` say what else changed between them."""
+
+    metric: Metric
+    before: int
+    night: int
+    old: float
+    new: float
+    marks: Sequence[str]
+    rerun_before: str
+    rerun_after: str
+
+    @property
+    def is_worse(self) -> bool:
+        return (self.new > self.old) == self.metric.more_is_worse
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric of a scenario over the nights of its place. ``noise``: how far nights lie from their level, as a part
+    of it."""
+
+    metric: Metric
+    points: Sequence[Point]
+    changes: Sequence[Change] = ()
+    noise: float | None = None
+
+    @property
+    def nights_missing(self) -> int:
+        """How many more nights it takes until a change could be seen."""
+        return max(0, NIGHTS_MIN - len(self.points))
+
+
+@dataclass(frozen=True)
+class History:
+    """A scenario at one place; a cell for each of its nights."""
+
+    scenario: str
+    title: str
+    cells: Sequence[Cell]
+    lines: Sequence[Line]
+
+    @property
+    def changes(self) -> list[Change]:
+        return [change for line in self.lines for change in line.changes]
+
+
+class Mark(NamedTuple):
+    """What changed with a night of a place, by its index."""
+
+    night: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """All nights of one place, oldest first, and the scenarios that were played there."""
+
+    place: Place
+    nights: Sequence[Header]
+    marks: Sequence[Mark]
+    histories: Sequence[History]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """``troubles``: what could not be read or done, for people."""
+
+    groups: Sequence[Group]
+    troubles: Sequence[str] = field(default_factory=list)
+
+
+def trend(nights: Sequence[Night], *, mix_machines: bool = False) -> Trend:
+    """``nights`` in the order of time. Without the library for change points there are none, which is told."""
+    troubles: list[str] = []
+    try:
+        change_points([0, 1] * NIGHTS_MIN)
+        finds = True
+    except NoLibraryError as error:
+        troubles.append(str(error))
+        finds = False
+    by_place: dict[Place, list[Night]] = {}
+    for night in nights:
+        for place in sorted({_place(night, play, mix_machines) for play in night.played}):
+            by_place.setdefault(place, []).append(night)
+    groups = [_group(place, found, mix_machines, finds) for place, found in sorted(by_place.items())]
+    return Trend(groups, troubles)
+
+
+def _place(night: Night, play: Played, mix_machines: bool) -> Place:
+    machine = "" if mix_machines else night.header.machine.id
+    return Place(play.driver or night.header.driver, play.broker_version or "unknown", machine)
+
+
+def _group(place: Place, nights: Sequence[Night], mix_machines: bool, finds: bool) -> Group:
+    headers = [night.header for night in nights]
+    marks = [mark for i in range(1, len(headers)) for mark in _marks(i, headers[i - 1], headers[i])]
+    plays: dict[str, list[list[Played]]] = {}
+    for i, night in enumerate(nights):
+        for play in night.played:
+            if _place(night, play, mix_machines) == place and not play.drawn:
+                plays.setdefault(play.scenario, [[] for _ in nights])[i].append(play)
+    left_out = [{one.scenario for one in night.left_out} for night in nights]
+    histories = [
+        History(
+            scenario,
+            next(play.title for of_night in reversed(mine) for play in of_night),
+            [Cell(_sign(of_night, scenario in left_out[i]), of_night) for i, of_night in enumerate(mine)],
+            [line for metric in METRICS if (line := _line(metric, mine, marks, finds)).points],
+        )
+        for scenario, mine in plays.items()
+    ]
+    return Group(place, headers, marks, sorted(histories, key=lambda one: (one.title, one.scenario)))
+
+
+def _marks(i: int, before: Header, now: Header) -> Iterator[Mark]:
+    """What differs between two nights and may change numbers, though no series is parted by it."""
+    pairs = {
+        "machine": (before.machine.id, now.machine.id),
+        "processors": (str(before.machine.cpus), str(now.machine.cpus)),
+        "kernel": (before.machine.kernel, now.machine.kernel),
+        "suite": (before.suite_version, now.suite_version),
+        "suite commit": (short_commit(before.suite_commit), short_commit(now.suite_commit)),
+    }
+    yield from (Mark(i, f"{what} {old} → {new}") for what, (old, new) in pairs.items() if old != new)
+
+
+def short_commit(commit: str | None) -> str:
+    """As people read it; a checkout in which files were changed says so."""
+    whole, dash, changed = (commit or "unknown").partition("-")
+    return whole[:10] + dash + changed
+
+
+def _sign(plays: Sequence[Played], left_out: bool) -> str:
+    if not plays:
+        return "·" if left_out else ""
+    signs = {_sign_of(play) for play in plays}
+    return next(sign for sign in SIGNS if sign in signs)
+
+
+def _sign_of(play: Played) -> str:
+    if play.verdict == "VALID":
+        return "V" if play.as_expected else "N"
+    if play.verdict == "UNKNOWN":
+        return "U"
+    return "K" if play.as_expected else "I"
+
+
+def _line(metric: Metric, plays: Sequence[Sequence[Played]], marks: Sequence[Mark], finds: bool) -> Line:
+    points = []
+    for night, of_night in enumerate(plays):
+        known = [value for play in of_night if (value := getattr(play, metric.field)) is not None]
+        if known:
+            points.append(Point(night, float(median(known))))
+    values = [point.value for point in points]
+    found = change_points(values) if finds else []
+    changes = []
+    for one in found:
+        before, night = points[one.first - 1].night, points[one.first].night
+        changes.append(
+            Change(
+                metric,
+                before,
+                night,
+                one.before,
+                one.after,
+                [mark.text for mark in marks if before < mark.night <= night],
+                plays[before][-1].rerun,
+                plays[night][-1].rerun,
+            )
+        )
+    return Line(metric, points, changes, noise(values, found))
+
+
+def counts(group: Group) -> Counter[str]:
+    """The signs of the last night."""
+    return Counter(history.cells[-1].sign for history in group.histories)

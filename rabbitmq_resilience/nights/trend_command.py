@@ -1,0 +1,55 @@
+"""``rabbitmq-resilience trend``: from a folder of nights to a page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
+from rabbitmq_resilience.nights.rates import known_rates
+from rabbitmq_resilience.nights.trend import Trend, trend
+from rabbitmq_resilience.nights.trend_page import rate_told, write_trend
+
+
+def main(arguments: Sequence[str], *, program: str) -> int:
+    """Returns the exit status: 1 where there is nothing to show."""
+    parser = argparse.ArgumentParser(prog=program, description="Makes a page of what many nights say together.")
+    parser.add_argument("folder", type=Path, help="where the files of nights are, at any depth")
+    parser.add_argument("--to", type=Path, default=Path("trend.html"), metavar="FILE", help="the page; %(default)s")
+    parser.add_argument("--mix-machines", action="store_true", help="compare nights of different machines too")
+    given = parser.parse_args(list(arguments))
+    if not given.folder.is_dir():
+        print(f"{given.folder} is no folder; name the one that --nights-dir was given", file=sys.stderr)
+        return 1
+    troubles: list[str] = []
+    nights = list(_read(given.folder, troubles))
+    if not nights:
+        print("\n".join([*troubles, f"there is no night in {given.folder}"]), file=sys.stderr)
+        return 1
+    found = trend(nights, mix_machines=given.mix_machines)
+    found = Trend(found.groups, [*troubles, *found.troubles])
+    try:
+        write_trend(found, given.to, verdicts_told=[*filter(None, map(rate_told, known_rates(nights)))])
+    except OSError as error:
+        print(f"{given.to} cannot be written: {error.strerror or error}", file=sys.stderr)
+        return 1
+    for trouble in found.troubles:
+        print(trouble, file=sys.stderr)
+    changes = sum(len(history.changes) for group in found.groups for history in group.histories)
+    print(f"{len(nights)} nights, {changes} changes: {given.to}")
+    return 0
+
+
+def _read(folder: Path, troubles: list[str]) -> Iterator[Night]:
+    """Whole nights, oldest first; of those that are not, ``troubles`` tell."""
+    for path in find_nights(folder):
+        try:
+            night = read_night(path)
+        except NightFileError as error:
+            troubles.append(f"left out: {error}")
+            continue
+        if night.torn:
+            troubles.append(f"{path} was cut short: its last line is left out")
+        yield night

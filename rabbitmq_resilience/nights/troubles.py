@@ -1,0 +1,45 @@
+"""What of a night did not end as it should, the worst first: for its summary and for annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rabbitmq_resilience.nights.night_file import Night, Played, Tested
+
+_WORST_FIRST = ("INVALID", "VALID", "UNKNOWN")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A scenario that did not pass. ``run``: the one that shows it; None where it failed without one. ``broke``:
+    whether a promise was broken or the test failed, and not only that it could not tell."""
+
+    scenario: str
+    head: str
+    why: str
+    broke: bool
+    run: Played | None = None
+
+
+def troubles(night: Night) -> list[Trouble]:
+    """What broke comes first, in the order of the night. A run that did not end as expected is none where its test
+    passed after another try."""
+    tested = {test.scenario: test for test in night.tested}
+    names = dict.fromkeys([*(run.scenario for run in night.played), *tested])
+    found = [trouble for name in names for trouble in _of(night, name, tested.get(name))]
+    return sorted(found, key=lambda trouble: not trouble.broke)
+
+
+def _of(night: Night, scenario: str, test: Tested | None) -> Iterator[Trouble]:
+    if test is not None and test.outcome not in ("failed", "unknown"):
+        return
+    runs = [run for run in night.played if run.scenario == scenario and not run.as_expected]
+    shown = min(runs, key=lambda run: _WORST_FIRST.index(run.verdict), default=None)
+    if shown is not None and (test is None or test.outcome == "unknown" or shown.verdict != "UNKNOWN"):
+        reason = shown.broke_first
+        why = f"{reason.invariant}: {reason.summary}" if reason is not None else f"expected was {shown.expected}"
+        yield Trouble(scenario, f"{shown.verdict}: {shown.title}", why, shown.verdict != "UNKNOWN", shown)
+    elif test is not None:  # it failed on its way
+        title = shown.title if shown is not None else scenario
+        yield Trouble(scenario, f"failed: {title}", test.why, test.outcome == "failed", shown)

@@ -1,0 +1,184 @@
+"""The options of the plugin, one line each: from the command line, the environment or pytest's configuration.
+
+An option ``x-y`` is ``--resilience-x-y`` on the command line, ``RABBITMQ_RESILIENCE_X_Y`` in the environment and
+``resilience_x_y`` in pytest's configuration, and taken from the first of these that has it. Other plugins have options
+named ``--driver`` and ``--seed``, hence the prefix; a repository of fault files may offer short names too, as this
+project's does (``add_short_names`` in its conftest).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.tools.locations import CHECKOUT
+
+REPEATS_MAX = 1000
+#: Both names of each driver; the second is what runs are recorded under.
+DRIVER_NAMES: Mapping[str, str] = {"processes": "local", "local": "local", "containers": "docker", "docker": "docker"}
+
+ANNOTATORS = ("github", "none")
+
+#: Names so much our own that they are offered without a prefix, where nobody else has them.
+ALSO_UNPREFIXED = ("fault-file", "recheck", "check-only")
+
+
+def driver_name(text: str) -> str:
+    """Raises ArgumentTypeError for what is no driver."""
+    if text not in DRIVER_NAMES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no driver; there are {', '.join(DRIVER_NAMES)}")
+    return DRIVER_NAMES[text]
+
+
+def repeats(text: str) -> int:
+    """Raises ArgumentTypeError for what is no number of runs."""
+    if not text.isdecimal() or not 0 < int(text) <= REPEATS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of runs from 1 to {REPEATS_MAX}")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """Raises ArgumentTypeError for what no scenario takes as its seed."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to {2**63 - 1}")
+    return int(text)
+
+
+def annotator(text: str) -> str:
+    """Raises ArgumentTypeError for what reads no annotations."""
+    if text not in ANNOTATORS:
+        raise argparse.ArgumentTypeError(f"{text!r} reads no annotations; write one of {', '.join(ANNOTATORS)}")
+    return text
+
+
+def minutes(text: str) -> float:
+    """Raises ArgumentTypeError for what is no time."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 7 * 24 * 60:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes over 0, up to a week")
+    return found
+
+
+@dataclass(frozen=True)
+class Option:
+    """``lasting``: what may stand in pytest's configuration or in the environment, and is not asked for each time."""
+
+    name: str
+    help: str
+    type: Callable[[str], Any] = str
+    default: Any = None
+    lasting: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def dest(self) -> str:
+        return f"resilience_{self.name.replace('-', '_')}"
+
+    @property
+    def variable(self) -> str:
+        return f"RABBITMQ_{self.dest.upper()}"
+
+    @property
+    def is_flag(self) -> bool:
+        return self.fields.get("action") == "store_true"
+
+    def add(self, group: pytest.OptionGroup | pytest.Parser, *, prefix: str) -> None:
+        fields = dict(self.fields) if self.is_flag else {"type": self.type, **self.fields}
+        group.addoption(f"--{prefix}{self.name}", dest=self.dest, default=None, help=self.help, **fields)
+
+
+OPTIONS: Sequence[Option] = (
+    Option("driver", "what brokers run in: processes (local) or containers (docker)", driver_name, "local", True),
+    Option("broker", "version or image of the broker, for the driver docker (3.10.8)", lasting=True),
+    Option("rabbitmq-home", "an unpacked RabbitMQ (RABBITMQ_HOME, PATH, what set-up fetched)", Path, None, True),
+    Option("runs-dir", "where run directories go (reports/runs)", Path, Path("reports/runs"), True),
+    Option("nights-dir", "where the file of each night goes (none is written)", Path, None, True),
+    Option("night-name", "what this night is called, such as the name of a CI job", lasting=True),
+    Option("machine", "count this machine as the same as others of that name", lasting=True),
+    Option("summary", "append a summary in Markdown to this file", Path),
+    Option(
+        "annotations", "github or none: tell what broke as annotations (github in its Actions)", annotator, None, True
+    ),
+    Option("budget-min", "play what fits into so many minutes, what was not played for longest first", minutes),
+    Option("repeat", "play each scenario so often, and tell rates (1)", repeats, 1),
+    Option("seed", "decides everything random (default: the scenario's own)", seed),
+    Option("check-only", "check every scenario, and play none", fields={"action": "store_true"}),
+    Option("fault-file", "play this fault file and nothing else, as naming it does", Path, fields={"action": "append"}),
+    Option("recheck", "judge this run directory again, and play nothing", Path, fields={"action": "append"}),
+)
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("resilience", "RabbitMQ resilience")
+    for option in OPTIONS:
+        option.add(group, prefix="resilience-")
+        if option.lasting:
+            parser.addini(option.dest, option.help, default=None)
+
+
+def add_short_names(parser: pytest.Parser) -> None:
+    """For the conftest of a repository that is all about fault files."""
+    group = parser.getgroup("resilience", "RabbitMQ resilience")
+    for option in OPTIONS:
+        option.add(group, prefix="")
+
+
+def add_unprefixed(parser: pytest.Parser, *, called_in: Path) -> None:
+    """Offers the names that are our own, once all others have said theirs; in a checkout all, also for a file that lies
+    elsewhere, with which pytest does not find the checkout's conftest."""
+    names = BY_NAME if CHECKOUT is not None and called_in.is_relative_to(CHECKOUT) else ALSO_UNPREFIXED
+    for option in map(BY_NAME.__getitem__, names):
+        asked = f"--{option.name}" if option.is_flag else f"--{option.name}=."
+        with suppress(pytest.UsageError):  # it is known, and means something else
+            _, unknown = parser.parse_known_and_unknown_args([asked])
+            if unknown:
+                option.add(parser, prefix="")
+
+
+def value(config: pytest.Config, name: str) -> Any:
+    """What the command line, the environment or pytest's configuration says, else the default. Raises
+    pytest.UsageError for what cannot be meant."""
+    option = BY_NAME[name]
+    given = config.getoption(option.dest, default=None)
+    if given is not None:
+        return given
+    if not option.lasting:
+        return option.default
+    for where, text in ((option.variable, os.environ.get(option.variable)), (option.dest, _configured(config, option))):
+        if text:
+            try:
+                return option.type(text)
+            except argparse.ArgumentTypeError as error:
+                raise pytest.UsageError(f"{where}: {error}") from None
+    return option.default
+
+
+def _configured(config: pytest.Config, option: Option) -> str | None:
+    found: str | None = config.getini(option.dest)
+    return found
+
+
+def folder(config: pytest.Config, name: str) -> Path | None:
+    """What an option names: seen from pytest's configuration file, or, where there is none, from where pytest was
+    called. None where it names nothing."""
+    base = config.invocation_params.dir if config.inipath is None else config.inipath.parent
+    named = value(config, name)
+    return None if named is None else Path(base / named)
+
+
+def runs_folder(config: pytest.Config) -> Path:
+    """Where run directories go."""
+    found = folder(config, "runs-dir")
+    assert found is not None, "it has a default"
+    return found

@@ -1,0 +1,104 @@
+"""The page of all options: generated from their definitions, and from the conftest of this checkout.
+
+.venv/bin/python -m rabbitmq_resilience.options_page > docs/options.md
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.options import ALSO_UNPREFIXED, OPTIONS
+from rabbitmq_resilience.tables.markdown import markdown
+from rabbitmq_resilience.tools.locations import CHECKOUT
+
+TEMPLATE = Path(__file__).parent / "templates" / "options.md.j2"
+
+#: What a line of help has no room for.
+_MORE: Mapping[str, str] = {
+    "driver": "`processes` (or `local`) on loopback, `containers` (or `docker`)",
+    "broker": "with containers: a version, or the name of any image",
+    "rabbitmq-home": "with processes: the broker to test, as the folder that holds `sbin/`",
+    "runs-dir": "where run directories go",
+    "nights-dir": "where the [file of each night](nightly.md#the-file-of-a-night) goes",
+    "night-name": "what this night is called, such as the name of a CI job; nights of one name follow each other",
+    "machine": "machines of the same name count as the same, such as those that a CI service lends",
+    "summary": "append a [summary](nightly.md#the-summary) in Markdown to this file",
+    "annotations": "`github` or `none`: tell what broke as annotations",
+    "budget-min": "play what fits into so many minutes, beginning with what was not played for longest",
+    "repeat": "play each scenario so often, and tell in how many runs it ended how",
+    "seed": "the seed that decides everything random; each report names its own",
+    "check-only": "check every scenario as a fault file is checked, and play none",
+    "fault-file": "play the scenario in this file, and nothing else",
+    "recheck": "judge the run in this directory again, without any broker",
+    "upgrade-to": "the version or image that `suites/test_upgrades.py` upgrades to, from that of `--broker`",
+    "production-timing": "RabbitMQ's own `net_ticktime` of 60 s instead of 5 s, for the suites",
+    "scale": "the part of the case study's load for kills, restarts and backlogs; 1 is all of it",
+    "endurance-min": "how many minutes the longest scenarios let one rolling restart follow another",
+    "budget-s": "how many seconds random schedules are played; one that fails is shrunk for as long again",
+    "random-of": "draw random schedules for the scenario in this fault file",
+}
+
+_DEFAULTS: Mapping[str, str] = {
+    "driver": "`processes`",
+    "broker": "`3.10.8`",
+    "rabbitmq-home": "`rabbitmq-server` on PATH, then what set-up fetched",
+    "runs-dir": "`reports/runs`",
+    "nights-dir": "none is written",
+    "machine": "this machine alone",
+    "annotations": "`github` in GitHub's Actions",
+    "seed": "the scenario's own",
+    "repeat": "`1`",
+    "upgrade-to": "the next series, from the official image",
+}
+
+
+class _Group:
+    """Takes options as a parser of pytest and its groups do."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, Mapping[str, Any]] = {}
+
+    def getgroup(self, *_: str) -> _Group:
+        return self
+
+    def addoption(self, name: str, **fields: Any) -> None:
+        self.added[name] = fields
+
+
+def page() -> str:
+    """Markdown."""
+    *first, last = (f"`--{name}`" for name in ALSO_UNPREFIXED)
+    return markdown(
+        TEMPLATE,
+        options=OPTIONS,
+        more=_MORE,
+        defaults={option.name: _DEFAULTS.get(option.name, "") for option in OPTIONS},
+        unprefixed=f"{', '.join(first)} and {last}",
+        checkout={name: _default(name, fields.get("default")) for name, fields in checkout_options().items()},
+    )
+
+
+def _default(name: str, stated: float | None) -> str:
+    return _DEFAULTS.get(name, "" if stated is None else f"`{stated:g}`")
+
+
+def checkout_options() -> Mapping[str, Mapping[str, Any]]:
+    """What the conftest of the checkout adds by name, but for short names."""
+    assert CHECKOUT is not None, "the page is made in a checkout"
+    spec = importlib.util.spec_from_file_location("conftest_of_the_checkout", CHECKOUT / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    group = _Group()
+    module.pytest_addoption(group)
+    short = {option.name for option in OPTIONS}
+    added = {name.removeprefix("--"): fields for name, fields in group.added.items()}
+    return {name: fields for name, fields in added.items() if name not in short}
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,45 @@
+"""Which of the user's alerts were active, as the page draws it."""
+
+from __future__ import annotations
+
+from rabbitmq_resilience.pages.timeline import Interval, Lane
+from rabbitmq_resilience.record.alerts import Active, Alerts
+
+#: Alerts of more labels share a lane with those of their name.
+LANES_MAX = 24
+#: Of the labels, these tell people which one it is.
+_TELLING = ("node", "queue")
+
+
+def alert_lanes(alerts: Alerts | None, *, origin_us: int) -> tuple[Lane, ...]:
+    """One lane for each alert that ever was pending or fired, by its name and what it is of."""
+    active = list(alerts.active) if alerts else []
+    names = {id(one): _name(one) for one in active}
+    if len(set(names.values())) > LANES_MAX:
+        names = {id(one): one.alert for one in active}
+    lanes: dict[str, list[Interval]] = {}
+    for one in active:
+        interval = Interval((one.start_us - origin_us) / 1e6, (one.end_us - origin_us) / 1e6, one.state)
+        lanes.setdefault(names[id(one)], []).append(interval)
+    apart_s = max((group.apart_us / 1e6 for group in alerts.groups), default=0.0) if alerts else 0.0
+    return tuple(Lane(name, tuple(_joined(found, apart_s))) for name, found in lanes.items())
+
+
+def _name(one: Active) -> str:
+    """What tells it from others first: there is little room."""
+    return " ".join([*(one.labels[label] for label in _TELLING if label in one.labels), one.alert])
+
+
+def _joined(intervals: list[Interval], apart_s: float) -> list[Interval]:
+    """In order, firing over pending where they overlap; what is pending lasts until it fires at the next evaluation."""
+    found: list[Interval] = []
+    for one in sorted(intervals, key=lambda interval: (interval.start_s, interval.state)):
+        last = found[-1] if found else None
+        fires = last is not None and (last.state, one.state) == ("pending", "firing")
+        if last is not None and one.start_s <= last.end_s + (apart_s if fires else 0):
+            if last.state in (one.state, "firing"):
+                found[-1] = Interval(last.start_s, max(last.end_s, one.end_s), last.state)
+                continue
+            found[-1] = Interval(last.start_s, one.start_s, last.state)
+        found.append(one)
+    return found

@@ -1,0 +1,31 @@
+"""The pages' templates (Jinja2): whatever they are given is escaped, and a name that they are not given is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rabbitmq_resilience.pages.wording import NOTHING
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+def render(template: str, **shown: object) -> str:
+    return _TEMPLATES.get_template(template).render(shown)
+
+
+def asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(ASSETS),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_TEMPLATES.globals |= {"NOTHING": NOTHING, "asset": asset}
+_TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}

@@ -1,0 +1,131 @@
+"""What a run cost those who used its queues, in words: from ``consequences`` in the content of its verdict.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: From this part of a confirm's time on it was the network that made it late.
+NETWORK_RATIO = 0.5
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """The outages of one queue, as a page shows them."""
+
+    name: str
+    count: int
+    longest: str
+    total: str
+    part: str
+
+
+def longest_outage_s(verdict: Mapping[str, Any]) -> float | None:
+    """The longest outage of any queue, 0 where there was none worth telling; None where that is not known."""
+    told = verdict.get("consequences")
+    return None if not told else max((queue["longest_s"] for queue in told["queues"].values()), default=0.0)
+
+
+def longest_of(verdicts: Iterable[Mapping[str, Any]]) -> str:
+    """The longest outage of several runs, such as "outages up to 40.1 s"; empty where none is known."""
+    known = [length_s for verdict in verdicts if (length_s := longest_outage_s(verdict)) is not None]
+    if not known:
+        return ""
+    return f"outages up to {max(known):.1f} s" if max(known) else "no outage"
+
+
+def outage_text(verdict: Mapping[str, Any]) -> str:
+    """The longest outage of a run with its queue, such as "longest outage 40.1 s (q1)"; empty where none is known."""
+    length_s = longest_outage_s(verdict)
+    if length_s is None:
+        return ""
+    worst = verdict["consequences"]["worst"]
+    return f"longest outage {length_s:.1f} s ({worst[0]['queue']})" if worst else "no outage"
+
+
+def impact(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences for people, the worst first; none where nothing is known."""
+    told = verdict.get("consequences")
+    if not told:
+        return
+    worst, whole = told["worst"], told["outages"]
+    if not worst:
+        yield "No queue was out for a second: each went on confirming what was due."
+    else:
+        first = worst[0]
+        yield (
+            f"{first['queue']} was out for {first['lasts_s']:.1f} s from +{first['start_s']:.1f} s on, "
+            f"{first['beside']}: the longest time in which a queue confirmed nothing of what was due."
+        )
+    if whole["count"]:
+        yield (
+            f"No queue at all confirmed anything for {whole['longest_s']:.1f} s at the longest and "
+            f"{whole['total_s']:.1f} s in all, {whole['ratio']:.0%} of the time of publishing."
+        )
+    publishers, consumers = told["publishers"], told["consumers"]
+    refused = (("blocked", "blocked"), ("got nacks", "nacked"), ("had no connection", "disconnected"))
+    yield from _lengths("Some publisher", [(words, publishers[name]) for words, name in refused])
+    missed = (("received nothing of what was due", "without"), ("had no connection", "disconnected"))
+    yield from _lengths("Consumers of some queue", [(words, consumers[name]) for words, name in missed])
+    yield from _held_back(told.get("held_back") or {})
+    if network := told.get("network"):
+        yield network_text(network)
+
+
+def network_text(told: Mapping[str, Any]) -> str:
+    """Was it the network, or RabbitMQ? From what ``invariants.network`` told."""
+    trips = "; ".join(
+        f"{kind} {_ms(found['mean_ms'])} on average and {_ms(found['p99_ms'])} at p99"
+        + (f", {found['lost']} lost" if found["lost"] else "")
+        for kind, found in told["round_trips"].items()
+        if found["answered"] or found["lost"]
+    )
+    if told["slowest_ms"] is None:
+        return f"Nothing was confirmed. Raw round trips over the same ways: {trips}."
+    part = told["network_ratio"]
+    blame = "the network" if part >= NETWORK_RATIO else "RabbitMQ, or the machine under it, and not the network"
+    return (
+        f"Half of all confirms came within {_ms(told['median_ms'])}. The slowest 1 % took {_ms(told['slowest_ms'])} "
+        f"and more, of which raw round trips of the same time make up {part:.0%} at most: it was {blame}. "
+        f"Raw round trips: {trips}."
+    )
+
+
+def _held_back(told: Mapping[str, Any]) -> Iterator[str]:
+    """Only where there was any."""
+    said = [
+        f"{told[name]['most']:,} {words} at once at the most, and some in {told[name]['ratio']:.0%} of the looks"
+        for name, words in (
+            ("flow", "connections in flow"),
+            ("blocked", "connections blocked"),
+            ("queues", "queues in flow"),
+        )
+        if told and told[name]["most"]
+    ]
+    if said:
+        yield f"Brokers told of {'; '.join(said)}; there were {told['connections']:,} connections."
+
+
+def _ms(ms: float | None) -> str:
+    return "no time" if ms is None else f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1000:.3g} s"
+
+
+def queue_rows(verdict: Mapping[str, Any]) -> list[QueueRow]:
+    """Only the queues that were out, the worst first."""
+    queues = (verdict.get("consequences") or {}).get("queues", {})
+    return [
+        QueueRow(name, row["count"], f"{row['longest_s']:.1f} s", f"{row['total_s']:.1f} s", f"{row['ratio']:.0%}")
+        for name, row in sorted(queues.items(), key=lambda item: (-item[1]["total_s"], item[0]))
+    ]
+
+
+def _lengths(who: str, parts: Iterable[tuple[str, Mapping[str, float]]]) -> Iterator[str]:
+    """Only what lasted for a tenth of a second and more."""
+    said = [
+        f"{words} for {found['longest_s']:.1f} s at the longest and {found['total_s']:.1f} s in all"
+        for words, found in parts
+        if found["longest_s"] >= 0.1
+    ]
+    if said:
+        yield f"{who} {', '.join(said)}."

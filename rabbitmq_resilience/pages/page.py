@@ -1,0 +1,153 @@
+"""One run as one page: self-contained, offline, verdict first.
+
+Whatever a fault file or a broker said is escaped, and the page's own policy lets no script run but the one whose hash
+it names, and nothing be loaded from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.pages.charts import charts
+from rabbitmq_resilience.pages.html import asset, render
+from rabbitmq_resilience.pages.impact import impact, queue_rows
+from rabbitmq_resilience.pages.series import Series, series
+from rabbitmq_resilience.pages.timeline import FaultWindow
+from rabbitmq_resilience.pages.wording import (
+    coverage_text,
+    duration_text,
+    expectation_text,
+    number_text,
+    verdict_word,
+)
+from rabbitmq_resilience.record.commands import recheck_command, rerun_command
+from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.record.whole_files import write_whole
+
+#: More faults than these are folded away, but for those that are in doubt.
+FAULTS_SHOWN_MAX = 30
+#: Of the queues that were out, those that were so for longest.
+QUEUES_SHOWN_MAX = 20
+
+MEANINGS = {
+    "VALID": "Every promise held.",
+    "INVALID": "A promise was broken.",
+    "UNKNOWN": "This run cannot tell.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was judged of one invariant or assumption, as the page shows it."""
+
+    name: str
+    word: str
+    summary: str
+    covered: str
+    numbers: Sequence[tuple[str, str]]
+    examples: Sequence[Any]
+
+
+def write_page(run: RunDirectory) -> Path:
+    """Write ``report.html`` from whatever the run left, complete or not, and return its path.
+
+    Without a verdict, or with a damaged history, the page says so and shows the rest.
+    """
+    troubles: list[str] = []
+    try:
+        verdict = run.read_verdict()
+    except RunDirectoryError as error:
+        verdict = {}
+        troubles.append(str(error))
+    try:
+        seen = series(run.publishes, run.deliveries, run.events(), run.metrics, run.alerts())
+    except Exception as error:  # what damaged files make of whoever reads them
+        seen = series(tuple, tuple, [])
+        troubles.append(f"The record of this run is damaged and is not drawn: {error}")
+    write_whole(run.report, _page(run, verdict, seen, troubles))
+    return run.report
+
+
+def _page(run: RunDirectory, verdict: Mapping[str, Any], seen: Series, troubles: Sequence[str]) -> str:
+    word = verdict_word(verdict)
+    invariants, assumptions = (_findings(verdict.get(kind) or {}) for kind in ("invariants", "assumptions"))
+    script = asset("report.js")
+    return render(
+        "report.html",
+        word=word,
+        meaning=" ".join(filter(None, (MEANINGS[word], expectation_text(verdict)))),
+        title=verdict.get("title") or run.name,
+        troubles=troubles,
+        reasons=[finding for finding in (*assumptions, *invariants) if finding.word == word != "VALID"],
+        notes=verdict.get("notes") or (),
+        impact=list(impact(verdict)),
+        queue_rows=queue_rows(verdict)[:QUEUES_SHOWN_MAX],
+        facts=_facts(verdict, seen),
+        invariants=_worst_first(invariants),
+        assumptions=_worst_first(assumptions),
+        charts=charts(seen),
+        faults=seen.timeline.faults,
+        doubtful=[fault for fault in seen.timeline.faults if _in_doubt(fault)],
+        faults_shown_max=FAULTS_SHOWN_MAX,
+        commands={
+            "The same run": verdict.get("rerun") or rerun_command(run.path),
+            "Judge it again": recheck_command(run.path),
+        },
+        fault_file=_text(run.fault_file),
+        files=[str(file.relative_to(run.path)) for file in _files(run)],
+        script=script,
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _facts(verdict: Mapping[str, Any], seen: Series) -> dict[str, Any]:
+    """None where nothing is known."""
+    return {
+        "Broker": verdict.get("broker_version"),
+        "Upgraded to": ", ".join(verdict.get("upgraded_to") or ()) or None,
+        "Driver": verdict.get("driver"),
+        "Seed": verdict.get("seed"),
+        "Reference": verdict.get("reference"),
+        "Started": verdict.get("started_at"),
+        "Duration": duration_text(float(verdict.get("duration_s") or seen.duration_s)),
+        "Sent": f"{seen.totals['sent']:,}",
+        "Confirmed": f"{seen.totals['confirmed']:,}",
+        "Received": f"{seen.totals['received']:,}",
+    }
+
+
+def _findings(findings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    return [
+        Finding(
+            name=name,
+            word=verdict_word(finding),
+            summary=str(finding.get("summary", "")),
+            covered=coverage_text(finding),
+            numbers=[number_text(key, value) for key, value in (finding.get("numbers") or {}).items()],
+            examples=finding.get("examples") or (),
+        )
+        for name, finding in findings.items()
+    ]
+
+
+def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: ("INVALID", "UNKNOWN", "VALID").index(finding.word))
+
+
+def _in_doubt(fault: FaultWindow) -> bool:
+    return fault.skipped or not (fault.healed and fault.proven and fault.heal_proven)
+
+
+def _files(run: RunDirectory) -> list[Path]:
+    files = [file for file in (run.verdict_file, run.events_file, run.fault_file) if file.exists()]
+    files += sorted(file for file in run.logs.glob("**/*") if file.is_file())
+    return files + sorted(file for file in run.history.glob("*.log") if file.stat().st_size)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

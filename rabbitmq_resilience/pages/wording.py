@@ -1,0 +1,87 @@
+"""How verdicts and numbers are worded, on every page and in the terminal alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WORDS = ("VALID", "INVALID", "UNKNOWN")
+
+#: Stands where there is no number.
+NOTHING = "-"
+
+
+def verdict_word(judged: Mapping[str, Any]) -> str:
+    """The verdict of a run or a finding; what is missing or misspelt is UNKNOWN."""
+    word = judged.get("verdict")
+    return word if word in WORDS else "UNKNOWN"
+
+
+def short_verdict(verdict: Mapping[str, Any]) -> str:
+    """The verdict of a run, with a word where it is a violation that is known."""
+    known = " (known)" if verdict_word(verdict) != "VALID" and verdict.get("as_expected") else ""
+    return verdict_word(verdict) + known
+
+
+def expectation_text(verdict: Mapping[str, Any]) -> str:
+    """What the scenario expects of this broker version, and whether it came; empty where it is plain VALID."""
+    expected, came = verdict.get("expected"), verdict.get("as_expected")
+    if not expected or expected == "VALID":
+        return ""
+    if came is None:
+        return f"Expected is {expected}."
+    if came and verdict_word(verdict) == "VALID":
+        return f"Expected is {expected}; this one is not among them."
+    return f"Expected is {expected}, {'and so it is' if came else 'but it is not so'}."
+
+
+def number_text(name: str, value: Any) -> tuple[str, str]:
+    """``("stall_s_max", 6.1)`` becomes ``("stall max", "6.1 s")``: the unit goes from the name to the number."""
+    words = name.split("_")
+    unit = ""
+    if words[-2:] == ["per", "s"]:
+        words, unit = words[:-2], "/s"
+    else:
+        for short in ("s", "ms", "us", "bytes"):
+            if short in words[1:]:
+                words.remove(short)
+                unit = f" {short.replace('us', 'µs')}"
+                break
+    return " ".join(words), _value_text(value) + (unit if isinstance(value, int | float) else "")
+
+
+def coverage_text(finding: Mapping[str, Any]) -> str:
+    """How much of what is demanded was judged: ``{"judged_s": 20, "demanded_s": 90}`` becomes "20 of 90 s". Empty where
+    that is not known, and where nothing was demanded."""
+    told = finding.get("coverage") or {}
+    for name, demanded in told.items():
+        kind, _, unit = name.partition("_")
+        if kind == "demanded" and demanded:
+            judged = told.get(f"judged_{unit}", 0)
+            return f"{_value_text(_short(judged))} of {_value_text(_short(demanded))} {unit}"
+    return ""
+
+
+def _short(value: float) -> float | int:
+    """Without what nobody reads."""
+    return round(value) if value == round(value) or value >= 1000 else round(value, 1)
+
+
+def duration_text(duration_s: float) -> str:
+    minutes, seconds = divmod(round(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return str(value)

@@ -1,0 +1,130 @@
+"""What a run waits for once its faults are over: that the cluster is whole, that all is delivered and acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.observer import Observer
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.invariants.facts import QueueFacts
+from rabbitmq_resilience.invariants.recovery import ill_nodes, ill_partitions, ill_queues
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workloads.drain import Depth, DepthsUnknown
+from rabbitmq_resilience.workloads.queues import QueuePlace
+
+RECOVERY_POLL_S = 0.25
+SAMPLED_WITHIN_S = 10.0
+#: What brokers tell of ready messages may be as old; a consumer that received nothing for longer is not served.
+IDLE_S = 5.0
+
+
+def await_recovery(timeout_s: float, context: FaultContext, queues: Mapping[str, QueuePlace]) -> str:
+    """Waits until the cluster is whole, every publisher gets confirms again and no consumer leaves messages lying;
+    what was still lacking, or ''.
+
+    A stall that outlives the faults must have the time to show, and so must a restart by which a mode mends a split:
+    until then the sides do not see each other, and each looks well by itself.
+    """
+    observer, load = context.observer, context.load
+    confirmed_before = load.confirmed_by_publisher()
+    arrivals = _Arrivals(load.received_by_consumer())
+    declared = [QueueFacts(name, place["type"], frozenset(place["members"])) for name, place in queues.items()]
+
+    def lacking() -> str:
+        load.check()
+        stalled = [i for i, now in enumerate(load.confirmed_by_publisher()) if now <= confirmed_before[i]]
+        arrivals.look(load.received_by_consumer())
+        ready = {name for name, row in observer.queues.items() if row["ready"]}
+        keeping = {name for name in ready if not observer.queues[name]["unacked"]}
+        without = [(i, ready) for i in arrivals.none_yet] + [(i, keeping) for i in arrivals.none_lately]
+        starved = sorted({i for i, queues in without if queues & set(load.queues_of_consumer(i))})
+        missing = load.idle_missing()
+        parts = (
+            ill_nodes(observer.states),
+            ill_queues(declared, observer.queues),
+            ill_partitions(observer.partitions),
+            f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms" if stalled else "",
+            f"consumer {', '.join(map(str, starved[:5]))} gets nothing of what is ready" if starved else "",
+            f"{missing} idle connections are not back" if missing else "",
+        )
+        return "; ".join(filter(None, parts)) or _unseen_nodes(context.cluster)
+
+    ends_s = time.monotonic() + timeout_s
+    try:
+        observer.fresh_queues(timeout_s=timeout_s)
+    except WaitTimeout:
+        return "no node lists the queues"
+    try:
+        wait_until(
+            lacking,
+            until=lambda text: not text,
+            timeout_s=ends_s - time.monotonic(),
+            what="recovery",
+            poll_s=RECOVERY_POLL_S,
+        )
+    except WaitTimeout as error:
+        return str(error.last_seen)
+    return ""
+
+
+class _Arrivals:
+    """Which consumers received nothing since this was made, with so many messages received until then, and which
+    received nothing lately."""
+
+    def __init__(self, received: Sequence[int]) -> None:
+        self._received = list(received)
+        self._rose_s: dict[int, float] = {}
+
+    def look(self, received: Sequence[int]) -> None:
+        now_s = time.monotonic()
+        self._rose_s |= {i: now_s for i, now in enumerate(received) if now > self._received[i]}
+        self._received = list(received)
+
+    @property
+    def none_yet(self) -> list[int]:
+        return [i for i in range(len(self._received)) if i not in self._rose_s]
+
+    @property
+    def none_lately(self) -> list[int]:
+        return [i for i, rose_s in self._rose_s.items() if time.monotonic() - rose_s > IDLE_S]
+
+
+def _unseen_nodes(cluster: Cluster) -> str:
+    """Which nodes some node does not see running; '' if each sees all."""
+    names = {cluster.broker_name(node): node for node in cluster.topology.node_names}
+    for node in cluster.topology.node_names:
+        try:
+            unseen = sorted(names[name] for name in names.keys() - cluster.api(node).running_nodes())
+        except (ApiError, ApiUnreachable) as error:
+            return f"{node} does not tell which nodes it sees: {error}"
+        if unseen:
+            return f"{node} does not see {', '.join(unseen)} running"
+    return ""
+
+
+def await_acknowledged(observer: Observer, *, timeout_s: float) -> None:
+    """Consumers work off what they hold; one that does not is for a checker to tell."""
+    ends_s = time.monotonic() + timeout_s
+    with suppress(WaitTimeout):
+        wait_until(
+            lambda: not any(row["unacked"] for row in observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S).values()),
+            timeout_s=max(0.1, ends_s - time.monotonic()),
+            what="all deliveries to be acknowledged",
+        )
+
+
+def depths(observer: Observer, queues: Collection[str]) -> Mapping[str, Depth]:
+    """Raises ``DepthsUnknown`` also where the brokers do not know of some queue what it holds; a queue that is not
+    there any more holds nothing."""
+    try:
+        rows = observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S)
+    except WaitTimeout as error:
+        raise DepthsUnknown(str(error)) from error
+    known = {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items() if name in queues}
+    if silent := [name for name, depth in known.items() if None in depth]:
+        raise DepthsUnknown(f"no number of {', '.join(silent[:5])}")
+    return known

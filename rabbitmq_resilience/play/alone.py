@@ -1,0 +1,47 @@
+"""One scenario outside pytest: played on a cluster of its own, or judged again."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TextIO
+
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.play.judging import Result, judge_run, reopened
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.scenarios.model import Scenario
+
+
+def play_scenario(
+    scenario: Scenario,
+    *,
+    driver: str = "local",
+    broker: str | None = None,
+    runs_dir: Path = Path("reports/runs"),
+    terminal: TextIO | None = None,
+) -> Result:
+    """Form a cluster, play, judge, and end the cluster. ``driver`` is local or docker, ``broker`` a version or image;
+    ``terminal`` gets the status line (standard error).
+
+    Raises FaultFileError for a scenario that is wrong, ToolMissingError where a program or an image is missing,
+    WrongBrokerError where the driver has no such broker. What goes wrong later is raised too, after all is healed and
+    ended; the run directory holds what was recorded then, with the verdict UNKNOWN.
+    """
+    with closing(DRIVERS[driver].open(broker)) as opened, ClusterPool(opened.form) as clusters:
+        testbed = Testbed(
+            clusters,
+            runs_dir,
+            sys.stderr if terminal is None else terminal,
+            opened.find_prometheus,
+            driver=driver,
+            require=opened.require,
+        )
+        return run_scenario(scenario, testbed)
+
+
+def recheck(directory: Path) -> Result:
+    """Judge a recorded run again, and write its verdict and its page anew. A record that is damaged is UNKNOWN. Raises
+    RunDirectoryError or FaultFileError where there is no scenario that can be read."""
+    return judge_run(reopened(Path(directory)))

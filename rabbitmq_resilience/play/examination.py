@@ -1,0 +1,78 @@
+"""What the record of a run has to hold, and what is wrong with its files, before anything of it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.alerts import ALERTS_FILE
+from rabbitmq_resilience.record.event_log import examine_events
+from rabbitmq_resilience.record.events import Event, PhaseEvent
+from rabbitmq_resilience.record.history import HistoryError
+from rabbitmq_resilience.record.manifest import Manifest, changes
+from rabbitmq_resilience.record.metrics import METRICS_FILE, check_metrics
+from rabbitmq_resilience.record.recorded import Recorded
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.workloads.accounts import read_accounts
+from rabbitmq_resilience.workloads.load import LOAD_FILE
+from rabbitmq_resilience.workloads.settlement import settle
+
+
+def recorded_history(run: RunDirectory, scenario: Scenario) -> History:
+    """The history of a run, with what it has to hold. What killed publishers of a run that was broken off left open is
+    settled first. Whatever the files are like, nothing is raised: what is wrong is in ``recorded.troubles``."""
+    troubles: list[str] = []
+    recorded = Recorded(version=1, complete=False, steps=tuple(step.fault for step in scenario.schedule))
+    with _told(troubles):
+        manifest = Manifest.read(run.path)
+        recorded = replace(recorded, version=manifest.version, complete=manifest.version == 1 or bool(manifest.files))
+        troubles += changes(run.path)
+    numbered = recorded.version > 1
+    events = _events(run, troubles, numbered=numbered)
+    if _ended(events) or (run.history / LOAD_FILE).exists():  # a run may end before its load begins
+        with _told(troubles):
+            if not recorded.complete:
+                settle(run.history)
+            recorded = replace(recorded, accounts=tuple(read_accounts(run.history, version=recorded.version)))
+            if numbered:
+                Routes.read(run.history)
+    with _told(troubles):
+        if run.metrics_file.exists() and not (numbered and recorded.complete):  # otherwise its checksum tells
+            check_metrics(run.metrics_file)
+        elif scenario.metrics and _ended(events) and not run.metrics_file.exists() and not run.scraped.exists():
+            troubles.append(f"{METRICS_FILE} is missing")
+    with _told(troubles):
+        if run.alerts() is None and scenario.rule_files and _ended(events) and not run.scraped.exists():
+            troubles.append(f"{ALERTS_FILE} is missing")
+    recorded = replace(recorded, troubles=tuple(troubles))
+    return History(run.owed, run.deliveries, events, run.metrics, recorded, run.alerts)
+
+
+def _events(run: RunDirectory, troubles: list[str], *, numbered: bool) -> list[Event]:
+    events: list[Event] = []
+    with _told(troubles):
+        if not run.events_file.exists():
+            troubles.append(f"{run.events_file.name} is missing")
+        files = [run.events_file, *sorted(run.history.glob("*.jsonl"))]
+        events, found = examine_events(*files, numbered=numbered)
+        troubles += found
+    return events
+
+
+def _ended(events: Sequence[Event]) -> bool:
+    return any(isinstance(event, PhaseEvent) and event.phase == "end" for event in events)
+
+
+@contextmanager
+def _told(troubles: list[str]) -> Iterator[None]:
+    """Damaged files may make any error of whoever reads them."""
+    try:
+        yield
+    except HistoryError as error:
+        troubles.append(str(error))
+    except Exception as error:
+        troubles.append(f"the record cannot be read: {type(error).__name__}: {error}")

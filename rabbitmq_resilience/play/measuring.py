@@ -1,0 +1,85 @@
+"""Has the brokers of a run scraped while it lasts, where its scenario asks for metrics."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.alert_rules import RuleFile, RulesError, read_rules
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.processes.cluster import LocalHost
+from rabbitmq_resilience.clusters.prometheus import reading
+from rabbitmq_resilience.clusters.protocol import Cluster, Scraping, Wanted
+from rabbitmq_resilience.record.event_log import EventLog
+from rabbitmq_resilience.record.events import ClocksEvent, Event
+from rabbitmq_resilience.record.history import now_us
+from rabbitmq_resilience.record.metrics import scraped_series
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.record.scraped import Clocks, ScrapeError, save_metrics
+from rabbitmq_resilience.record.scraped_alerts import save_alerts
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.named_files import rule_copies
+from rabbitmq_resilience.tools.distributions import ToolMissingError
+
+
+@contextmanager
+def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: EventLog) -> Iterator[Scraping | None]:
+    """Scrapes ``cluster``, if that is asked for, and keeps the series and the alerts at the end, whatever that end is.
+
+    Where the server cannot give them any more, a note says so, and ``recover`` takes them from its files.
+    """
+    if not scenario.metrics:
+        yield None
+        return
+    clocks = Clocks(now_us(), time.time_ns() // 1000)
+    events.record("clocks", t_us=clocks.t_us, wall_us=clocks.wall_us)
+    rules = [read_rules(run.path / copy) for copy in rule_copies(scenario)]
+    # Nobody knows which series the user's rules need.
+    wanted = Wanted(None if rules else scraped_series(), rules)
+    server = cluster.scraped(run.name, wanted=wanted, data=run.scraped)
+    try:
+        yield server
+    finally:
+        try:
+            for note in _keep(server.url, run, rules, clocks, until_us=now_us()):
+                events.record("note", detail=note)
+        except ScrapeError as error:
+            events.record("note", detail=str(error))
+        finally:
+            server.close()
+        _tidy(run, rules)
+
+
+def recover(run: RunDirectory, events: Sequence[Event], rule_files: Sequence[Path]) -> str:
+    """Keep what was scraped in a run that was killed, or whose server was; what is in the way, or ''.
+
+    It takes a server, which reads the files that the other one left; nothing is done where there are none.
+    """
+    clocks = next((Clocks(e.t_us, e.wall_us) for e in events if isinstance(e, ClocksEvent)), None)
+    if clocks is None or not run.scraped.exists():
+        return ""
+    try:
+        rules = [read_rules(path) for path in rule_files]
+        with reading(LocalHost, run.scraped) as server:
+            _keep(server.url, run, rules, clocks, until_us=events[-1].t_us)
+    except (ClusterError, RulesError, ScrapeError, ToolMissingError) as error:
+        return f"what was scraped is in {run.scraped}, and could not be read: {error}"
+    _tidy(run, rules)
+    return ""
+
+
+def _keep(url: str, run: RunDirectory, rules: Sequence[RuleFile], clocks: Clocks, *, until_us: int) -> list[str]:
+    """Write what is not there yet; returns what was wrong with the rules. Raises ScrapeError."""
+    if not run.metrics_file.exists():
+        save_metrics(url, run.metrics_file, clocks, until_us=until_us)
+    if not rules or run.alerts_file.exists():
+        return []
+    return save_alerts(url, run.alerts_file, rules, clocks, until_us=until_us)
+
+
+def _tidy(run: RunDirectory, rules: Sequence[RuleFile]) -> None:
+    if run.metrics_file.exists() and (not rules or run.alerts_file.exists()):
+        shutil.rmtree(run.scraped, ignore_errors=True)

@@ -1,0 +1,299 @@
+"""Plays one scenario: the one function with control flow, and it reads top-down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TextIO
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.equipment import Equipment
+from rabbitmq_resilience.clusters.observer import Observer
+from rabbitmq_resilience.clusters.protocol import Cluster, Scraping
+from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.faults.nemesis import Nemesis
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.pages.index import write_index
+from rabbitmq_resilience.play.aftermath import await_acknowledged, await_recovery, depths
+from rabbitmq_resilience.play.cpu_watch import cpu_watched
+from rabbitmq_resilience.play.judging import Result, judge_run
+from rabbitmq_resilience.play.measuring import measured
+from rabbitmq_resilience.play.round_trips import round_trips_watched
+from rabbitmq_resilience.play.status_line import StatusLine, status_line
+from rabbitmq_resilience.record.event_log import EventLog
+from rabbitmq_resilience.record.events import ENDED_EARLY
+from rabbitmq_resilience.record.history import now_us
+from rabbitmq_resilience.record.manifest import seal
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.tools.distributions import find_prometheus
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads import run as workloads
+from rabbitmq_resilience.workloads.declarations import declaring, read_metadata
+from rabbitmq_resilience.workloads.exchanges import establish
+from rabbitmq_resilience.workloads.queues import QueuePlace, declare
+from rabbitmq_resilience.workloads.run import RunningWorkload
+from rabbitmq_resilience.workloads.spec import Workload
+
+LOAD_FLOWS_WITHIN_S = 90.0
+#: A consumer subscribes to its queues one after another.
+SUBSCRIBED_WITHIN_S = 0.03
+LAST_CONFIRMS_WITHIN_S = 5.0
+#: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
+DRAIN_IDLE_S = 6.0
+#: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s.
+NUMBERS_SETTLE_S = 7.0
+#: For what was declared last to reach every node.
+METADATA_AGREES_WITHIN_S = 10.0
+
+
+class Clusters(Protocol):
+    """Where a scenario gets its cluster from: kept from the scenario before, or formed now."""
+
+    def acquire(
+        self, topology: Topology, proxied: frozenset[Link], equipment: Equipment, *, logs_of_failure: Path
+    ) -> Cluster: ...
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """What all scenarios of a session share."""
+
+    __test__: ClassVar[bool] = False  # pytest takes classes of such names for tests
+
+    clusters: Clusters
+    runs_root: Path
+    live: TextIO
+    #: Raises ToolMissingError if there is none.
+    find_prometheus: Callable[[], object] = find_prometheus
+    driver: str = "local"
+    #: Raises ToolMissingError if something is not there that faults need.
+    require: Callable[[Collection[str]], None] = lambda _: None
+    #: Is told of each run as soon as it is judged, whatever ended it.
+    judged: Callable[[Result], None] = lambda _: None
+
+
+def run_scenario(scenario: Scenario, testbed: Testbed, *, proxied: frozenset[Link] | None = None) -> Result:
+    """Play ``scenario`` and judge what was recorded.
+
+    ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Raises
+    FaultFileError, before anything is started, if the scenario is wrong, and ToolMissingError if something is missing
+    that its faults need, or it is to be measured and there is no Prometheus. Whatever is raised later, everything is
+    healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
+    """
+    fault_file.check(scenario, driver=testbed.driver)
+    testbed.require(scenario.needs)  # what is missing is told before anything is started
+    if scenario.metrics:
+        testbed.find_prometheus()
+    run = RunDirectory.create(testbed.runs_root, scenario.title)
+    fault_file.save(scenario, run.fault_file)
+    try:
+        with EventLog(run.events_file) as events:
+            try:
+                _play(_Stage(scenario, testbed, run, events), scenario.touched_links if proxied is None else proxied)
+            except BaseException as error:
+                events.record("note", detail=f"{ENDED_EARLY}: {type(error).__name__}: {error}")
+                raise
+    except BaseException:
+        _judged(run, testbed)
+        raise
+    return _judged(run, testbed)
+
+
+def _judged(run: RunDirectory, testbed: Testbed) -> Result:
+    seal(run.path)
+    result = judge_run(run)
+    write_index(testbed.runs_root)
+    testbed.judged(result)
+    return result
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What the phases of one run have in common."""
+
+    scenario: Scenario
+    testbed: Testbed
+    run: RunDirectory
+    events: EventLog
+
+
+def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
+    scenario, events = stage.scenario, stage.events
+    with status_line(stage.testbed.live, nodes=len(scenario.topology.nodes)) as live:
+        cluster = stage.testbed.clusters.acquire(
+            scenario.topology, proxied, scenario.equipment, logs_of_failure=stage.run.logs
+        )
+        vhost = stage.run.name
+        _record_cluster(cluster, events)
+        with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
+            queues = declare(cluster, scenario.workload, vhost=vhost)
+            routes = establish(cluster, scenario.workload, vhost=vhost)
+            shards = [[list(queues)[queue] for queue in group] for group in routes.shards]
+            events.record("queues", queues=queues, **({"shards": shards} if shards else {}))
+            with (
+                cpu_watched(events.record),
+                round_trips_watched(cluster, events.record),
+                measured(scenario, cluster, stage.run, events) as scraping,
+                Observer(
+                    cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
+                ) as observer,
+                workloads.start(
+                    scenario.workload,
+                    addresses=workloads.addresses(cluster),
+                    proxied_addresses=workloads.proxied_addresses(cluster),
+                    queues=list(queues),
+                    routes=routes,
+                    vhost=vhost,
+                    run=now_us(),
+                    seed=scenario.seed,
+                    folder=stage.run.history,
+                    alone=_killed_clients(scenario),
+                    nodes=cluster.topology.node_names,
+                ) as load,
+                live.watching(observer, load),
+            ):
+                _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)
+
+
+def _phases(
+    stage: _Stage, context: FaultContext, queues: Mapping[str, QueuePlace], live: StatusLine, scraping: Scraping | None
+) -> None:
+    scenario, events, observer, load = stage.scenario, stage.events, context.observer, context.load
+
+    def phase(name: str) -> None:
+        events.record("phase", phase=name)
+        live.phase(name)
+
+    connected_within_s = LOAD_FLOWS_WITHIN_S + SUBSCRIBED_WITHIN_S * scenario.workload.queues
+    _await_flow(load, connected_within_s=scenario.workload.start_spread_s + connected_within_s)
+    if scraping is not None:
+        scraping.await_scraping(nodes=len(scenario.topology.nodes))
+    with declaring(context.cluster, scenario.workload, vhost=stage.run.name, record=events.record):
+        phase("steady")
+        _spend(load, seconds_s=scenario.phases.steady_s)
+        phase("chaos")
+        varied_s = time.monotonic() + scenario.workload.variation_s
+        events.record("load", **_load_event(scenario.workload, load.begin_variation()))
+        nemesis = Nemesis(scenario.schedule, context, live.telling(events.record), scenario.seed, scenario.chaos_s)
+        remade_before = len(context.cluster.links.remade)
+        nemesis.play(load.check)
+        for proxy in context.cluster.links.remade[remade_before:]:
+            events.record("note", detail=f"the proxy {proxy} hung and was made anew, which ended its connections")
+        _spend(load, seconds_s=max(0.0, varied_s - time.monotonic()))  # steps that wait may all end before
+        phase("recovery")
+        lacking = await_recovery(scenario.phases.recovery_s, context, queues)
+        events.record("recovery", complete=not lacking, detail=lacking)
+        _spend(load, seconds_s=scenario.settled_s)
+    phase("drain")
+    load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
+    drained = load.drain(lambda: depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
+    events.record("drain", **vars(drained))
+    if scraping is not None:
+        await_acknowledged(observer, timeout_s=scenario.phases.drain_s)
+        _spend(load, seconds_s=NUMBERS_SETTLE_S)
+    if scenario.workload.declare_every_s is not None:
+        known = read_metadata(context.cluster, stage.run.name, timeout_s=METADATA_AGREES_WITHIN_S)
+        events.record("metadata", nodes=known)
+    load.stop()
+    phase("end")
+
+
+def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:
+    fields = {"rate_per_s", "variable_rate", "processing_ms", "variable_processing", "publishers", "priorities"}
+    limit = workload.in_flight if workload.confirms == "awaited" else None
+    told = workload.model_dump(mode="json", include=fields)
+    services = [service.model_dump(mode="json") for service in workload.services]
+    return {"begins_us": begins_us, "in_flight": limit, **told, **({"services": services} if services else {})}
+
+
+def _await_flow(load: RunningWorkload, *, connected_within_s: float) -> None:
+    """Every worker is connected and messages arrive: only then is the steady phase steady."""
+    load.await_connected(timeout_s=connected_within_s)
+    consumed = len(load.consumers) > 0
+    wait_until(
+        lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),
+        timeout_s=LOAD_FLOWS_WITHIN_S,
+        what="the first confirms and deliveries",
+    )
+
+
+def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
+    """Lets the load run, and ends at once if a worker failed."""
+    ends = time.monotonic() + seconds_s
+
+    def spent() -> bool:
+        load.check()
+        return time.monotonic() >= ends
+
+    wait_until(spent, timeout_s=seconds_s + 10, what="the phase to pass")
+
+
+def _last_confirms_within_s(scenario: Scenario) -> float:
+    """So long that a queue which confirms nothing any more is told from one that only waits."""
+    demanded = scenario.chosen_invariants.get("availability")
+    if not isinstance(demanded, Availability):
+        return LAST_CONFIRMS_WITHIN_S
+    return demanded.bound_s(scenario.topology.net_ticktime_s) + demanded.grace_s + LAST_CONFIRMS_WITHIN_S
+
+
+def _record_cluster(cluster: Cluster, events: EventLog) -> None:
+    topology = cluster.topology
+    events.record(
+        "cluster",
+        topology=topology.name,
+        nodes={node.name: node.zone for node in topology.nodes},
+        partition_handling=topology.partition_handling,
+        pause_if_all_down=topology.pause_if_all_down and topology.pause_if_all_down.model_dump(mode="json"),
+        net_ticktime_s=topology.net_ticktime_s,
+        broker_version=cluster.broker_version,
+        khepri=cluster.api(topology.node_names[0]).has_feature("khepri_db"),
+        driver=cluster.driver,
+        formed_in_s=round(cluster.formed_in_s, 1),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    for setting in cluster.replaced_settings:
+        events.record("note", detail=f"the harness has its own value instead of: {setting}")
+
+
+def _killed_clients(scenario: Scenario) -> frozenset[str]:
+    """Those whose process a step of the schedule acts on (``publisher:0``)."""
+    touched = (step.may_touch_processes(scenario.topology) for step in scenario.schedule)
+    return frozenset(name for names in touched for name in names if ":" in name)
+
+
+@contextmanager
+def _logs_kept(cluster: Cluster, folder: Path) -> Iterator[None]:
+    """Copies what every broker and balancer logs meanwhile, and what balancers were told; a kept cluster's earlier
+    lines belong to other runs."""
+    begins = {node: log.stat().st_size if log.exists() else 0 for node, log in cluster.logs().items()}
+    try:
+        yield
+    finally:
+        for node, log in cluster.logs().items():
+            if log.exists():
+                with log.open("rb") as source:
+                    source.seek(begins[node])
+                    (folder / f"{node}.log").write_bytes(source.read())
+        for name, text in cluster.configurations().items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _vhost(cluster: Cluster, vhost: str) -> Iterator[None]:
+    """Deletes the run's own virtual host at the end; one that stays makes the cluster unfit for the next scenario."""
+    try:
+        yield
+    finally:
+        for node in cluster.topology.node_names:
+            try:
+                cluster.api(node).delete_vhost(vhost)
+                break
+            except (ApiError, ApiUnreachable):
+                continue

@@ -1,0 +1,290 @@
+"""The pytest plugin: its options, its fixtures, fault files as tests. Wiring only.
+
+It is a guest. In a session that plays no scenario it prints nothing, sets no filter and imports nothing heavy, which is
+why most imports stand in functions. What it adds to pytest's names has the prefix ``resilience``, but for the fixture
+``play`` and for options that nobody else has.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import pytest
+
+from rabbitmq_resilience import collecting, options, sessions
+
+if TYPE_CHECKING:
+    from rabbitmq_resilience.clusters.drivers import OpenDriver
+    from rabbitmq_resilience.clusters.pool import ClusterPool
+    from rabbitmq_resilience.invariants.verdict import Verdict
+    from rabbitmq_resilience.play.judging import Result
+    from rabbitmq_resilience.play.run import Testbed
+    from rabbitmq_resilience.scenarios.model import Scenario
+
+#: The fixtures of tests that play scenarios or judge runs.
+PLAYING = frozenset({sessions.PLAYS, sessions.DRAWS, "resilience_accept"})
+
+TERMINAL = pytest.StashKey[TextIO]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Generator[None, Any, Any]:
+    loaded = yield
+    options.add_unprefixed(parser, called_in=early_config.invocation_params.dir)
+    return loaded
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sessions.configure(config)
+    named: list[Path] = options.value(config, "fault-file") or []
+    rechecked: list[Path] = options.value(config, "recheck") or []
+    for path in named:
+        if not path.is_file():
+            raise pytest.UsageError(f"--fault-file={path}: there is no such file")
+    config.stash[collecting.GIVEN] = frozenset(path.resolve() for path in named)
+    config.stash[collecting.RECHECKED] = frozenset(path.resolve() for path in rechecked)
+    if rechecked:
+        collecting.require_scenarios(rechecked)
+    if named or rechecked:
+        config.args[:] = [str(path) for path in [*named, *(path / "fault.yaml" for path in rechecked)]]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if TERMINAL in config.stash:
+        config.stash[TERMINAL].close()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    return collecting.collected(file_path, parent)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    playing = [item for item in items if PLAYING & {*getattr(item, "fixturenames", ())}]
+    if not playing:
+        return
+    for item in playing:
+        item.add_marker(pytest.mark.filterwarnings("default"))  # the verdict alone decides
+    home = options.value(config, "rabbitmq-home")
+    if home is not None:
+        os.environ["RABBITMQ_HOME"] = str(home)  # for everything that looks for a broker
+    sessions.begin(config, items)
+    config.stash[sessions.ASKED] = sum(item in items for item in playing)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """What scenarios have left open is told as a warning, whatever pytest was told to make of warnings."""
+    if not sessions.is_played(session.config):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        gc.collect()
+    session.exitstatus = sessions.exit_status(session, exitstatus)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in terminalreporter.config.stash[sessions.SUMMARY]:
+        terminalreporter.write_sep("-", line)
+
+
+@pytest.fixture(scope="session")
+def resilience_terminal(pytestconfig: pytest.Config) -> TextIO:
+    """The terminal itself, while pytest captures what tests print."""
+    if TERMINAL not in pytestconfig.stash:
+        pytestconfig.stash[TERMINAL] = os.fdopen(os.dup((sys.__stdout__ or sys.stdout).fileno()), "w", buffering=1)
+    return pytestconfig.stash[TERMINAL]
+
+
+@pytest.fixture
+def resilience_tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Writes a line that stays, in pytest's own report."""
+    reporter: pytest.TerminalReporter | None = pytestconfig.pluginmanager.getplugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def told(line: str) -> None:
+        if reporter is None:
+            return
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+    return told
+
+
+@pytest.fixture
+def resilience_summary(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Keeps a line for the end of the session."""
+    return pytestconfig.stash[sessions.SUMMARY].append
+
+
+@pytest.fixture
+def resilience_judged(request: pytest.FixtureRequest) -> Callable[[Verdict], None]:
+    """Counts a run that ended so, for the exit status: that is another one where none came to a verdict."""
+
+    def judged(verdict: Verdict) -> None:
+        request.config.stash[sessions.JUDGED] += str(verdict) != "UNKNOWN"
+
+    return judged
+
+
+@pytest.fixture
+def resilience_untold(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Fails a test that could not tell, so that it does not count as one that broke a promise."""
+    from rabbitmq_resilience.invariants.verdict import Verdict
+
+    def untold(why: str) -> None:
+        request.config.stash[sessions.RESULTS][request.node.nodeid] = Verdict.UNKNOWN
+        pytest.fail(why, pytrace=False)
+
+    return untold
+
+
+@pytest.fixture(scope="session")
+def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
+    """The driver that the options name, with its broker found."""
+    from rabbitmq_resilience.clusters.drivers import DRIVERS, WrongBrokerError
+    from rabbitmq_resilience.tools.distributions import ToolMissingError
+    from rabbitmq_resilience.tools.image_names import ImageNameError
+
+    try:
+        opened = DRIVERS[options.value(pytestconfig, "driver")].open(options.value(pytestconfig, "broker"))
+    except (ToolMissingError, WrongBrokerError, ImageNameError) as error:
+        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+    with closing(opened):
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def resilience_clusters(resilience_driver: OpenDriver) -> Iterator[ClusterPool]:
+    """Forms clusters of the broker that the options name, one at a time, and keeps the last."""
+    from rabbitmq_resilience.clusters.pool import ClusterPool
+
+    with ClusterPool(resilience_driver.form) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def resilience_testbed(
+    pytestconfig: pytest.Config,
+    resilience_driver: OpenDriver,
+    resilience_clusters: ClusterPool,
+    resilience_terminal: TextIO,
+) -> Testbed:
+    from rabbitmq_resilience.play.run import Testbed
+
+    if hasattr(pytestconfig, "workerinput"):
+        pytest.fail("scenarios share one cluster and one machine: play them without pytest-xdist's -n", pytrace=False)
+    return Testbed(
+        resilience_clusters,
+        options.runs_folder(pytestconfig),
+        resilience_terminal,
+        resilience_driver.find_prometheus,
+        driver=options.value(pytestconfig, "driver"),
+        require=resilience_driver.require,
+        judged=sessions.night(pytestconfig).judged,
+    )
+
+
+@pytest.fixture
+def resilience_accept(
+    request: pytest.FixtureRequest, resilience_judged: Callable[[Verdict], None]
+) -> Callable[[Result], Result]:
+    """Fails with the run's story unless it ended as its scenario expects."""
+    from rabbitmq_resilience.pages.terminal import story
+
+    def accepted(result: Result) -> Result:
+        resilience_judged(result.verdict)
+        if not result.as_expected:
+            request.config.stash[sessions.RESULTS][request.node.nodeid] = result.verdict
+            pytest.fail(story(result.document, result.run.path), pytrace=False)
+        return result
+
+    return accepted
+
+
+def _seeded(scenario: Scenario, config: pytest.Config) -> Scenario:
+    seed = options.value(config, "seed")
+    return scenario if seed is None else scenario.model_copy(update={"seed": seed})
+
+
+def _checked(config: pytest.Config) -> Callable[..., Result]:
+    """Plays nothing, for which no broker need be there."""
+    from rabbitmq_resilience.scenarios import fault_file
+
+    def checked(scenario: Scenario, *, tries: int = 1) -> Result:  # noqa: ARG001 - as what plays
+        fault_file.check(_seeded(scenario, config), driver=options.value(config, "driver"))
+        pytest.skip("checked, not played")
+
+    return checked
+
+
+@pytest.fixture
+def play(resilience_play: Callable[..., Result]) -> Callable[..., Result]:
+    """Plays a scenario with the options of the command line, at most ``tries`` times until it ends as expected, and
+    returns its last run; fails with the story of one that did not, and shows as an expected failure what is a rate by
+    nature."""
+    return resilience_play
+
+
+@pytest.fixture
+def resilience_play(
+    request: pytest.FixtureRequest,
+    resilience_tell: Callable[[str], None],
+    resilience_accept: Callable[[Result], Result],
+    resilience_judged: Callable[[Verdict], None],
+) -> Callable[..., Result]:
+    """What ``play`` is; a repository may have a fixture of its own by that name."""
+    from rabbitmq_resilience.pages.terminal import outcome_line
+    from rabbitmq_resilience.play.cpu_watch import Others
+    from rabbitmq_resilience.play.repeats import Repeats, runs
+    from rabbitmq_resilience.play.run import run_scenario
+
+    config, tell = request.config, resilience_tell
+    pace = sessions.night(config).pace_plugin.pace
+    if options.value(config, "check-only"):
+        return _checked(config)
+    driver: OpenDriver = request.getfixturevalue("resilience_driver")
+    testbed: Testbed = request.getfixturevalue("resilience_testbed")
+
+    def once(scenario: Scenario, run: str) -> Result:
+        where = ", ".join(filter(None, [run, pace.told(request.node.nodeid)]))
+        tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
+        result = run_scenario(scenario, testbed)
+        tell(outcome_line(result.document, result.run.path))
+        return result
+
+    def played(scenario: Scenario, *, tries: int = 1) -> Result:
+        scenario = _seeded(scenario, config)
+        if not scenario.applies_to(driver.broker_version):
+            pytest.skip(f"for RabbitMQ {scenario.broker}, this is {driver.broker_version}")
+        times = options.value(config, "repeat")
+        repeats = Repeats(scenario, runs(lambda run: once(scenario, run), repeat=times, tries=tries))
+        for result in repeats.results:
+            resilience_judged(result.verdict)
+            others = result.document["others_cpu"]
+            pace.judged(
+                request.node.nodeid,
+                result.verdict,
+                as_expected=result.as_expected,
+                others=others and Others(**others),
+            )
+        if times > 1:
+            tell(f"{'RATE':<8} {scenario.title}: {repeats.told}")
+        for result in repeats.unexpected:
+            resilience_accept(result)
+        if repeats.is_rate:
+            pytest.xfail(f"a rate, no pass: {repeats.told}")
+        return repeats.results[-1]
+
+    return played

@@ -1,0 +1,1 @@
+"""Schedules that nobody thought of: how they are drawn, played and shrunk."""

@@ -1,0 +1,157 @@
+"""Scenarios drawn by Hypothesis, with every promise demanded that their cluster gives, and no other.
+
+Quorum queues: nothing is lost or out of order in any mode, a majority goes on, the cluster is whole again in time.
+Mirrored queues: the same, but for availability, as it is not modelled which mirrors are in step. They are drawn with
+``ha-promote-on-failure: when-synced`` only, which promises not to lose; what their mode permits to be lost nevertheless
+is for the oracle to tell (``invariants.oracle``). The mode ``ignore`` is not drawn: after a cut it needs an operator.
+
+What a version is known to break is expected beside it, as in the other suites.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from packaging.version import Version
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.spec import PauseIfAllDown, Topology
+from rabbitmq_resilience.random_schedules.schedules import schedules
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.known_defects import (
+    BREAKS_OFF_HEALING,
+    CONFIRMED_IN_A_MINORITY,
+    DECIDES_TOO_SOON,
+    DISCARDS_TOO_MUCH,
+    PARTED_WHILE_STARTING,
+    as_demanded,
+)
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.promises import promised, promising, versions
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+
+RECOVERED_WITHIN_S = 60.0
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int) -> Scenario:
+    """Scenarios that ``driver`` can play on a broker of that version."""
+    topology = draw(_topologies(version, net_ticktime_s))
+    workload = draw(_workloads(version, topology))
+    demanded = _demanded(topology, workload)
+    own_seed = draw(st.integers(0, 2**31))
+    return promising(
+        "Random schedule",
+        topology,
+        workload,
+        draw(schedules(topology, workload, driver)),
+        demanded=demanded,
+        phases=Phases(steady_s=5, recovery_s=90, settled_s=3, drain_s=60),
+        broker=versions(workload),
+        expect=_known(topology, workload, tuple(demanded)),
+        seed=own_seed,
+    )
+
+
+@st.composite
+def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
+    """``base`` with another schedule."""
+    return base.model_copy(update={"schedule": draw(schedules(base.topology, base.workload, driver))})
+
+
+def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count: int) -> Sequence[Scenario]:
+    """``count`` scenarios, the same for the same seed and count, or fewer where there are no more. Drawing is all that
+    Hypothesis does: its shrinker takes one answer for the truth, and what fails in every second run would lead it
+    astray. It draws the simplest one first, whatever the seed, which is left out, and then small ones, so they are
+    shuffled: a short session must not play these alone."""
+    drawn: list[Scenario] = []
+
+    @seed(from_seed)
+    @settings(
+        max_examples=count + 1,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(scenario: Scenario) -> None:
+        drawn.append(scenario)
+
+    collect()
+    examples = drawn[1:]
+    random.Random(from_seed).shuffle(examples)  # noqa: S311 - no secret
+    return examples
+
+
+@st.composite
+def _topologies(draw: st.DrawFn, version: str, net_ticktime_s: int) -> Topology:
+    topology = draw(st.sampled_from(_smallest_first()))
+    has_modes = Version(version) < Version("4.3")
+    modes = ["pause_minority", "pause_if_all_down", "autoheal"] if has_modes else ["pause_minority"]
+    mode = draw(st.sampled_from(modes))
+    preferred = st.lists(st.sampled_from(topology.node_names), min_size=1, max_size=2, unique=True)
+    choice = PauseIfAllDown(nodes=tuple(draw(preferred))) if mode == "pause_if_all_down" else None
+    handling = {"partition_handling": mode, "pause_if_all_down": choice, "net_ticktime_s": net_ticktime_s}
+    return Topology.model_validate({**dict(topology), **handling})
+
+
+@cache
+def _smallest_first() -> Sequence[Topology]:
+    return sorted(
+        (t for t in map(catalogue.load, catalogue.names()) if not t.needs and t.network is None),
+        key=lambda topology: len(topology.nodes),
+    )
+
+
+@st.composite
+def _workloads(draw: st.DrawFn, version: str, topology: Topology) -> Workload:
+    """Two publishers to each queue and at most one consumer of it, so that no client's fault leaves it without any."""
+    nodes = len(topology.nodes)
+    kind = draw(st.sampled_from(["quorum", "mirrored"] if Version(version) < Version("4") else ["quorum"]))
+    queues = draw(st.integers(1, 4))
+    prefetch = draw(st.sampled_from([200, 10, 1]))
+    own: Mapping[str, Any] = (
+        {"group_size": draw(st.sampled_from([None, *range(3, nodes + 1, 2)]))}
+        if kind == "quorum"
+        else {"mirroring": draw(st.sampled_from([Mirroring(), Mirroring(ha_mode="exactly", ha_params=2)]))}
+    )
+    return Workload(
+        queue_type=kind,
+        queues=queues,
+        publishers=2 * queues,
+        consumers=draw(st.integers(1, queues)),
+        # One message after another is slow on a busy machine, and queues that are never drained tell nothing.
+        rate_per_s=draw(st.sampled_from([100, 300, 600] if prefetch > 1 else [100])),
+        in_flight=draw(st.sampled_from([100, 10, 1])),
+        prefetch=prefetch,
+        ack_every=min(prefetch, draw(st.sampled_from([50, 1]))),
+        message_bytes=draw(st.sampled_from([1024, 24, 16_384])),
+        leaders_on=draw(st.sampled_from([(), *((f"zone:{zone}",) for zone in topology.zones)])),
+        **own,
+    )
+
+
+def _demanded(topology: Topology, workload: Workload) -> dict[str, Mapping[str, Any] | None]:
+    demanded = {**promised(topology, recovered_within_s=RECOVERED_WITHIN_S), "partition_mode": {}}
+    if workload.queue_type != "quorum":
+        del demanded["availability"]
+    return demanded
+
+
+def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> tuple[Expectation, ...]:
+    """What may break in some runs. A quorum queue loses nothing, whatever the cluster does."""
+    known = [PARTED_WHILE_STARTING]
+    choice = topology.pause_if_all_down
+    if topology.partition_handling == "autoheal" or (choice is not None and choice.recover == "autoheal"):
+        known += [DECIDES_TOO_SOON, BREAKS_OFF_HEALING, DISCARDS_TOO_MUCH]
+    if topology.partition_handling != "autoheal":
+        known.append(CONFIRMED_IN_A_MINORITY)
+    mine = [k for k in known if not k.queue_types or workload.queue_type in k.queue_types]
+    return tuple(as_demanded(mine, demanded))

@@ -1,0 +1,198 @@
+"""Schedules drawn by Hypothesis: valid by construction, of faults that any driver offers which offers what they act on.
+
+Some faults take brokers away, cut them off or make them do something; beside these links grow slow and clients are cut
+off or die. Each begins at any time, or later: as soon as every step can surely be told from the others
+(``faults.combining``). So faults overlap in every way that lets each of them be proven.
+
+A run costs half a minute beside its faults: many share one, and what mattered is found by shrinking.
+
+Not drawn: ``lose_disk`` (nothing is promised once a second member is away before the first is in step again), faults of
+packets and containers (``packet_loss``, ``limit``, ``stress`` and so on), steps that wait for a condition, and links of
+clients that flap (which they notice too seldom for a proof).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from pydantic import TypeAdapter
+
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import FAULTS, AnyFault
+from rabbitmq_resilience.faults.combining import surely_told
+from rabbitmq_resilience.workloads.queues import queue_names
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: The fields of a fault but for its beginning.
+Fields = dict[str, Any]
+Drawn = Callable[[Topology, Workload], SearchStrategy[Fields]]
+
+BROKER_FAULTS_MIN, BROKER_FAULTS_MAX = 4, 6
+OTHER_FAULTS_MIN, OTHER_FAULTS_MAX = 2, 3
+#: When steps are to begin; those that cannot be told there begin later.
+FIRST_STEP_S, LAST_STEP_S = 1.0, 12.0
+#: A cut of any length may matter, but none that outlasts this many times ``net_ticktime``: everybody has acted by then.
+CUT_TICKS_MAX = 4
+AWAY_S_MAX = 8.0
+#: How much later a step is tried that cannot be told beside the others.
+LATER_S = 2.0
+#: Held packets and dropped connections that are over before anybody can notice. On a busy machine brokers get no
+#: processor for less than that, and a cut that hides behind it proves nothing.
+BLIPS_S = (0.5, 1.0)
+#: A broker that has room looks at its disk every 10 s only, and an alarm that nobody saw proves nothing.
+ALARM_S = (15, 18)
+
+_ADAPTER: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
+
+
+def _seconds(least: float, most: float) -> SearchStrategy[float]:
+    """In tenths, so that they read well; Hypothesis draws the least first."""
+    return st.integers(round(least * 10), round(most * 10)).map(lambda tenths: tenths / 10)
+
+
+def _nodes(topology: Topology, workload: Workload) -> SearchStrategy[str]:
+    by_role = [f"{role}:{queue}" for role in ("leader", "follower") for queue in queue_names(workload)]
+    if workload.queue_type == "classic":
+        by_role = [target for target in by_role if target.startswith("leader:")]
+    zones = [f"zone:{zone}" for zone in topology.zones]
+    return st.sampled_from([*topology.node_names, *zones, *by_role, "minority", "majority", "all"])
+
+
+def _sides(topology: Topology, workload: Workload) -> SearchStrategy[Sequence[str]]:
+    """One part cut from the rest, all zones from each other, or a single pair of nodes."""
+    zones = [f"zone:{zone}" for zone in topology.zones]
+    leaders = [f"leader:{queue}" for queue in queue_names(workload)]
+    parts = [*topology.node_names, *zones, *leaders, "minority"]
+    pairs = st.lists(st.sampled_from(topology.node_names), min_size=2, max_size=2, unique=True)
+    return st.one_of(st.sampled_from(parts).map(lambda part: [part, "rest"]), st.just(zones), pairs)
+
+
+def _cut_s(topology: Topology) -> SearchStrategy[float]:
+    return st.one_of(st.sampled_from(BLIPS_S), _seconds(1, CUT_TICKS_MAX * topology.net_ticktime_s))
+
+
+@st.composite
+def _partition(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+    sides = draw(_sides(topology, workload))
+    one_way = len(sides) == 2 and draw(st.booleans())
+    return {"between": sides, "one_way": one_way, "for_s": draw(_cut_s(topology))}
+
+
+@st.composite
+def _disconnect(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+    return {"between": draw(_sides(topology, workload)), "for_s": draw(_cut_s(topology))}
+
+
+@st.composite
+def _flapping(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+    period_s, times = draw(st.sampled_from([1.0, 2.0, 4.0])), draw(st.integers(3, 6))
+    return {"between": draw(_sides(topology, workload)), "period_s": period_s, "for_s": period_s * times}
+
+
+def _taken(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:
+    return st.fixed_dictionaries({"node": _nodes(topology, workload), "for_s": _seconds(0.5, AWAY_S_MAX)})
+
+
+@st.composite
+def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+    """A node that is drained moves its leaders elsewhere, so it must not be all of them."""
+    drain = draw(st.booleans())
+    node = draw(st.sampled_from(topology.node_names) if drain else _nodes(topology, workload))
+    return {"node": node, "drain": drain, "for_s": draw(_seconds(0.5, AWAY_S_MAX))}
+
+
+@st.composite
+def _alarm(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+    resource = draw(st.sampled_from(["memory", "disk"]))
+    return {"node": draw(st.sampled_from(topology.node_names)), "resource": resource, "for_s": draw(_seconds(*ALARM_S))}
+
+
+def _rebalance(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
+    return st.just({"for_s": 10.0})
+
+
+@st.composite
+def _latency(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+    zones = [f"zone:{zone}" for zone in topology.zones]
+    ends = draw(st.lists(st.sampled_from(zones), min_size=2, max_size=2, unique=True))
+    latency_ms = draw(st.integers(2, 20)) * 10
+    jitter_ms = draw(st.integers(0, latency_ms // 20)) * 10
+    links = draw(st.sampled_from([" -> ", " <-> "])).join(ends)
+    return {"links": links, "latency_ms": latency_ms, "jitter_ms": jitter_ms, "for_s": draw(_seconds(2, 20))}
+
+
+def _clients(workload: Workload) -> SearchStrategy[str]:
+    publishers = [f"publisher:{i}" for i in range(workload.publishers)]
+    return st.sampled_from([*publishers, *(f"consumer:{i}" for i in range(workload.consumers))])
+
+
+def _client_killed(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
+    return st.fixed_dictionaries({"client": _clients(workload), "for_s": _seconds(0.5, AWAY_S_MAX)})
+
+
+@st.composite
+def _client_cut(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+    """Silent for up to three heartbeats: then both sides have given the connection up."""
+    sides = draw(st.permutations([draw(_clients(workload)), "all"]))
+    for_s = draw(st.one_of(st.sampled_from(BLIPS_S), _seconds(1, 3 * workload.heartbeat_s)))
+    return {"between": sides, "one_way": draw(st.booleans()), "for_s": for_s}
+
+
+@st.composite
+def _client_reset(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+    return {"between": [draw(_clients(workload)), "all"], "for_s": draw(st.sampled_from([*BLIPS_S, 2.0]))}
+
+
+#: What is drawn for each fault; those that are drawn more often stand there several times.
+OF_BROKERS: Sequence[tuple[str, Drawn]] = (
+    ("kill", _taken),
+    ("kill", _taken),
+    ("partition", _partition),
+    ("partition", _partition),
+    ("disconnect", _disconnect),
+    ("flapping", _flapping),
+    ("pause", _taken),
+    ("stop", _stop),
+    ("alarm", _alarm),
+    ("rebalance", _rebalance),
+)
+BESIDE_BROKERS: Sequence[tuple[str, Drawn]] = (
+    ("latency", _latency),
+    ("kill_client", _client_killed),
+    ("partition", _client_cut),
+    ("disconnect", _client_reset),
+)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, topology: Topology, workload: Workload, driver: str) -> tuple[AnyFault, ...]:
+    """Steps in the order of their times, each of a kind that ``driver`` offers."""
+    broken = draw(_some(_offered(OF_BROKERS, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
+    beside = draw(_some(_offered(BESIDE_BROKERS, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX))
+    steps: list[AnyFault] = []
+    for kind, drawn in draw(st.permutations([*broken, *beside])):
+        begins_s = draw(_seconds(FIRST_STEP_S, LAST_STEP_S))
+        steps.append(_told(steps, {"fault": kind, "at_s": begins_s, **draw(drawn(topology, workload))}, topology))
+    return tuple(sorted(steps, key=lambda step: step.at_s or 0.0))
+
+
+def _told(steps: Sequence[AnyFault], fields: Fields, topology: Topology) -> AnyFault:
+    """The step, at its time or as soon as all can surely be told from each other."""
+    at_s = fields["at_s"]
+    while True:
+        step = _ADAPTER.validate_python({**fields, "at_s": round(at_s, 2)})
+        if surely_told([*steps, step], topology):
+            return step
+        at_s += LATER_S
+
+
+def _some(kinds: Sequence[tuple[str, Drawn]], least: int, most: int) -> SearchStrategy[list[tuple[str, Drawn]]]:
+    return st.lists(st.sampled_from(kinds), min_size=least, max_size=most)
+
+
+def _offered(kinds: Sequence[tuple[str, Drawn]], driver: str) -> Sequence[tuple[str, Drawn]]:
+    return [(kind, drawn) for kind, drawn in kinds if FAULTS[kind].acts_on in DRIVERS[driver].offers]

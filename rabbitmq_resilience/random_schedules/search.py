@@ -1,0 +1,207 @@
+"""Plays drawn scenarios one after another until one fails or the time is over, and shrinks the one that fails.
+
+``<runs>/random-<time>-<seed>.json`` lists each example as soon as it is played, and what was found. The smallest fault
+file lies beside it as ``.yaml``; it expects the failure on the version that showed it, and passes where that is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.pages.terminal import outcome_line
+from rabbitmq_resilience.pages.wording import duration_text
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.random_schedules.shrinking import MISS_CHANCE_MAX, Answer, Rate, Shrinking
+from rabbitmq_resilience.record.commands import near
+from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.model import Scenario
+
+#: For the first example, where nothing tells yet how long one takes.
+USUAL_S = 90.0
+
+Play = Callable[[Scenario, frozenset[Link]], Result]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A schedule that failed, and what it was shrunk to."""
+
+    result: Result
+    original: Scenario
+    smallest: Scenario
+    rate: Rate
+    runs: int
+    took_s: float
+    complete: bool
+    file: Path
+
+    def told(self) -> str:
+        before, after = map(_size, (self.original, self.smallest))
+        done = "" if self.complete else "; time was over before all was tried, --random-of with that file goes on"
+        return (
+            f"shrunk from {before} to {after} in {duration_text(self.took_s)} and {self.runs} runs: {near(self.file)}\n"
+            f"  schedules taken for failing ones failed in {self.rate}; each candidate that passed was repeated until "
+            f"the chance that it only seemed to was below {MISS_CHANCE_MAX:.0%}{done}"
+        )
+
+
+@dataclass
+class Search:
+    """``budget_s`` is for examples, and again as much for shrinking. ``play`` plays a scenario with proxies on these
+    links, and ``try_out`` (by default the same) what an example is shrunk to; ``tell`` writes a line that stays."""
+
+    from_seed: int
+    budget_s: float
+    broker_version: str
+    runs_root: Path
+    play: Play
+    tell: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    try_out: Play | None = None
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    found: Found | None = None
+    _began_s: float = 0.0
+    _name: str = ""
+
+    def run(self, scenarios: Iterable[Scenario]) -> Found | None:
+        self._began_s = self.clock()
+        self._name = f"random-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{self.from_seed}"
+        self.runs_root.mkdir(parents=True, exist_ok=True)
+        self._write()
+        for number, scenario in enumerate(scenarios, 1):
+            left_s = self._began_s + self.budget_s - self.clock()
+            if self.examples and left_s < self._usual_s:
+                break
+            self.tell(f"EXAMPLE  {number}, {_size(scenario)}, {duration_text(max(0, left_s))} left: {scenario.title}")
+            result = self._played(scenario, scenario.touched_links)
+            if result.verdict is Verdict.INVALID and not result.as_expected:
+                self._shrink(scenario, result)
+                break
+        self._write()
+        return self.found
+
+    @property
+    def file(self) -> Path:
+        return self.runs_root / f"{self._name}.json"
+
+    def summary(self) -> str:
+        """All examples in one line."""
+        words = Counter(
+            row["verdict"] + (" (known)" if row["known"] else "") for row in self.examples if row["example"]
+        )
+        verdicts = ", ".join(f"{count} {word}" for word, count in sorted(words.items(), reverse=True)) or "none"
+        return f"random schedules of seed {self.from_seed}: {verdicts}; listed in {near(self.file)}"
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [Verdict(row["verdict"]) for row in self.examples]
+
+    @property
+    def told_nothing(self) -> bool:
+        """Whether no example came to a verdict, so that a session without a failure means nothing."""
+        return all(verdict is Verdict.UNKNOWN for verdict in self.verdicts)
+
+    @property
+    def _usual_s(self) -> float:
+        took = [row["took_s"] for row in self.examples]
+        return sum(took) / len(took) if took else USUAL_S
+
+    def _played(self, scenario: Scenario, proxied: frozenset[Link], *, example: bool = True) -> Result:
+        began_s = self.clock()
+        play = self.play if example or self.try_out is None else self.try_out
+        result = play(scenario, proxied)
+        self.examples.append(
+            {
+                "example": example,
+                "run": result.run.name,
+                "faults": len(scenario.schedule),
+                "verdict": str(result.verdict),
+                "known": result.as_expected and result.verdict is not Verdict.VALID,
+                "broken": sorted(_broken(result)),
+                "took_s": round(self.clock() - began_s, 1),
+            }
+        )
+        self._write()
+        self.tell(outcome_line(result.document, result.run.path))
+        return result
+
+    def _shrink(self, scenario: Scenario, result: Result) -> None:
+        """The failure that is looked for breaks some invariant that the first run broke; a known one is another."""
+        broken, proxied = _broken(result), scenario.touched_links
+        ends_s = self.clock() + self.budget_s
+        file = self.runs_root / f"{self._name}.yaml"
+
+        def kept(smallest: Scenario) -> Scenario:
+            """Saved after each step, so that the smallest so far is there also where the session is broken off."""
+            expecting = _expecting(smallest, result, self.broker_version)
+            fault_file.save(expecting, file)
+            return expecting
+
+        def played(candidate: Scenario) -> Answer:
+            kept(shrinking.smallest)
+            left_s = max(0, ends_s - self.clock())
+            self.tell(f"SHRINK   {_size(candidate)} of {_size(shrinking.smallest)}, {duration_text(left_s)} left")
+            again = self._played(candidate, proxied, example=False)
+            if again.verdict is Verdict.UNKNOWN:
+                return "cannot tell"
+            return "fails" if not again.as_expected and broken & _broken(again) else "passes"
+
+        began_s = self.clock()
+        shrinking = Shrinking(scenario, played, lambda: self.clock() + self._usual_s > ends_s)
+        smallest = kept(shrinking.shrink())
+        took_s = self.clock() - began_s
+        self.found = Found(result, scenario, smallest, shrinking.rate, shrinking.runs, took_s, shrinking.complete, file)
+
+    def _write(self) -> None:
+        document: dict[str, Any] = {
+            "seed": self.from_seed,
+            "broker_version": self.broker_version,
+            "budget_s": self.budget_s,
+            "took_s": round(self.clock() - self._began_s, 1),
+            "runs": self.examples,
+        }
+        if self.found is not None:
+            document["found"] = {
+                "run": self.found.result.run.name,
+                "fault_file": self.found.file.name,
+                "faults": [len(self.found.original.schedule), len(self.found.smallest.schedule)],
+                "failed": self.found.rate.failed,
+                "of_runs": self.found.rate.runs,
+                "miss_chance_max": MISS_CHANCE_MAX,
+                "runs": self.found.runs,
+                "took_s": round(self.found.took_s, 1),
+                "complete": self.found.complete,
+            }
+        write_whole(self.file, json.dumps(document, indent=2) + "\n")
+
+
+def _broken(result: Result) -> set[str]:
+    findings = result.document.get("invariants") or {}
+    return {name for name, finding in findings.items() if finding["verdict"] == Verdict.INVALID}
+
+
+def _expecting(scenario: Scenario, result: Result, version: str) -> Scenario:
+    """With the failure as what that version is known for, so that the file can be kept as an incident. What was lost or
+    out of order is not excused before somebody knows its trace."""
+    first, *others = sorted(_broken(result))
+    known = Expectation(
+        broker=f"=={version}", verdict=Verdict.INVALID, invariant=first, also=tuple(others), always=False
+    )
+    return scenario if known.excuses_promises else scenario.model_copy(update={"expect": (*scenario.expect, known)})
+
+
+def _size(scenario: Scenario) -> str:
+    steps: Sequence[Any] = scenario.schedule
+    lasting_s = sum(step.for_s for step in steps)
+    return f"{len(steps)} fault{'' if len(steps) == 1 else 's'} of {lasting_s:g} s"

@@ -1,0 +1,1 @@
+"""What was seen: histories of messages, events, metrics, and the directory of a run."""

@@ -1,0 +1,62 @@
+"""What is drawn for each message by its number alone, so that who judges a load knows it as who sends it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_STEPS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST = np.uint64(31)
+
+
+def draws(publisher: int, sequence: Array, *, seed: int) -> npt.NDArray[np.uint64]:
+    """A number for each sequence, as if by chance: splitmix64, whose steps mix all bits of a 64-bit counter."""
+    counter = np.array([seed & 0xFFFF_FFFF_FFFF_FFFF, publisher], np.uint64)
+    for _ in range(2):  # so that publishers and seeds that are near each other have nothing in common
+        counter = _mixed((counter + np.uint64(1)) * _GOLDEN)
+    start = counter[:1] ^ (counter[1:] << np.uint64(1))
+    return _mixed((sequence.astype(np.uint64) + start) * _GOLDEN)
+
+
+def _mixed(number: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    for shift, factor in _STEPS:
+        number = (number ^ (number >> shift)) * factor
+    return number ^ (number >> _LAST)
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Draws one of some choices, by index, each as often as its weight tells."""
+
+    weights: Sequence[int]
+    seed: int
+
+    def of(self, publisher: int, sequence: Array) -> npt.NDArray[np.intp]:
+        """The index that is drawn for each message."""
+        ends = np.cumsum(self.weights).astype(np.uint64)
+        drawn = draws(publisher, sequence, seed=self.seed) % ends[-1]
+        index: npt.NDArray[np.intp] = np.searchsorted(ends, drawn, "right")
+        return index
+
+
+#: Priorities are drawn apart from what else is drawn for a message, in each run alike.
+_OF_PRIORITIES = 0x7072696F
+
+
+@dataclass(frozen=True)
+class Priorities:
+    """``values``: those that messages have, each as often as it stands there."""
+
+    values: tuple[int, ...]
+
+    def of(self, publisher: int, sequence: Array) -> npt.NDArray[np.uint8]:
+        """The priority of each message."""
+        drawn = Weighted((1,) * len(self.values), _OF_PRIORITIES).of(publisher, sequence)
+        return np.array(self.values, np.uint8)[drawn]

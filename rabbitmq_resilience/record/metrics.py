@@ -1,0 +1,95 @@
+"""What the brokers said of themselves, second by second: the table of what is kept, and the file that keeps it.
+
+``metrics.parquet`` in the run directory has one row a value. A node that is down or does not answer has gaps. The
+depths of quorum queues, and before 4.2 Raft's numbers too, are as old as their last tick, up to 5 s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rabbitmq_resilience.record.history import HistoryError
+
+METRICS_FILE = "metrics.parquet"
+
+
+class Metric(NamedTuple):
+    """A number that is kept: its name here, what gives it (PromQL), and its unit."""
+
+    name: str
+    query: str
+    unit: str
+
+
+_RAFT = "rabbitmq_detailed_raft_"
+
+METRICS = (
+    Metric("scraped", 'up{job="nodes"}', "1 if the node answered"),
+    Metric("memory_used", "rabbitmq_process_resident_memory_bytes", "bytes"),
+    Metric("memory_limit", "rabbitmq_resident_memory_limit_bytes", "bytes"),
+    Metric("disk_free", "rabbitmq_disk_space_available_bytes", "bytes"),
+    Metric("disk_limit", "rabbitmq_disk_space_available_limit_bytes", "bytes"),
+    Metric("alarm_memory", "rabbitmq_alarms_memory_used_watermark", "1 if raised on the node"),
+    Metric("alarm_disk", "rabbitmq_alarms_free_disk_space_watermark", "1 if raised on the node"),
+    Metric("connections", "rabbitmq_connections", "connections"),
+    Metric("open_files", "rabbitmq_process_open_fds", "files"),
+    Metric("open_files_limit", "rabbitmq_process_max_fds", "files"),
+    Metric("replication_received", "sum by (node) (rate(erlang_vm_dist_recv_bytes[4s]))", "bytes/s"),
+    Metric("replication_sent", "sum by (node) (rate(erlang_vm_dist_send_bytes[4s]))", "bytes/s"),
+    Metric("ready", "rabbitmq_detailed_queue_messages_ready", "messages"),
+    Metric("unacked", "rabbitmq_detailed_queue_messages_unacked", "messages"),
+    # 4.2 renamed what brokers tell of Raft (rabbitmq-server #13895); a cluster may have nodes of both kinds.
+    Metric("raft_commit_index", f"{_RAFT}commit_index or {_RAFT}log_commit_index", "entries"),
+    Metric("raft_written_index", f"{_RAFT}last_written_index or {_RAFT}log_last_written_index", "entries"),
+    Metric("raft_snapshot_index", f"{_RAFT}snapshot_index or {_RAFT}log_snapshot_index", "entries"),
+    Metric("raft_commit_latency", f"{_RAFT}commit_latency_seconds or {_RAFT}entry_commit_latency_seconds", "s"),
+)
+
+#: ``queue`` is empty for what a node says of itself; ``t_us`` is on the clock of every record, to a second.
+SERIES = pa.schema(
+    [
+        ("metric", pa.string()),
+        ("node", pa.string()),
+        ("queue", pa.string()),
+        ("t_us", pa.int64()),
+        ("value", pa.float64()),
+    ]
+)
+
+_SERIES_NAME = re.compile(r"\b(?:rabbitmq|erlang)_\w+")
+
+
+def scraped_series() -> frozenset[str]:
+    """The names, as the brokers give them, of all series that the queries need."""
+    return frozenset(name for metric in METRICS for name in _SERIES_NAME.findall(metric.query))
+
+
+#: Gives the rows (schema ``SERIES``) of the metrics that are named, or of all.
+ReadMetrics = Callable[..., pa.Table]
+
+
+def no_metrics(*_names: str) -> pa.Table:
+    """What a run has that was not measured."""
+    return SERIES.empty_table()
+
+
+def read_metrics(path: Path, *names: str) -> pa.Table:
+    """The rows (schema ``SERIES``) of the named metrics, or of all, in the file; none if it is not there."""
+    if not path.exists():
+        return no_metrics()
+    return pq.read_table(path, schema=SERIES, filters=[("metric", "in", names)] if names else None)
+
+
+def check_metrics(path: Path) -> None:
+    """Raises HistoryError for a file that cannot be read to its end."""
+    try:
+        for _ in pq.ParquetFile(path).iter_batches():
+            pass
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise HistoryError(f"{path.name} cannot be read: {error}") from None

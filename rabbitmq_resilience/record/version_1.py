@@ -1,0 +1,48 @@
+"""Streams of the first version of the record, read as those of today.
+
+A message went to one queue then, and nobody wrote down when it was due: it counts as due when it was sent.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES
+from rabbitmq_resilience.record.routes import Routes
+
+PUBLISHES_1 = pa.schema(
+    [
+        ("publisher", pa.uint16()),
+        ("queue", pa.uint16()),
+        ("sequence", pa.uint32()),
+        ("sent_us", pa.int64()),
+        ("outcome", pa.uint8()),
+        ("outcome_us", pa.int64()),
+        ("node", pa.uint8()),
+    ]
+)
+
+DELIVERIES_1 = pa.schema(
+    [
+        ("consumer", pa.uint16()),
+        ("publisher", pa.uint16()),
+        ("queue", pa.uint16()),
+        ("sequence", pa.uint32()),
+        ("received_us", pa.int64()),
+        ("redelivered", pa.bool_()),
+        ("intact", pa.bool_()),
+    ]
+)
+
+#: There was no table of them; the index of a queue is that of its route.
+ROUTES_1 = Routes.plain(1 << 16)
+
+_WAS_CALLED = {"route": "queue", "due_us": "sent_us"}
+
+
+def as_today(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of one of the schemas above as those of ``PUBLISHES`` or ``DELIVERIES``."""
+    schema = PUBLISHES if batch.schema.equals(PUBLISHES_1) else DELIVERIES
+    columns = [batch.column(_WAS_CALLED.get(f.name, f.name) if schema is PUBLISHES else f.name) for f in schema]
+    cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)

@@ -1,0 +1,304 @@
+"""The page of everything that a fault file may state: generated from the definitions and their docstrings.
+
+.venv/bin/python -m rabbitmq_resilience.scenarios.documentation > docs/fault-files.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel
+
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.spec import Balancers, Delay, HealthCheck, Network, PauseIfAllDown, Topology
+from rabbitmq_resilience.faults import targets
+from rabbitmq_resilience.faults.catalogue import FAULTS
+from rabbitmq_resilience.faults.conditions import When
+from rabbitmq_resilience.faults.step import Step
+from rabbitmq_resilience.invariants.alerts import FiringAlert
+from rabbitmq_resilience.invariants.catalogue import INVARIANTS
+from rabbitmq_resilience.invariants.latency import LatencyBound
+from rabbitmq_resilience.invariants.verdict import InvariantSpec
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.schema import schema
+from rabbitmq_resilience.tables.markdown import markdown
+from rabbitmq_resilience.workloads import presets
+from rabbitmq_resilience.workloads.background import Churn
+from rabbitmq_resilience.workloads.mix import MessageSize
+from rabbitmq_resilience.workloads.presets import Preset
+from rabbitmq_resilience.workloads.routing import Binding, Exchange, Publishing, Routing
+from rabbitmq_resilience.workloads.services import ProcessingStep, Service
+from rabbitmq_resilience.workloads.spec import Mirroring, QueueLimits, RateStep, Workload
+from rabbitmq_resilience.workloads.spread import Spread
+
+TEMPLATE = Path(__file__).parent / "templates" / "fault-files.md.j2"
+
+#: What fault files call what their fields hold.
+_TITLES: Mapping[str, str] = {
+    "Topology": "topology",
+    "PauseIfAllDown": "pause_if_all_down",
+    "Balancers": "balancers",
+    "HealthCheck": "check",
+    "Network": "network",
+    "Delay": "delay",
+    "Workload": "workload",
+    "Mirroring": "mirroring",
+    "QueueLimits": "limits",
+    "Spread": "spread",
+    "Churn": "churn",
+    "MessageSize": "message_sizes",
+    "RateStep": "variable_rate",
+    "ProcessingStep": "variable_processing",
+    "Service": "services",
+    "Routing": "routing",
+    "Exchange": "exchanges",
+    "Binding": "bindings",
+    "Publishing": "publish",
+    "Phases": "phases",
+    "Invariants": "invariants",
+    "Expectation": "expect",
+    "When": "when",
+    "FiringAlert": "fires",
+    "LatencyBound": "bounds",
+    **{get_args(field.annotation)[0].__name__: name for name, field in When.model_fields.items()},
+}
+
+#: The mappings that a workload has inside.
+_OF_WORKLOAD = (
+    Spread,
+    Churn,
+    Mirroring,
+    QueueLimits,
+    MessageSize,
+    RateStep,
+    ProcessingStep,
+    Service,
+    Routing,
+    Exchange,
+    Binding,
+    Publishing,
+)
+
+#: The mappings that invariants have inside.
+_INSIDE: Mapping[str, Sequence[type[BaseModel]]] = {"alerts": (FiringAlert,), "latency": (LatencyBound,)}
+
+
+@dataclass(frozen=True)
+class Field:
+    """What one line of a table says."""
+
+    name: str
+    takes: str
+    default: str
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A heading and what stands below it: a mapping of a fault file, and those that it has inside."""
+
+    title: str
+    text: str
+    fields: Sequence[Field] = ()
+    inner: Sequence[Definition] = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A fault or an invariant: what its module is ``about``, its own ``text`` and its own fields."""
+
+    name: str
+    about: str
+    text: str
+    fields: Sequence[Field]
+    acts_on: str = ""
+    played: str = ""
+    example: str = ""
+    needs_metrics: bool = False
+    inner: Sequence[Definition] = ()
+
+    @property
+    def in_short(self) -> str:
+        return " ".join(self.about.partition("\n\n")[0].split())
+
+
+@dataclass(frozen=True)
+class Load:
+    """A preset: as it was ``published``, and the fields that are different ``here``, both as YAML."""
+
+    name: str
+    source: str
+    what: str
+    published: str
+    here: str
+
+
+def page() -> str:
+    """Markdown."""
+    return markdown(
+        TEMPLATE,
+        file=_definition("The file", Scenario),
+        topology=_definition("topology", Topology, PauseIfAllDown, Balancers, HealthCheck, Network, Delay),
+        presets=[_load(name, presets.load(name)) for name in presets.names()],
+        workload=_definition("workload", Workload, *_OF_WORKLOAD),
+        phases=_definition("phases", Phases),
+        schedule=_definition("schedule", Step),
+        targets=_text(targets),
+        when=_definition("when", When, *_conditions()),
+        faults=[_fault(name, fault) for name, fault in FAULTS.items()],
+        invariants=[_invariant(name, checker) for name, checker in INVARIANTS.items()],
+        expect=_definition("expect", Expectation),
+    )
+
+
+def _load(name: str, preset: Preset) -> Load:
+    published, here = (
+        str(yaml.safe_dump(fields, default_flow_style=True, sort_keys=False, width=104)).strip() if fields else ""
+        for fields in (preset.published, preset.here)
+    )
+    return Load(name, preset.source, " ".join(preset.what.split()), published, here)
+
+
+def _conditions() -> list[type[BaseModel]]:
+    return [get_args(field.annotation)[0] for field in When.model_fields.values()]
+
+
+def _definition(title: str, model: type[BaseModel], *inside: type[BaseModel]) -> Definition:
+    inner = [_definition(f"`{_TITLES[other.__name__]}`", other) for other in inside]
+    return Definition(title, _text(model), list(_fields(model)), inner)
+
+
+def _invariant(name: str, checker: type[InvariantSpec]) -> Kind:
+    about = _text(sys.modules[checker.__module__])
+    inner = [_definition(f"`{_TITLES[other.__name__]}`", other) for other in _INSIDE.get(name, ())]
+    own = list(_fields(checker))
+    return Kind(name, about, _text(checker), own, needs_metrics=checker.needs_metrics, inner=inner)
+
+
+def _fault(name: str, fault: type[Step]) -> Kind:
+    own = {field for field in fault.model_fields if field not in Step.model_fields and field != "fault"}
+    example = {"at_s": 2, "for_s": 15, "fault": name, **(yaml.safe_load(f"{{{fault.example}}}") or {})}
+    return Kind(
+        name,
+        _text(sys.modules[fault.__module__]),
+        _text(fault),
+        list(_fields(fault, only=own)),
+        acts_on=fault.acts_on,
+        played=_played_by(fault),
+        example=_as_yaml([example]),
+    )
+
+
+def _as_yaml(value: object) -> str:
+    """In lines, and what is innermost in one."""
+    return str(yaml.dump(value, Dumper=_Innermost, sort_keys=False)).rstrip()
+
+
+class _Innermost(yaml.SafeDumper):
+    """Writes lists in a line, unless they hold mappings."""
+
+
+_Innermost.add_representer(
+    list,
+    lambda dumper, value: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq", value, flow_style=not any(isinstance(one, dict) for one in value)
+    ),
+)
+
+
+def _played_by(fault: type[Step]) -> str:
+    drivers = [driver for driver, found in DRIVERS.items() if fault.acts_on in found.offers]
+    if "docker" not in drivers:
+        return "played with processes only"
+    return "played with processes and in containers" if "local" in drivers else "played in containers only"
+
+
+def _text(told: object) -> str:
+    """A docstring as Markdown: what is a table in it stays one by being shown as it is."""
+    text = inspect.cleandoc(getattr(told, "__doc__", None) or "").replace("``", "`")
+    if "======" not in text:
+        return text
+    before, _, table = text.partition("\n======")
+    rows = [line for line in f"======{table}".replace("`", "").splitlines() if not line.startswith("=====")]
+    return "\n".join([before, "```", *rows, "```"])
+
+
+@cache
+def _definitions() -> Mapping[str, Any]:
+    whole = schema()
+    return {**whole["$defs"], "Scenario": whole, "Step": Step.model_json_schema()}
+
+
+def _fields(model: type[BaseModel], *, only: set[str] | None = None) -> Iterator[Field]:
+    """Of a definition's own fields."""
+    made = _definitions()
+    required = made[model.__name__].get("required", ())
+    for name, told in made[model.__name__]["properties"].items():
+        if only is None or name in only:
+            yield Field(name, _kind(told), "needed" if name in required else _default(told))
+
+
+def _default(told: Mapping[str, Any]) -> str:
+    value = told.get("default")
+    if value is None or value in ([], {}, ""):
+        return ""
+    if isinstance(value, dict):
+        return "those of its fields"
+    return f"`{yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}`"
+
+
+def _kind(told: Mapping[str, Any]) -> str:
+    if "anyOf" in told or "oneOf" in told:
+        kinds = [_kind(one) for one in told.get("anyOf", told.get("oneOf", ())) if one.get("type") != "null"]
+        return "any of the [faults](#faults)" if "oneOf" in told else _either(kinds)
+    if "$ref" in told:
+        return _referred(str(told["$ref"]).rpartition("/")[2])
+    if "enum" in told or "const" in told:
+        return _either(f"`{value}`" for value in told.get("enum", [told.get("const")]))
+    return _plain(told)
+
+
+def _plain(told: Mapping[str, Any]) -> str:
+    if "description" in told and told.get("type") == "string":
+        return str(told["description"])
+    kind = str(told.get("type", "anything"))
+    if kind == "array":
+        sizes = list(_bounds(told, "minItems", "maxItems"))
+        return " ".join(["a list of", _kind(told.get("items", {})), *([f"({' '.join(sizes)})"] if sizes else [])])
+    if kind == "object":
+        return "a mapping"
+    names = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "`true` or `false`"}
+    bounds = _bounds(told, "minimum", "maximum") if kind != "string" else []
+    return " ".join([names.get(kind, kind), *bounds])
+
+
+def _either(kinds: Iterable[str]) -> str:
+    return " or ".join(kinds)
+
+
+def _referred(name: str) -> str:
+    made = _definitions()[name]
+    if "enum" in made:
+        return _kind(made)
+    title = _TITLES.get(name, name)
+    return f"[{title}](#{title})"
+
+
+def _bounds(told: Mapping[str, Any], least: str, most: str) -> Iterator[str]:
+    if least in told:
+        yield f"from {told[least]:,}".replace(",", " ")
+    if "exclusiveMinimum" in told:
+        yield f"over {told['exclusiveMinimum']:,}".replace(",", " ")
+    if most in told:
+        yield f"to {told[most]:,}".replace(",", " ")
+
+
+if __name__ == "__main__":
+    print(page(), end="")

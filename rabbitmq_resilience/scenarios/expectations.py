@@ -1,0 +1,122 @@
+"""What a run is expected to end as, where RabbitMQ is known to break a promise, and what may excuse that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Literal, Self
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+from pydantic import AfterValidator, Field, model_validator
+
+from rabbitmq_resilience.clusters.spec import Spec
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.scenarios.traces import TRACES
+
+#: Where in a scenario something is wrong, as in YAML: ``("schedule", 1, "at_s")``.
+Location = tuple[str | int, ...]
+
+
+def _specifiers(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{text!r} is no range of versions; write it as '>=3.8,<4.3'") from error
+    return text
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text, re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+def _trace(name: str) -> str:
+    if name not in TRACES:
+        raise ValueError(f"{name!r} is no trace; there are {', '.join(TRACES)}")
+    return name
+
+
+QueueType = Literal["quorum", "mirrored", "classic"]
+VersionRange = Annotated[str, AfterValidator(_specifiers)]
+#: What RabbitMQ is for: its breach is never excused by a verdict alone.
+PROMISED_MOST = frozenset({"no_loss", "order"})
+
+
+class Expectation(Spec):
+    """The verdict that versions in ``broker``, with queues of one of ``queue_types`` (by default of any), are known to
+    give, with the invariant that they break, and those that may break ``also`` as a consequence: in each run, or,
+    without ``always``, in some of them while the others are VALID.
+
+    What excuses ``no_loss`` or ``order`` says why no other loss passes for it. A defect is known by its trace in some
+    broker's log: ``log`` is a regular expression that matches it (``.`` takes line ends too), ``trace`` the name of one
+    for which times matter (``decides_anew``, ``pauses_late``); and its versions and queue types are named. What is lost
+    by design, as by settings that promise nothing, names the ``documentation`` that says so."""
+
+    broker: VersionRange
+    verdict: Verdict
+    invariant: str | None = None
+    also: tuple[str, ...] = ()
+    reference: str | None = None
+    always: bool = True
+    queue_types: tuple[QueueType, ...] = ()
+    log: Annotated[str, AfterValidator(_regular_expression)] | None = None
+    trace: Annotated[str, AfterValidator(_trace)] | None = None
+    documentation: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+    @property
+    def excuses(self) -> frozenset[str]:
+        """The invariants that may be broken."""
+        return frozenset({*([self.invariant] if self.invariant is not None else []), *self.also})
+
+    @property
+    def excuses_promises(self) -> bool:
+        return bool(PROMISED_MOST & self.excuses)
+
+    def leaves_trace(self, log: str) -> bool:
+        """Whether one log has the trace that is named; True where none is."""
+        by_log = self.log is None or re.search(self.log, log, re.DOTALL) is not None
+        return by_log and (self.trace is None or TRACES[self.trace](log))
+
+    @model_validator(mode="after")
+    def _consequences(self) -> Self:
+        if self.also and self.invariant is None:
+            raise ValueError("also names what breaks in consequence: say in invariant of what")
+        return self
+
+    def __str__(self) -> str:
+        by = f" by {self.invariant}" if self.invariant else ""
+        return f"{self.verdict}{by}{'' if self.always else ' in some runs'}"
+
+
+VALID_EXPECTED = Expectation(broker="", verdict=Verdict.VALID)
+
+
+def is_within(version: str, versions: str) -> bool:
+    return SpecifierSet(versions).contains(Version(version), prereleases=True)
+
+
+def excuse_problems(expected: Sequence[Expectation], demanded: Collection[str]) -> Iterator[tuple[Location, str]]:
+    """What would let a run pass that shows nothing, or shows another defect than the known one."""
+    for i, expectation in enumerate(expected):
+        if expectation.verdict is Verdict.UNKNOWN:
+            text = "UNKNOWN is no verdict that could be expected: the run would pass and show nothing"
+            yield (
+                ("expect", i, "verdict"),
+                f"{text}; if some versions cannot be judged, leave them out of the scenario's broker: '>=3.9'",
+            )
+        if expectation.verdict is not Verdict.INVALID or expectation.documentation is not None:
+            continue
+        excused = PROMISED_MOST & (expectation.excuses or frozenset(demanded))
+        broken = " and ".join(sorted(excused))
+        if excused and expectation.log is None and expectation.trace is None:
+            text = f"this excuses {broken}, and any cause would pass for the known one"
+            ways = "name its trace (log: a regular expression, or trace: pauses_late)"
+            yield ("expect", i), f"{text}; {ways}, or, if it is lost by design, the documentation: that says so"
+        elif excused and not (expectation.broker and expectation.queue_types):
+            lacking = "broker" if not expectation.broker else "queue_types"
+            hint = {"broker": "'<4'", "queue_types": "[mirrored]"}[lacking]
+            yield ("expect", i, lacking), f"this excuses {broken}: say which have the defect, such as {lacking}: {hint}"

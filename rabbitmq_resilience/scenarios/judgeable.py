@@ -1,0 +1,18 @@
+"""Whether a scenario can come to a verdict: its phases must last as long as the bounds of its invariants need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rabbitmq_resilience.scenarios.expectations import Location
+from rabbitmq_resilience.scenarios.model import Scenario
+
+
+def unjudgeable(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """The phases that are too short to tell what is demanded."""
+    given = {**dict(scenario.phases), "settled_s": scenario.settled_s}
+    for name, invariant in scenario.chosen_invariants.items():
+        for phase, least_s in invariant.least_phases.items():
+            if given[phase] < least_s:
+                text = f"{name} cannot be judged in {given[phase]:g} s"
+                yield ("phases", phase), f"{text}; write {least_s:g} or more, or lower the bounds of invariants.{name}"

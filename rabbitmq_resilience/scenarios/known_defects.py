@@ -1,0 +1,119 @@
+"""What RabbitMQ itself is known to break, where more than one suite expects it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: What else breaks where a node does not come back.
+_WITHOUT_A_NODE = ("availability", "throughput")
+
+
+def _defect(invariant: str, *, broker: str, reference: str, **fields: Any) -> Expectation:
+    """What breaks in some runs, and not in all."""
+    return Expectation(
+        verdict=Verdict.INVALID, always=False, invariant=invariant, broker=broker, reference=reference, **fields
+    )
+
+
+#: A node that has just lost its peers may wait 7 s for a connection before it pauses (kernel(6), net_setuptime). Its
+#: mirrors are promoted meanwhile, and what they confirm is gone when it comes back. The broker means not to confirm
+#: there, as the reference says of its channels.
+CONFIRMED_IN_A_MINORITY = _defect(
+    "no_loss",
+    broker="<4",
+    reference="rabbitmq/rabbitmq-server#9523",
+    queue_types=("mirrored",),
+    trace="pauses_late",
+)
+
+#: Brokers that decide before each has seen the whole split decide again and again, and restart the sides in turn.
+DECIDES_TOO_SOON = _defect(
+    "partition_mode",
+    broker="<4.3",
+    also=("recovery", "availability", "throughput"),
+    reference="rabbitmq/rabbitmq-server#928",
+    trace="decides_anew",
+)
+
+#: A node that goes away while a split is mended, as one does that paused, breaks the mending off; the sides stay parted
+#: for a minute and longer, until the winner says so again. The reference shows it beside its own case.
+BREAKS_OFF_HEALING = DECIDES_TOO_SOON.model_copy(update={"trace": None, "log": r"Autoheal: aborting"})
+
+#: What the mirrors of a side that restarted without need had confirmed goes with them. A quorum queue loses nothing.
+DISCARDS_TOO_MUCH = DECIDES_TOO_SOON.model_copy(
+    update={
+        "broker": "<4",
+        "also": ("recovery", "availability", "throughput", "no_loss", "order"),
+        "queue_types": ("mirrored",),
+    }
+)
+
+#: A node that loses its peers while it starts, after a pause: it does not pause again but serves for itself, and stays
+#: parted when the others are there again (the reference); or its mirrors are not started any more.
+PARTED_WHILE_STARTING = _defect(
+    "recovery",
+    broker="<4.3",
+    also=("availability", "throughput", "partition_mode"),
+    reference="rabbitmq/rabbitmq-server#2175",
+    log=r"RabbitMQ is asked to start((?!Server startup complete).)*not responding",
+)
+
+#: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
+#: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
+#: then says that it has none. They stay until the consumer goes.
+COUNTED_AS_UNACKED = _defect(
+    "unacked",
+    broker="<4",
+    reference="rabbitmq/rabbitmq-server#4004",
+)
+
+#: A node that comes back may wait for ever for Erlang's global names, without a word after those of peer discovery
+#: (rabbit_mnesia:init/0 ends in global:sync/0).
+HANGS_IN_GLOBAL_SYNC = _defect(
+    "recovery",
+    broker="<3.11",
+    also=_WITHOUT_A_NODE,
+    reference="rabbitmq/rabbitmq-server#5438",
+    log=r"skipping registration\.(?!.*Running boot step)",
+)
+
+
+#: A mirror that is started just then waits for the supervisor that waits for it, and the node never ends its stop.
+HANGS_WHILE_STOPPING = _defect(
+    "recovery",
+    broker="<4",
+    also=_WITHOUT_A_NODE,
+    reference="rabbitmq/rabbitmq-server#4241",
+    log=r"RabbitMQ is asked to stop(?!.*Successfully stopped RabbitMQ)",
+)
+
+
+#: A node that starts while a peer cannot be reached, or is only starting too, takes that for a feature flag that does
+#: not fit, and gives up. Only a call that failed stands behind ``badrpc``: flags that truly do not fit are named.
+GIVES_UP_STARTING = _defect(
+    "recovery",
+    broker="<3.12",
+    also=(*_WITHOUT_A_NODE, "no_crash"),
+    reference="rabbitmq/rabbitmq-server#8114",
+    log=r"incompatible_feature_flags,\s*\{badrpc,(?!.*Server startup complete)",
+)
+
+
+def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expectation, ...]:
+    """What may keep any node away that comes back, and what may break in consequence of that which is demanded."""
+    known = (
+        HANGS_IN_GLOBAL_SYNC,
+        GIVES_UP_STARTING,
+        *([HANGS_WHILE_STOPPING] if workload.queue_type == "mirrored" else []),
+    )
+    return tuple(as_demanded(known, demanded))
+
+
+def as_demanded(known: Iterable[Expectation], demanded: Collection[str]) -> Iterable[Expectation]:
+    """Without the consequences for what nobody demands."""
+    return (k.model_copy(update={"also": tuple(name for name in k.also if name in demanded)}) for k in known)

@@ -1,0 +1,157 @@
+"""A scenario: topology, workload, phases, schedule, invariants, seed. Everything that is played is one of these."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from operator import or_
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, create_model
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.broker.plugins import PLUGIN
+from rabbitmq_resilience.clusters.equipment import NONE, Equipment
+from rabbitmq_resilience.clusters.spec import Link, Spec, Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.invariants.catalogue import INVARIANTS
+from rabbitmq_resilience.invariants.verdict import InvariantSpec
+from rabbitmq_resilience.scenarios.expectations import (
+    VALID_EXPECTED,
+    Expectation,
+    VersionRange,
+    is_within,
+)
+from rabbitmq_resilience.workloads.queues import queue_names
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: How long the chaos phase lasts at most where a step waits for a condition and nothing else is said.
+CONDITION_PATIENCE_S = 120.0
+
+#: How long the load goes on after recovery where no invariant needs more.
+SETTLED_S = 5.0
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Phases(Spec):
+    """How long each phase lasts. ``chaos_s`` is by default as long as the schedule and the variable parts of the load;
+    recovery and drain end as soon as they are complete, their numbers are the longest they may take. ``settled_s`` is
+    how long the load goes on after recovery, so that what follows the faults can be judged too: by default 5 s, or what
+    an invariant needs (throughput: its ``grace_s``, ``window_s`` and 1 s)."""
+
+    steady_s: Seconds = 10
+    chaos_s: Seconds | None = None
+    recovery_s: Seconds = 60
+    settled_s: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    drain_s: Seconds = 60
+
+
+if TYPE_CHECKING:
+
+    class Invariants(Spec):
+        """The chosen invariants with their bounds; one optional field each, see ``invariants.catalogue``."""
+
+else:
+    Invariants = create_model(
+        "Invariants", __base__=Spec, **{name: (checker | None, None) for name, checker in INVARIANTS.items()}
+    )
+
+
+def _named_topology(value: Any) -> Any:
+    """A topology is written as its name in the catalogue or as the mapping itself. (In a fault file also as the path of
+    its file: ``scenarios.fault_file`` knows its folder.)"""
+    if not isinstance(value, str):
+        return value
+    try:
+        return catalogue.load(value)
+    except (catalogue.UnknownTopologyError, catalogue.BadTopologyError) as error:
+        raise ValueError(str(error)) from error
+
+
+class Scenario(Spec):
+    """One run, whole. The same scenario with the same seed makes the same choices. With ``metrics`` a Prometheus server
+    scrapes the brokers meanwhile, and what it saw is kept; it evaluates the alerting rules in the files ``rules``, each
+    second where a group does not say otherwise. ``reference`` is where an incident is described in public,
+    ``what`` says in a few words what happened. ``name`` is what scenarios share that differ in topology, partition
+    handling, queue type or version only, which have fields of their own.
+
+    ``markers`` are those of pytest (``-m``). ``tries`` is how often it is played at most until it ends as expected: for
+    what shows only where a fault meets the load at work."""
+
+    version: Literal[1] = 1
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    markers: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = ()
+    tries: Annotated[int, Field(ge=1, le=100)] = 1
+    reference: str | None = None
+    what: Annotated[str, Field(max_length=2000)] | None = None
+    broker: VersionRange = ""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    topology: Annotated[Topology, BeforeValidator(_named_topology)]
+    workload: Workload = Workload()
+    phases: Phases = Phases()
+    metrics: bool = False
+    rules: Path | tuple[Path, ...] = ()
+    schedule: tuple[AnyFault, ...] = ()
+    invariants: Annotated[Invariants, PlainSerializer(lambda value: value.model_dump(mode="json", exclude_unset=True))]
+    expect: tuple[Expectation, ...] = ()
+
+    @property
+    def chosen_invariants(self) -> Mapping[str, InvariantSpec]:
+        return {name: value for name in INVARIANTS if (value := getattr(self.invariants, name)) is not None}
+
+    @property
+    def rule_files(self) -> tuple[Path, ...]:
+        return (self.rules,) if isinstance(self.rules, Path) else self.rules
+
+    @property
+    def queue_names(self) -> tuple[str, ...]:
+        return tuple(queue_names(self.workload))
+
+    @property
+    def chaos_s(self) -> float:
+        """How long the chaos phase may last."""
+        if self.phases.chaos_s is not None:
+            return self.phases.chaos_s
+        timed = [step.ends_s for step in self.schedule if step.ends_s is not None]
+        waiting = [CONDITION_PATIENCE_S + step.for_s for step in self.schedule if step.when is not None]
+        return max([*timed, *waiting, self.workload.variation_s])
+
+    @property
+    def settled_s(self) -> float:
+        """How long the load goes on after recovery."""
+        wanted_s = max([SETTLED_S, *(invariant.settled_s for invariant in self.chosen_invariants.values())])
+        return wanted_s if self.phases.settled_s is None else self.phases.settled_s
+
+    @property
+    def touched_links(self) -> frozenset[Link]:
+        """The links that need a proxy: those that the schedule may touch, in both directions, and those that the
+        network makes slow."""
+        touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
+        return frozenset(touched | {link.back for link in touched}) | self.topology.network_links
+
+    @property
+    def equipment(self) -> Equipment:
+        """What its steps act on, and its load uses, that nodes must be given before they start."""
+        used = Equipment(plugins=self.workload.routing.plugins) if self.workload.routing else NONE
+        return functools.reduce(or_, (step.equipment(self.topology) for step in self.schedule), used)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What its steps, its topology and its load need beside brokers, or of them, see ``faults.step.Step``."""
+        plugins = {PLUGIN + name for name in self.equipment.plugins}
+        of_steps = {need for step in self.schedule for need in step.needs}
+        return self.topology.needs | self.workload.needs | plugins | of_steps
+
+    def expected(self, broker_version: str) -> tuple[Expectation, ...]:
+        """What that version may end as, any of them; VALID where nothing is stated."""
+        mine = (e for e in self.expect if not e.queue_types or self.workload.queue_type in e.queue_types)
+        return tuple(e for e in mine if is_within(broker_version, e.broker)) or (VALID_EXPECTED,)
+
+    def applies_to(self, broker_version: str) -> bool:
+        return is_within(broker_version, self.broker)
+
+    def with_topology(self, **changes: Any) -> Self:
+        return self.model_copy(update={"topology": self.topology.model_copy(update=changes)})

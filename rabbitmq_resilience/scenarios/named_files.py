@@ -1,0 +1,62 @@
+"""The files that a scenario names: brokers' configuration, and alerting rules."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rabbitmq_resilience.scenarios.expectations import Location
+from rabbitmq_resilience.scenarios.model import Scenario
+
+#: Fields of the topology.
+CONFIGURATION = ("rabbitmq_conf", "advanced_config", "definitions")
+
+
+def with_whole_paths(scenario: Scenario, folder: Path) -> Scenario:
+    """The scenario with absolute names of files, which were given as seen from ``folder``."""
+    given = {name: path for name in CONFIGURATION if (path := getattr(scenario.topology, name)) is not None}
+    if given:
+        scenario = scenario.with_topology(**{name: (folder / path).resolve() for name, path in given.items()})
+    return _with_rules(scenario, [(folder / path).resolve() for path in scenario.rule_files])
+
+
+def with_copies(scenario: Scenario, folder: Path) -> Scenario:
+    """The scenario with copies of its files, which are made below ``folder``."""
+    copies: dict[str, Path] = {}
+    for name in CONFIGURATION:
+        original = getattr(scenario.topology, name)
+        if original is not None:
+            copies[name] = _copy(original, folder, Path("configuration", original.name))
+    if copies:
+        scenario = scenario.with_topology(**copies)
+    pairs = zip(scenario.rule_files, rule_copies(scenario), strict=True)
+    return _with_rules(scenario, [_copy(path, folder, copy) for path, copy in pairs])
+
+
+def rule_copies(scenario: Scenario) -> list[Path]:
+    """The names that ``with_copies`` gives to the rule files: two may have one name, in two folders."""
+    return [Path("rules", f"{i}-{path.name}") for i, path in enumerate(scenario.rule_files)]
+
+
+def missing_files(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    named: list[tuple[Location, Path | None]] = [
+        (("topology", name), getattr(scenario.topology, name)) for name in CONFIGURATION
+    ]
+    single = isinstance(scenario.rules, Path)
+    named += [(("rules",) if single else ("rules", i), path) for i, path in enumerate(scenario.rule_files)]
+    for location, path in named:
+        if path is not None and not path.is_file():
+            yield location, f"there is no file {path}; it is looked for beside the fault file"
+
+
+def _with_rules(scenario: Scenario, files: list[Path]) -> Scenario:
+    if not files:
+        return scenario
+    return scenario.model_copy(update={"rules": files[0] if isinstance(scenario.rules, Path) else tuple(files)})
+
+
+def _copy(original: Path, folder: Path, name: Path) -> Path:
+    (folder / name).parent.mkdir(exist_ok=True)
+    shutil.copyfile(original, folder / name)
+    return name

@@ -1,0 +1,207 @@
+"""What is wrong with a scenario that no type can say: parts that do not go together, or that no driver can play."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.combining import Combination
+from rabbitmq_resilience.faults.conditions import Setting
+from rabbitmq_resilience.faults.targets import TargetError, check_target
+from rabbitmq_resilience.invariants.catalogue import INVARIANTS
+from rabbitmq_resilience.invariants.order import Order
+from rabbitmq_resilience.scenarios.expectations import Location, excuse_problems
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.tools.locations import OPTION
+from rabbitmq_resilience.workloads.limits import Limits
+from rabbitmq_resilience.workloads.load import share
+from rabbitmq_resilience.workloads.queues import queue_names
+from rabbitmq_resilience.workloads.services import Service
+from rabbitmq_resilience.workloads.spec import Workload
+
+
+def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
+    """What no type can say: targets against the topology, steps against each other, the phases and the driver. None
+    where it was played already: what could be seen then, its record tells."""
+    topology, queues = scenario.topology, scenario.queue_names
+    yield from _workload_problems(scenario)
+    yield from _load_problems(scenario)
+    yield from _balancer_problems(scenario, driver)
+    yield from _limit_problems(scenario, driver)
+    for i, step in enumerate(scenario.schedule):
+        if driver is not None and step.acts_on not in DRIVERS[driver].offers:
+            yield ("schedule", i, "fault"), _not_offered(step, driver)
+        for field, text in step.problems(topology, scenario.workload).items():
+            yield ("schedule", i, field), text
+        if not step.problems(topology, scenario.workload) and step.touches_packets(topology) & topology.network_links:
+            text = f"{step.fault} acts on packets, which must not go through the proxies of the topology's network"
+            yield ("schedule", i, "fault"), f"{text}; name links that are not slow, or a topology without network"
+        if step.when is not None and (text_or_none := step.when.problem(Setting(topology, queues, earlier=i))):
+            yield ("schedule", i, "when"), text_or_none
+        if scenario.phases.chaos_s is not None and (step.ends_s or step.for_s) > scenario.phases.chaos_s:
+            yield (
+                ("schedule", i, "for_s"),
+                f"the step ends at {step.ends_s or step.for_s:g} s, past the end of the schedule (phases.chaos_s is "
+                f"{scenario.phases.chaos_s:g}); end it earlier, or make chaos_s longer",
+            )
+    if driver is not None and not any(True for _ in _workload_problems(scenario)):
+        yield from combination_problems(scenario)
+    yield from _verdict_problems(scenario)
+    if driver is not None:
+        yield from excuse_problems(scenario.expect, scenario.chosen_invariants)
+
+
+def _not_offered(step: AnyFault, driver: str) -> str:
+    text = f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only"
+    others = [f"{OPTION}driver {name}" for name, other in DRIVERS.items() if step.acts_on in other.offers]
+    hint = f"; {' or '.join(others)} does" if others else ""
+    return f"{text} {', '.join(sorted(DRIVERS[driver].offers))}{hint}"
+
+
+def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """What could only end UNKNOWN, or not as expected."""
+    workload = scenario.workload
+    if not scenario.chosen_invariants:
+        yield ("invariants",), f"nothing is demanded, so nothing could be told; there are {', '.join(INVARIANTS)}"
+    yield from _consumer_problems(scenario)
+    demanded = [name for name in ("availability", "throughput") if name in scenario.chosen_invariants]
+    unserved = sorted(_without_publisher(scenario)) if demanded else []
+    if unserved:
+        text = f"{' and '.join(demanded)} cannot be judged while nobody publishes to {', '.join(unserved[:5])}"
+        yield ("workload", "publishers"), f"{text}; have more publishers, so that each queue keeps one on every side"
+    if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
+        text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
+        yield ("workload", "declare_every_s"), text
+    measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
+    if measured and not scenario.metrics:
+        text = f"{' and '.join(measured)} cannot be judged without what the brokers say of themselves"
+        yield ("metrics",), f"{text}; write metrics: true"
+    chosen = ", ".join(scenario.chosen_invariants)
+    for i, expectation in enumerate(scenario.expect):
+        named = {"invariant": [expectation.invariant] if expectation.invariant else [], "also": expectation.also}
+        for field, names in named.items():
+            for name in (n for n in names if n not in scenario.chosen_invariants):
+                yield ("expect", i, field), f"{name!r} is not demanded here; invariants: {chosen}"
+
+
+def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """What is demanded of queues that have too many consumers for it, or too few."""
+    order = scenario.chosen_invariants.get("order")
+    for i, group in enumerate(scenario.workload.groups):
+        at = ("workload", "services", i, "consumers") if group.name else ("workload", "consumers")
+        if isinstance(order, Order) and order.shared_queues == "named" and group.consumers > group.queues:
+            text = f"order is promised where a queue has one consumer, and there are {group.queues} queues"
+            alone = scenario.workload.single_active_consumer
+            instead = "write order: {shared_queues: judged}" if alone else "do not demand order"
+            yield at, f"{text}; have no more consumers, or {instead}"
+        if "single_active_consumer" in scenario.chosen_invariants and group.consumers < 2 * group.queues:
+            text = f"for another consumer to take over, each of {group.queues} queues needs two, and there are fewer"
+            yield at, f"{text}; have {2 * group.queues} consumers, or fewer queues"
+
+
+def _without_publisher(scenario: Scenario) -> set[str]:
+    """The queues whose publishers are all taken away by one step, or may all sit in one zone."""
+    workload, nodes = scenario.workload, scenario.topology.nodes
+    by_queue: dict[str, list[int]] = {name: [] for name in queue_names(workload)}
+    ways = _ways(workload)
+    for publisher in range(workload.publishers):
+        for queue in {queue for turn in share(publisher, workload.publishers, len(ways)) for queue in ways[turn]}:
+            by_queue[queue].append(publisher)
+    sane = [step for step in scenario.schedule if not step.problems(scenario.topology, workload)]
+    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in sane]
+    unserved = {
+        name for name, mine in by_queue.items() for taken in killed if {f"publisher:{i}" for i in mine} <= taken
+    }
+    if workload.reconnect == "own_zone":
+        zones = {name: {nodes[i % len(nodes)].zone for i in mine} for name, mine in by_queue.items()}
+        unserved |= {name for name, there in zones.items() if there != set(scenario.topology.zones)}
+    return unserved
+
+
+def _ways(workload: Workload) -> list[Collection[str]]:
+    """Where each turn of what is published leads; which shard takes it, only the broker knows."""
+    names, routing = workload.queue_names, workload.routing
+    if routing is None:
+        return [{name} for name in names]
+    shards = routing.shards(names)
+    return [one.queues.union(*(shards[name] for name in one.shards)) for one in routing.reached(names)]
+
+
+def _cut_off(step: AnyFault, scenario: Scenario) -> set[str]:
+    """The clients that the step cuts off from all that they connect to, for longer than it takes them to come back."""
+    links = step.touches_links(scenario.topology) if not step.slows_links and step.for_s > 1 else frozenset()
+    clients = {link.client for link in links} - {None}
+    places = scenario.topology.balancer_names or scenario.topology.client_nodes
+    return {client for client in clients if client and all(Link(client, place) in links for place in places)}
+
+
+def _workload_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    topology, workload = scenario.topology, scenario.workload
+    size = len(topology.nodes)
+    for i, target in enumerate(workload.leaders_on):
+        try:
+            check_target(target, topology, ())
+            if target not in topology.node_names and not target.startswith("zone:"):
+                raise TargetError(f"{target!r}: leaders are placed on nodes by name, or on a zone (zone:a)")
+        except TargetError as error:
+            yield ("workload", "leaders_on", i), str(error)
+    if workload.group_size is not None and workload.group_size > size:
+        yield (
+            ("workload", "group_size"),
+            f"{workload.group_size} members need as many nodes; {topology.name} has {size}",
+        )
+    copies = workload.mirroring.ha_params if workload.mirroring else None
+    if copies is not None and copies > size:
+        yield ("workload", "mirroring", "ha_params"), f"{copies} copies need as many nodes; {topology.name} has {size}"
+
+
+def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
+    if not scenario.topology.balancers:
+        return
+    if driver is not None and "balancers" not in DRIVERS[driver].offers:
+        others = [f"{OPTION}driver {name}" for name, other in DRIVERS.items() if "balancers" in other.offers]
+        text = f"the driver {driver} has no load balancers; take {' or '.join(others)}"
+        yield ("topology", "balancers"), f"{text}, or a topology without them"
+    if scenario.workload.reconnect == "own_zone":
+        text = "balancers are in no zone, and choose the node of a client"
+        yield ("workload", "reconnect"), f"{text}; write reconnect: anywhere, or take a topology without them"
+
+
+def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
+    """More clients than this machine lets connect."""
+    if driver is not None:
+        topology = scenario.topology
+        limits = Limits.of_this_machine(broker_descriptors=DRIVERS[driver].open_files())
+        addresses, brokers = len(topology.balancer_names or topology.client_nodes), len(topology.client_nodes)
+        proxied = any(link.client == ANY_CLIENT for link in topology.network_links)
+        for field, text in limits.problems(scenario.workload, addresses=addresses, brokers=brokers, proxied=proxied):
+            yield ("workload", field), text
+
+
+def _load_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """What varies for longer than there is time for it, or is too slow to be told from what stands still."""
+    workload, phases = scenario.workload, scenario.phases
+    groups: list[tuple[Location, Service]]
+    groups = [((("services", i) if group.name else ()), group) for i, group in enumerate(workload.groups)]
+    varying: list[tuple[Location, float]] = [(("variable_rate",), sum(step.for_s for step in workload.variable_rate))]
+    varying += [((*at, "variable_processing"), sum(s.for_s for s in group.variable_processing)) for at, group in groups]
+    for at, length_s in varying:
+        if length_s > scenario.chaos_s:
+            text = f"the steps last {length_s:g} s, past the end of the schedule (phases.chaos_s is {phases.chaos_s:g})"
+            yield ("workload", *at), f"{text}; shorten them, or make chaos_s longer"
+    for at, group in groups:
+        acknowledged_s = group.processing_ms / 1000 * workload.ack_every
+        if acknowledged_s > phases.recovery_s:
+            text = f"a consumer acknowledges {workload.ack_every} messages every {acknowledged_s:g} s"
+            text = f"{text}, too seldom to be seen within phases.recovery_s ({phases.recovery_s:g}); lower ack_every"
+            yield ("workload", *at, "processing_ms"), text
+
+
+def combination_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """Two steps that do not go together, as where both take the same node away at the same time."""
+    topology = scenario.topology
+    sane = [i for i, s in enumerate(scenario.schedule) if not s.problems(topology, scenario.workload)]
+    for trouble in Combination([scenario.schedule[i] for i in sane], topology, sane).troubles():
+        yield ("schedule", trouble.step, trouble.field), trouble.text

@@ -1,0 +1,83 @@
+"""What clusters promise, as a scenario demands it: the one builder that all suites and random schedules share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.known_defects import known_hangs
+from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: An invariant by its name, with its bounds; None where it is not demanded.
+Demanded = Mapping[str, Mapping[str, Any] | None]
+
+SEED = 4711
+#: For clients to connect elsewhere and for leaders to be elected.
+ELECTED_AFTER_S = 5.0
+WINDOW_S = 2.5
+
+
+def stall_s_max(net_ticktime_s: int) -> float:
+    """The longest that a queue with a majority may stand still: the cut is noticed; a publisher that is then served
+    by a broker which still takes the old leader for the leader gets no confirm until its patience ends, and goes
+    elsewhere."""
+    return Availability().bound_s(net_ticktime_s)
+
+
+def promised(topology: Topology, *, recovered_within_s: float) -> dict[str, Mapping[str, Any] | None]:
+    """What every cluster promises whatever breaks in it, as long as a majority is there."""
+    return {
+        "no_loss": {},
+        "order": {},
+        "availability": {"stall_s_max": stall_s_max(topology.net_ticktime_s)},
+        "recovery": {"within_s": recovered_within_s},
+        "no_crash": {},
+    }
+
+
+def throughput_kept(*, grace_s: float = ELECTED_AFTER_S) -> Mapping[str, Any]:
+    """Half of the steady rate, ``grace_s`` after each change."""
+    return {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": grace_s}
+
+
+def promising(
+    name: str,
+    topology: Topology,
+    workload: Workload,
+    schedule: Sequence[AnyFault],
+    *,
+    demanded: Demanded,
+    phases: Phases,
+    broker: str,
+    about: str = "",
+    metrics: bool = False,
+    expect: Sequence[Expectation] = (),
+    seed: int = SEED,
+) -> Scenario:
+    """A scenario with what is ``demanded``, and with the hangs expected that may keep any node away. Its title ends in
+    topology, partition handling (or what it is ``about`` instead) and queue type."""
+    chosen = {name: bounds for name, bounds in demanded.items() if bounds is not None}
+    return Scenario(
+        title=f"{name}, {topology.name}, {about or topology.partition_handling}, {workload.queue_type}",
+        name=name,
+        broker=broker,
+        seed=seed,
+        topology=topology,
+        workload=workload,
+        phases=phases,
+        metrics=metrics,
+        schedule=tuple(schedule),
+        invariants=Invariants.model_validate(chosen),
+        expect=(*expect, *known_hangs(workload, demanded=list(chosen))),
+    )
+
+
+def versions(workload: Workload, *, since: str = "3.8", until: str = "") -> str:
+    """The broker versions, as a scenario states them, that have such queues."""
+    ends = "4" if workload.queue_type == "mirrored" else until
+    return f">={since},<{ends}" if ends else f">={since}"

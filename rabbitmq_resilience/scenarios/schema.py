@@ -1,0 +1,40 @@
+"""The JSON Schema of fault files, for editors: generated from the definitions.
+
+.venv/bin/python -m rabbitmq_resilience.scenarios.schema > docs/fault-file.schema.json
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.workloads import presets
+
+
+def schema() -> dict[str, Any]:
+    """What fits is not yet right: targets against the topology, steps against each other and the like are checked only
+    when the file is loaded."""
+    made = Scenario.model_json_schema()
+    made["title"] = "Fault file"
+    for step in made["$defs"].values():
+        if "fault" in step.get("properties", ()):
+            step["required"] = [*step["required"], "fault"]
+    topology = made["properties"]["topology"]
+    named = {"enum": list(catalogue.names()), "description": "a topology that is known by name"}
+    file = {"type": "string", "pattern": r"\.ya?ml$", "description": "its own file, seen from this one"}
+    made["properties"]["topology"] = {"anyOf": [named, file, topology]}
+    made["$defs"]["Workload"]["properties"] |= {
+        "preset": {"enum": list(presets.names()), "description": "a load that is known by name"},
+        "scale": {"type": "number", "exclusiveMinimum": 0, "description": "of the load that was published"},
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def text() -> str:
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(text(), end="")

@@ -1,0 +1,56 @@
+"""Traces that known defects leave in the brokers' logs and that take more than a regular expression: times.
+
+One function each, of the text of one log, by the name that an expectation gives in ``trace``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+Trace = Callable[[str], bool]
+
+#: ``2022-01-02 03:04:05.678901+00:00 [info] <0.1.0> text``, since 3.9; before, in ms and without a zone.
+_LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,6})\S* \[\w+\] \S+ (.*)$", re.MULTILINE)
+
+_PEER_LOST = re.compile(r"\*\* Node \S+ not responding|node \S+ down: |.*Promoting mirror")
+_PAUSES = "Cluster minority/secondary status detected"
+_STOPS_OR_STARTS = "RabbitMQ is asked to"
+#: Of 120 pauses of 3.8.9 and 3.10.8 in time, the latest came 0.53 s after the first peer was lost.
+LATE_S = 2.0
+
+_DECIDES = "Autoheal decision"
+#: A restart takes some seconds, and requests are ignored until it is over. To notice a new cut, and its end, takes
+#: longer, but for cuts that close connections and for a net_ticktime of a few seconds.
+ANEW_WITHIN_S = 15.0
+
+
+def pauses_late(log: str) -> bool:
+    """The node lost a peer, and went on for ``LATE_S`` or longer before it found itself in a minority: it waited for a
+    connection to another one (``net_setuptime``)."""
+    lost_s: float | None = None
+    for at_s, text in _lines(log):
+        if text.startswith(_STOPS_OR_STARTS):
+            lost_s = None
+        elif text.startswith(_PAUSES) and lost_s is not None and at_s - lost_s >= LATE_S:
+            return True
+        elif lost_s is None and _PEER_LOST.match(text):
+            lost_s = at_s
+    return False
+
+
+def decides_anew(log: str) -> bool:
+    """The node that decides under autoheal did so twice, the second time so soon that it is about the same split."""
+    decided_s = [at_s for at_s, text in _lines(log) if text.startswith(_DECIDES)]
+    return any(b - a <= ANEW_WITHIN_S for a, b in itertools.pairwise(decided_s))
+
+
+TRACES: Mapping[str, Trace] = {"decides_anew": decides_anew, "pauses_late": pauses_late}
+
+
+def _lines(log: str) -> Iterator[tuple[float, str]]:
+    """When each line was logged, and its text; further lines of a message are left out."""
+    for line in _LINE.finditer(log):
+        yield datetime.fromisoformat(line[1]).timestamp(), line[2]

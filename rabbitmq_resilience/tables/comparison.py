@@ -1,0 +1,110 @@
+"""Quorum and mirrored queues side by side: what kills, restarts and backlogs cost each, made from run directories.
+
+.venv/bin/python -m rabbitmq_resilience.tables.comparison reports/runs [MORE ...] > reports/comparison.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rabbitmq_resilience.pages.impact import longest_outage_s
+from rabbitmq_resilience.pages.wording import NOTHING, short_verdict
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.verdicts import recorded
+
+KINDS = ("quorum", "mirrored")
+
+
+class Measure(NamedTuple):
+    """A column: where its number stands in verdict.json (an invariant and a name), and how it is written."""
+
+    title: str
+    invariant: str
+    name: str
+    text: Callable[[float], str]
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _megabytes(value: float) -> str:
+    return f"{value / 1e6:,.0f} MB"
+
+
+MEASURES = (
+    Measure("Kept", "throughput", "kept_ratio", _percent),
+    Measure("Stall", "availability", "stall_s", _seconds),
+    Measure("Recovered", "recovery", "recovered_after_s", _seconds),
+    Measure("Backlog", "backlog", "backlog_peak", _count),
+    Measure("Drained", "backlog", "drained_after_s", _seconds),
+    Measure("Memory", "", "memory_ratio_max", _percent),
+    Measure("Replicated", "", "replicated_bytes", _megabytes),
+)
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """What is compared: the same scenario on the same cluster and broker."""
+
+    name: str
+    topology: str
+    version: str
+
+
+def comparison(verdicts: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown, of the verdicts of measured runs in the order of their runs."""
+    rows: dict[Row, dict[str, Mapping[str, Any]]] = {}
+    for verdict in verdicts:
+        kind = str(verdict.get("queue_type"))
+        if verdict.get("numbers") and kind in KINDS:
+            name = str(verdict.get("name") or verdict["title"])
+            row = Row(name, str(verdict["topology"]), str(verdict["broker_version"]))
+            rows.setdefault(row, {})[kind] = verdict
+    texts = (short_verdict, _outage, *map(_of, MEASURES))
+    return markdown(
+        TEMPLATES / "comparison.md.j2",
+        measures=MEASURES,
+        rows={row: [_pair(found, text) for text in texts] for row, found in sorted(rows.items())},
+    )
+
+
+def _pair(found: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> list[str]:
+    return [text(found[kind]) if kind in found else NOTHING for kind in KINDS]
+
+
+def _outage(verdict: Mapping[str, Any]) -> str:
+    length_s = longest_outage_s(verdict)
+    return NOTHING if length_s is None else _seconds(length_s)
+
+
+def _of(measure: Measure) -> Callable[[Mapping[str, Any]], str]:
+    def text(verdict: Mapping[str, Any]) -> str:
+        finding = (verdict.get("invariants") or {}).get(measure.invariant) or {}
+        numbers = finding.get("numbers") if measure.invariant else verdict.get("numbers")
+        value = (numbers or {}).get(measure.name)
+        return measure.text(value) if isinstance(value, int | float) else NOTHING
+
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Quorum and mirrored queues side by side, as Markdown.")
+    parser.add_argument("folders", nargs="+", type=Path, help="folders that hold run directories")
+    print(comparison(recorded(parser.parse_args().folders)), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A ledger of runs over many sittings: what was run, on which commit and which broker, and what came of it.
+
+Run directories are not kept for ever, their lines in the ledger are. Each is one line of JSON in reports/ledger.jsonl;
+runs that are in it already are not entered again, so that a sitting goes on where the one before ended::
+
+    .venv/bin/python -m rabbitmq_resilience.tables.ledger enter reports/runs --commit $(git rev-parse --short HEAD)
+    .venv/bin/python -m rabbitmq_resilience.tables.ledger show > reports/ledger.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.verdicts import recorded_by_name
+from rabbitmq_resilience.tools.locations import content
+
+LEDGER = content("reports") / "ledger.jsonl"
+
+#: What a line keeps of verdict.json, beside the run's name, the commit and what the run was for.
+_KEPT = ("title", "verdict", "as_expected", "expected", "broker_version", "driver", "seed", "duration_s", "started_at")
+
+
+def entered(roots: Iterable[Path], known: Iterable[Mapping[str, Any]], *, commit: str, purpose: str) -> list[Any]:
+    """The lines of runs below the folders that are not known yet, oldest first."""
+    there = {line["run"] for line in known}
+    return [
+        {"run": name, "commit": commit, "purpose": purpose, **_kept(verdict)}
+        for name, verdict in recorded_by_name(roots)
+        if name not in there
+    ]
+
+
+def _kept(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """What decided is kept in full, so that a run can be explained when its directory is gone."""
+    told = {key: verdict.get(key) for key in _KEPT}
+    parts = {
+        part: {n: f for n, f in verdict.get(part, {}).items() if f["verdict"] != "VALID"}
+        for part in ("invariants", "assumptions")
+    }
+    decided = {
+        part: {n: {"verdict": f["verdict"], "summary": f["summary"]} for n, f in found.items()}
+        for part, found in parts.items()
+    }
+    return told | decided
+
+
+def read_ledger(path: Path = LEDGER) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def ledger(lines: Sequence[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
+    """Markdown: for each purpose, commit and platform how many runs ended how; then those that ended otherwise."""
+    by_sitting: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
+    runs = []
+    for line in lines:
+        run = Run(line["run"], line, **explained.get(line["run"].partition("-")[0], {}))
+        runs.append(run)
+        by_sitting[line["purpose"], line["commit"], str(run.platform)].append(run)
+    return markdown(
+        TEMPLATES / "ledger.md.j2",
+        sittings={sitting: Counts.of(found) for sitting, found in by_sitting.items()},
+        odd=[run for run in runs if not run.held],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    enter = commands.add_parser("enter", help="enter the runs below folders")
+    enter.add_argument("folders", nargs="+", type=Path)
+    enter.add_argument("--commit", required=True, help="on which they were run")
+    enter.add_argument("--purpose", required=True, help="what they were run for, in two or three words")
+    commands.add_parser("show", help="print the table")
+    asked = parser.parse_args()
+    known = read_ledger()
+    if asked.command == "show":
+        print(ledger(known, read_explained()), end="")
+        return
+    lines = entered(asked.folders, known, commit=asked.commit, purpose=asked.purpose)
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    print(f"{len(lines)} runs entered, {len(known)} were there")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The same scenarios side by side on each driver and broker version, made from run directories.
+
+.venv/bin/python -m rabbitmq_resilience.tables.platforms reports/runs [MORE ...] > reports/platforms.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.pages.impact import outage_text
+from rabbitmq_resilience.pages.wording import short_verdict
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.verdicts import Platform, platform, recorded
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What makes one cell: the last run there, None where a number is not known."""
+
+    verdict: str
+    formed_s: float | None
+    steady_per_s: float | None
+    whole_s: float | None
+    outage: str
+
+
+def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown, of verdicts in the order of their runs."""
+    rows: dict[str, dict[Platform, Mapping[str, Any]]] = {}
+    for verdict in verdicts:
+        rows.setdefault(str(verdict["title"]), {})[platform(verdict)] = verdict
+    shared = {title: row for title, row in rows.items() if len(row) > 1}
+    return markdown(
+        TEMPLATES / "platforms.md.j2",
+        platforms=sorted({where for row in shared.values() for where in row}),
+        rows={title: {where: _seen(last) for where, last in row.items()} for title, row in sorted(shared.items())},
+    )
+
+
+def _seen(verdict: Mapping[str, Any]) -> Seen:
+    invariants = verdict.get("invariants") or {}
+    return Seen(
+        verdict=short_verdict(verdict),
+        formed_s=verdict.get("formed_in_s"),
+        steady_per_s=_number(invariants, "throughput", "steady_per_s"),
+        whole_s=_number(invariants, "recovery", "recovered_after_s"),
+        outage=outage_text(verdict),
+    )
+
+
+def _number(invariants: Mapping[str, Any], invariant: str, name: str) -> float | None:
+    value = ((invariants.get(invariant) or {}).get("numbers") or {}).get(name)
+    return value if isinstance(value, int | float) else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="folders that hold run directories")
+    print(side_by_side(recorded(parser.parse_args().folders)), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""How often something happened, as a rate with its interval instead of one answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Rate:
+    """``hits`` of ``runs`` runs, which are at least one."""
+
+    hits: int
+    runs: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hits <= self.runs or self.runs < 1:
+            raise ValueError(f"{self.hits} of {self.runs} runs is no rate")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's score interval: where the true rate is, with CONFIDENCE. Of few runs it stays honest also where
+        all or none were hits (E. B. Wilson, Journal of the American Statistical Association 22, 1927)."""
+        z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+        share, weight = self.hits / self.runs, z * z / self.runs
+        middle = (share + weight / 2) / (1 + weight)
+        reach = z / (1 + weight) * math.sqrt(share * (1 - share) / self.runs + weight / (4 * self.runs))
+        return max(0.0, middle - reach), min(1.0, middle + reach)
+
+    def __str__(self) -> str:
+        low, high = (round(100 * edge) for edge in self.interval)
+        return f"{self.hits} of {self.runs} ({low} to {high} %)"

@@ -1,0 +1,132 @@
+"""Takes packages of a Debian-like distribution without installing them: no root, no change to the system.
+
+apt checks what it downloads against the distribution's signed lists. Where the system has no lists, or
+lists so old that the packages are gone, fresh ones are read into a folder of our own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rabbitmq_resilience.tools.locations import TOOLS
+from rabbitmq_resilience.tools.progress import Failed, megabytes, run
+
+_DEPENDS = ("--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces")
+_URI_LINE = re.compile(r"^'[^']*' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Package:
+    """One file as apt announces it."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+
+
+def available() -> bool:
+    return all(shutil.which(program) for program in ("apt-get", "apt-cache", "dpkg"))
+
+
+def unpack(package: str, *, wanted: str, into: Path) -> None:
+    """Download ``package`` and those of its dependencies whose name matches ``wanted``; unpack them into ``into``.
+
+    Raises ``Failed`` if neither the system's package lists nor fresh ones lead to the files.
+    """
+    scratch = TOOLS / "packages"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        try:
+            files = _download(package, wanted=wanted, apt=_apt(scratch), into=scratch)
+        except Failed:
+            fresh = _apt(scratch, lists=scratch / "lists")
+            run(["apt-get", "update"], doing="reading the distribution's package lists", env=fresh)
+            files = _download(package, wanted=wanted, apt=fresh, into=scratch)
+        for file in files:
+            run(["dpkg", "-x", file, into], doing=f"unpacking {file.name.partition('_')[0]}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def provide(package: str, *, wanted: str, place: Path, prove: Callable[[Path], object]) -> None:
+    """As ``unpack``, into ``place``: whole, and only once ``prove`` returns for the folder that is to become it.
+
+    Raises ``Failed``, also where ``prove`` does; nothing is left then, and what was there before stays.
+    """
+    partial = place.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        unpack(package, wanted=wanted, into=partial)
+        prove(partial)
+    except Failed:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+    partial.rename(place)
+
+
+def _apt(folder: Path, *, lists: Path | None = None) -> dict[str, str]:
+    """The environment in which apt has the system's settings, and neither runs its hooks nor writes to its places.
+
+    The hooks (``Post-Invoke`` and the like) clean caches and wake services. As root, apt would drop to a
+    user who may not write into the checkout.
+    """
+    system = run(["apt-config", "dump"], doing="reading apt's settings").splitlines()
+    cache = folder / "cache"
+    (cache / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    ours = {"Dir::Etc::main": "/dev/null", "Dir::Etc::parts": "/dev/null", "Dir::Cache": cache}
+    ours |= {"APT::Sandbox::User": "root"}
+    if lists is not None:
+        (lists / "partial").mkdir(parents=True)
+        ours |= {"Dir::State::lists": lists}
+    settings = [line for line in system if "-Invoke" not in line]
+    settings += [f'{name} "{value}";' for name, value in ours.items()]
+    file = folder / "apt.conf"
+    file.write_text("\n".join(settings) + "\n", encoding="utf-8")
+    return {**os.environ, "APT_CONFIG": str(file)}
+
+
+def _download(package: str, *, wanted: str, apt: Mapping[str, str], into: Path) -> list[Path]:
+    names = _closure(package, wanted=wanted, apt=apt)
+    uris = ["apt-get", "--print-uris", "download", *names]
+    packages = parse_uris(run(uris, doing="looking up packages", cwd=into, env=apt))
+    if len(packages) != len(names):
+        raise Failed(f"apt announced {len(packages)} files with a SHA-256 for {len(names)} packages")
+    total_bytes = sum(p.size_bytes for p in packages)
+
+    def done() -> str:
+        return f"{megabytes(sum(f.stat().st_size for f in into.glob('*.deb')))} of {megabytes(total_bytes)}"
+
+    doing = f"downloading {len(packages)} package{'s' if len(packages) > 1 else ''}"
+    print(f"      {doing}, {megabytes(total_bytes)}", flush=True)
+    run(["apt-get", "download", *names], doing=doing, cwd=into, env=apt, done=done)
+    return [_checked(into, p) for p in packages]
+
+
+def _closure(package: str, *, wanted: str, apt: Mapping[str, str]) -> list[str]:
+    listing = run(["apt-cache", "depends", *_DEPENDS, package], doing="resolving dependencies", env=apt)
+    names = sorted({line for line in listing.splitlines() if re.fullmatch(wanted, line)})
+    if package not in names:
+        raise Failed(f"the package lists hold no {package}")
+    return names
+
+
+def parse_uris(text: str) -> list[Package]:
+    """The files that ``apt-get --print-uris download`` announces."""
+    return [Package(m["file"], int(m["size"]), m["sha256"]) for m in _URI_LINE.finditer(text)]
+
+
+def _checked(folder: Path, package: Package) -> Path:
+    path = folder / package.file
+    with path.open("rb") as content:
+        got = hashlib.file_digest(content, "sha256").hexdigest()
+    if got != package.sha256:
+        raise Failed(f"{package.file} has SHA-256 {got}, the distribution's lists say {package.sha256}")
+    return path

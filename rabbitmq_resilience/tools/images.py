@@ -1,0 +1,290 @@
+"""Container images for machines that cannot pull: brokers and Prometheus from Debian's packages, Toxiproxy from the
+program that set-up provides. What is there, made by the same recipe, is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tarfile
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from http.client import CONFLICT
+from pathlib import Path
+
+import docker
+from docker.errors import APIError
+from docker.models.images import Image as Built
+
+from rabbitmq_resilience.tools import engine, mmdebstrap, toxiproxy
+from rabbitmq_resilience.tools import image_names as images
+from rabbitmq_resilience.tools.docker_client import image_tags
+from rabbitmq_resilience.tools.image_names import Image
+from rabbitmq_resilience.tools.progress import Failed, Line, megabytes
+from rabbitmq_resilience.tools.steps import Missing, Step
+
+LABEL = f"{images.LABEL}={images.LABEL_VALUE}"
+PROOF = "proof"
+RECIPE_LABEL = f"{images.LABEL}.recipe"
+
+#: How long the engine may take for one thing that is asked of it.
+WORK_S = 900
+_CHUNK_BYTES = 1 << 20
+
+#: No user of any image: who runs a container owns the folders that are mounted into it.
+ANYBODY = "54321:54321"
+
+_CANNOT = """\
+The image {name} could not be built: {why}
+How to provide it: on a machine that can pull images nothing has to be built, the official one is taken
+({official}); or build it elsewhere, and bring it here with `docker save` and `docker load`."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is made. ``packages`` are mmdebstrap's arguments; without them, Toxiproxy is all that is in it.
+
+    ``changes`` are instructions of a Dockerfile. ``proof`` is run in a container by a user who owns nothing; it ends
+    with status 0 if the image is good, and writes ``version x.y.z``.
+    """
+
+    image: Image
+    packages: tuple[str, ...]
+    changes: tuple[str, ...]
+    proof: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Changes with everything that the image's content depends on, but for what the packages become."""
+        parts = [self.image.local, self.image.release, self.packages, mmdebstrap.LEFT_OUT]
+        parts += [self.changes, self.proof]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+#: The distribution's own rabbitmq-server on PATH would change to the user rabbitmq; this one is what it starts.
+_BROKER_PATH = "/usr/lib/rabbitmq/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: A cookie is a secret of one cluster. The folders are open as in the official image.
+_BROKER_HOOKS = (
+    'rm -f "$1/var/lib/rabbitmq/.erlang.cookie"',
+    'chmod 777 "$1/etc/rabbitmq" "$1/var/lib/rabbitmq" "$1/var/lib/rabbitmq/mnesia" "$1/var/log/rabbitmq"',
+    'ln -s "/$(cd "$1" && echo usr/lib/*/faketime/libfaketimeMT.so.1)" "$1/usr/local/lib/libfaketime.so"',
+)
+_BROKER_PROOF = """\
+set -e
+erl -noinput -eval 'ok = crypto:start(), {module, _} = code:ensure_loaded(compile), halt(0).'
+command -v rabbitmq-server rabbitmqctl
+touch "$HOME/written" /etc/rabbitmq/written /var/log/rabbitmq/written
+tc -V
+iptables --version
+test "$(LD_PRELOAD=/usr/local/lib/libfaketime.so FAKETIME='@2001-02-03 04:05:06' date +%Y)" = 2001
+echo "version $(dpkg-query --show --showformat '${Version}' rabbitmq-server)"
+"""
+
+
+def broker_recipe(image: Image) -> Recipe:
+    """A broker with what faults need beside it: tc, iptables, and libfaketime at /usr/local/lib/libfaketime.so."""
+    include = "--include=rabbitmq-server,iproute2,iptables,libfaketime"
+    return Recipe(
+        image,
+        packages=("--variant=minbase", include, *(f"--customize-hook={hook}" for hook in _BROKER_HOOKS)),
+        changes=(
+            f"ENV PATH={_BROKER_PATH}",
+            "ENV LANG=C.UTF-8",
+            "ENV HOME=/var/lib/rabbitmq",
+            "EXPOSE 4369 5672 15672 15692 25672",
+            'CMD ["rabbitmq-server"]',
+        ),
+        proof=("sh", "-c", _BROKER_PROOF),
+    )
+
+
+TOXIPROXY = Recipe(
+    images.TOXIPROXY,
+    packages=(),
+    changes=("EXPOSE 8474", 'ENTRYPOINT ["/toxiproxy"]', 'CMD ["-host=0.0.0.0"]'),
+    proof=("/toxiproxy", "-version"),
+)
+
+PROMETHEUS = Recipe(
+    images.PROMETHEUS,
+    packages=("--variant=extract", "--include=prometheus", '--extract-hook=mkdir -m 1777 "$1/prometheus"'),
+    changes=(
+        "EXPOSE 9090",
+        "WORKDIR /prometheus",
+        'ENTRYPOINT ["/usr/bin/prometheus"]',
+        'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]',
+    ),
+    proof=("/usr/bin/prometheus", "--version"),
+)
+
+STRESS = Recipe(
+    images.STRESS,
+    packages=(
+        "--variant=extract",
+        "--include=stress-ng",
+        '--extract-hook=ln -s usr/bin/stress-ng "$1/stress-ng"',
+    ),
+    changes=("WORKDIR /tmp", 'ENTRYPOINT ["/stress-ng"]'),
+    proof=("/stress-ng", "--version"),
+)
+
+
+def found(recipe: Recipe) -> str | None:
+    """The name of the image that was made by ``recipe``, if it is there."""
+    try:
+        with engine.answering() as client:
+            there = image_tags(client, label=f"{RECIPE_LABEL}={recipe.key}")
+    except Failed as error:
+        raise Missing(str(error)) from error
+    return min(there, default=None)
+
+
+def make(recipe: Recipe) -> str:
+    """Build, try and name the image; returns its name, which holds the version that was in the packages."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="image-", ignore_cleanup_errors=True) as folder:
+            archive = Path(folder) / "content.tar"
+            fill(archive, recipe)
+            with engine.answering(within_s=WORK_S) as client:
+                return _named(archive, recipe, client)
+    except Failed as error:
+        why = str(error).replace("\n", "\n    ")
+        raise Missing(_CANNOT.format(name=recipe.image.local, official=recipe.image.official, why=why)) from error
+
+
+def fill(archive: Path, recipe: Recipe) -> None:
+    """Write the whole file system of the image to the tar file ``archive``. Raises ``Failed``."""
+    if recipe.packages and recipe.image.release:
+        mmdebstrap.bootstrap(recipe.image.release, recipe.packages, into=archive)
+        return
+    program = toxiproxy.linux_program()
+    with tarfile.open(archive, "w") as content:
+        content.add(program, "toxiproxy", filter=_owned_by_root)
+
+
+def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    member.mode = 0o755
+    return member
+
+
+def _named(archive: Path, recipe: Recipe, client: docker.DockerClient) -> str:
+    """Import ``archive``, and name it once its proof has ended well: what is half-built never has the name."""
+    labels = (f"LABEL {LABEL}", f"LABEL {RECIPE_LABEL}={recipe.key}")
+    image = _imported(archive, client, changes=(*recipe.changes, *labels))
+    try:
+        version = told_version(run(client, str(image.id), recipe.proof))
+        repository = recipe.image.local.rpartition(":")[0]
+        if version != recipe.image.version:
+            source = f"Debian {recipe.image.release}" if recipe.image.release else "the program"
+            print(f"      {source} is version {version} by now, not {recipe.image.version}", flush=True)
+        image.tag(repository, version)
+    except BaseException:
+        image.remove(force=True)
+        raise
+    remove_left_over(client)
+    return f"{repository}:{version}"
+
+
+def _imported(archive: Path, client: docker.DockerClient, *, changes: Sequence[str]) -> Built:
+    """An image of a tar file of its whole file system; it has no name yet."""
+    doing = "importing the image"
+    line = Line(doing)
+    try:
+        with closing(_chunks(archive, line)) as body:
+            answer = str(client.api.import_image(body, changes=changes))
+    finally:
+        line.end()
+    told = [json.loads(part) for part in answer.splitlines() if part.strip()]
+    for message in told:
+        if "error" in message:
+            raise Failed(f"{doing}: {message['error']}")
+    if not told or not str(told[-1].get("status", "")).startswith("sha256:"):
+        raise Failed(f"{doing}: the engine named no image, it said: {answer[-200:]!r}")
+    return client.images.get(told[-1]["status"])
+
+
+def _chunks(archive: Path, line: Line) -> Generator[bytes, None, None]:
+    total = megabytes(archive.stat().st_size)
+    with archive.open("rb") as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            line.show(f"{megabytes(content.tell())} of {total}")
+            yield chunk
+
+
+def run(client: docker.DockerClient, image: str, command: Sequence[str]) -> str:
+    """Run ``command`` to its end in a container without network, as a user who owns nothing there; returns what it
+    wrote.
+
+    Raises ``Failed`` with that if its status is not 0.
+    """
+    container = client.containers.create(
+        image,
+        [*command[1:]],
+        entrypoint=[*command[:1]],
+        user=ANYBODY,
+        tty=True,
+        labels={images.LABEL: PROOF},
+        network_mode="none",
+        use_config_proxy=False,
+    )
+    try:
+        container.start()
+        status = container.wait(timeout=WORK_S)["StatusCode"]
+        text = container.logs().decode(errors="replace")
+    finally:
+        container.remove(force=True)
+    if status != 0:
+        raise Failed(f"`{' '.join(command)}` ended with status {status} in the container\n{text.strip()}")
+    return text.replace("\r\n", "\n")
+
+
+def remove_left_over(client: docker.DockerClient) -> None:
+    """Remove the images that lost their name to newer ones, and what calls that were broken off an hour ago or earlier
+    have left: images that never got a name, and containers of proofs that have ended."""
+    _prune(client.images.prune, {"dangling": True, "label": LABEL, "until": "1h"})
+    _prune(client.containers.prune, {"label": f"{images.LABEL}={PROOF}", "until": "1h"})
+
+
+def _prune(prune: Callable[..., object], filters: dict[str, object]) -> None:
+    """Prune, unless the engine is at it for somebody else: it does one at a time and refuses the second, which is
+    then left to whoever makes the next image."""
+    try:
+        prune(filters=filters)
+    except APIError as error:
+        if error.status_code != CONFLICT:
+            raise
+
+
+def told_version(proof: str) -> str:
+    """The version in what a proof wrote. Raises ``Failed`` if it wrote none."""
+    told = re.search(r"\bversion (\d+\.\d+\.\d+)", proof)
+    if told is None:
+        raise Failed(f"the image does not tell its version: {proof.strip()[-200:]!r}")
+    return told[1]
+
+
+def step(recipe: Recipe, *, optional: bool = False) -> Step:
+    title = f"Image {recipe.image.local}"
+    return Step(title, partial(found, recipe), partial(make, recipe), optional=optional)
+
+
+def steps(versions: Sequence[str]) -> tuple[Step, ...]:
+    """Everything up to the images of these broker versions, or of all, of which then each may be missing: releases
+    leave mirrors. Raises ``Missing`` for a version that no release holds."""
+    known = {image.version: image for image in images.BROKERS}
+    unknown = [version for version in versions if version not in known]
+    if unknown:
+        raise Missing(
+            f"No Debian release is known that holds RabbitMQ {', '.join(unknown)}; known are {', '.join(known)}.\n"
+            "Other versions have to be pulled: the official images are taken where there is no local one."
+        )
+    wanted = [known[version] for version in versions or known]
+    brokers = (step(broker_recipe(image), optional=not versions) for image in wanted)
+    programs = (step(recipe, optional=True) for recipe in (PROMETHEUS, STRESS))
+    return (engine.STEP, mmdebstrap.STEP, step(TOXIPROXY), *brokers, *programs)

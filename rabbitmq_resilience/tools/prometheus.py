@@ -1,0 +1,27 @@
+"""The Prometheus server, for scenarios that are measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rabbitmq_resilience.tools.distributions import find_prometheus
+from rabbitmq_resilience.tools.packaged import Packaged
+from rabbitmq_resilience.tools.progress import run
+
+PROGRAM = "usr/bin/prometheus"
+
+
+def _starts(unpacked: Path) -> None:
+    run([unpacked / PROGRAM, "--version"], doing="starting the unpacked Prometheus")
+
+
+PROMETHEUS = Packaged(
+    title="Prometheus",
+    needed_for="scenarios with metrics",
+    package="prometheus",
+    variable="PROMETHEUS",
+    wanted="prometheus",  # linked statically but for libc; what else the package depends on serves its pages
+    program=PROGRAM,
+    find=find_prometheus,
+    prove=_starts,
+)

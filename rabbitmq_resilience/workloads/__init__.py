@@ -1,0 +1,1 @@
+"""What load: publishers and consumers, and how they are run."""

@@ -1,0 +1,56 @@
+"""What every worker has done so far, in shared memory: cheap to watch, and still there after a worker is killed.
+
+A publisher stores ``SENT`` *before* it writes to its socket, so a message that may have left is always known, at the
+price of one store into memory that the kernel keeps when the process dies.
+"""
+
+from __future__ import annotations
+
+import mmap
+from enum import IntEnum
+from pathlib import Path
+
+from rabbitmq_resilience.tools.closing import Closing
+
+COUNTERS_FILE = "counters.bin"
+_WORD_BYTES = 8
+
+
+class Count(IntEnum):
+    """The words of a worker's row. ``NODE`` is 0, or 1 + the index of the node that it is connected to. ``RECORDED``
+    counts rows of the history: what a consumer received, what a publisher knows the outcome of."""
+
+    NODE = 0
+    SENT = 1
+    SENT_US = 2  # of the last write, in version 1 of the record
+    CONFIRMED = 3
+    REFUSED = 4  # nacked or returned
+    UNKNOWN = 5
+    RECORDED = 6  # after each write; in version 1 of consumers only
+    BLOCKED = 7
+
+
+class Counters(Closing):
+    """A table of 64-bit words, one row a worker: publishers first, then consumers."""
+
+    def __init__(self, folder: Path, *, workers: int, create: bool = False) -> None:
+        path = folder / COUNTERS_FILE
+        size_bytes = workers * len(Count) * _WORD_BYTES
+        if create:
+            path.write_bytes(bytes(size_bytes))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), size_bytes)
+        self._words = memoryview(self._map).cast("Q")
+
+    def get(self, worker: int, count: Count) -> int:
+        return self._words[worker * len(Count) + count]
+
+    def set(self, worker: int, count: Count, value: int) -> None:
+        self._words[worker * len(Count) + count] = value
+
+    def add(self, worker: int, count: Count, value: int) -> None:
+        self._words[worker * len(Count) + count] += value
+
+    def close(self) -> None:
+        self._words.release()
+        self._map.close()

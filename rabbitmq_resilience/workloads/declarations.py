@@ -1,0 +1,164 @@
+"""Declares queues, bindings and policies while a run goes on, and asks every node afterwards what it has of them.
+
+What is declared is used by nobody. A queue has the workload's own type, and the policy that mirrors the workload's
+queues mirrors it too. A binding routes a key of its own to one of the workload's queues, from an exchange that is
+declared before. A policy matches no queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workloads.queues import insist, queue_arguments, queue_names
+from rabbitmq_resilience.workloads.spec import Workload
+
+KINDS = ("queue", "binding", "policy")
+NAME_PREFIX = "declared-"
+EXCHANGE = "declarations"
+
+#: So that a long run does not end with more queues than a small machine can lead.
+DECLARATIONS_MAX = 300
+#: Longer than a broker with a short ``net_ticktime`` takes to notice a cut, at which a hanging declaration goes on.
+ANSWER_WITHIN_S = 10.0
+EXCHANGE_WITHIN_S = 60.0
+METADATA_POLL_S = 0.5
+
+#: Journals one event: ``record("declaration", item=..., ...)``, see ``record.events``.
+Record = Callable[..., object]
+
+#: {node: its items, or None where it gave no answer}
+Metadata = dict[str, list[str] | None]
+
+
+class Item(NamedTuple):
+    """One thing to declare, of one of the KINDS."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@contextmanager
+def declaring(cluster: Cluster, workload: Workload, *, vhost: str, record: Record) -> Iterator[None]:
+    """Declare something new every ``declare_every_s`` until the block ends, DECLARATIONS_MAX in all at most; nothing
+    where that is None.
+
+    Each node has a thread of its own, so one that hangs keeps no other from being asked. On exit, what was asked is
+    awaited. Raises ``WaitTimeout`` if the exchange cannot be declared.
+    """
+    if workload.declare_every_s is None:
+        yield
+        return
+    nodes = cluster.topology.node_names
+    insist(
+        lambda: cluster.api(nodes[0]).declare_exchange(vhost, EXCHANGE),
+        what=f"exchange {EXCHANGE}",
+        timeout_s=EXCHANGE_WITHIN_S,
+    )
+    declarations = _Declarations(cluster, workload, vhost, record, workload.declare_every_s, threading.Event())
+    with ThreadPoolExecutor(len(nodes), thread_name_prefix="declare") as pool:
+        threads = [pool.submit(declarations.declare_through, node) for node in nodes]
+        try:
+            yield
+        finally:
+            declarations.ended.set()
+        for thread in threads:
+            thread.result()
+
+
+def planned_items(index: int, nodes: int) -> list[Item]:
+    """What the node of that index is asked for, in order: each name once in the cluster, the kinds in turn."""
+    numbers = range(index, DECLARATIONS_MAX, nodes)
+    return [
+        Item(KINDS[(turn + index) % len(KINDS)], f"{NAME_PREFIX}{number:03}") for turn, number in enumerate(numbers)
+    ]
+
+
+@dataclass(frozen=True)
+class _Declarations:
+    cluster: Cluster
+    workload: Workload
+    vhost: str
+    record: Record
+    every_s: float
+    ended: threading.Event
+
+    def declare_through(self, node: str) -> None:
+        """The nodes begin one after another; then each is asked again when its answer is a whole turn old."""
+        nodes = self.cluster.topology.node_names
+        index = nodes.index(node)
+        pause_s = self.every_s * index
+        for item in planned_items(index, len(nodes)):
+            if self.ended.wait(pause_s):
+                return
+            self._attempt(item, node)
+            pause_s = self.every_s * len(nodes)
+
+    def _attempt(self, item: Item, node: str) -> None:
+        def journal(state: str, detail: str = "") -> None:
+            self.record("declaration", item=str(item), node=node, state=state, detail=detail)
+
+        journal("asked")
+        try:
+            self._declare(item, self.cluster.api(node))
+        except ApiError as error:
+            journal("refused", str(error))
+        except ApiUnreachable as error:
+            journal("unanswered", str(error))
+        else:
+            journal("created")
+
+    def _declare(self, item: Item, api: ManagementApi) -> None:
+        if item.kind == "queue":
+            unlimited = self.workload.model_copy(update={"limits": None})  # or it might drop the queue itself
+            arguments = queue_arguments(unlimited, self.cluster.topology)
+            api.declare_queue(self.vhost, item.name, arguments=arguments, timeout_s=ANSWER_WITHIN_S)
+        elif item.kind == "binding":
+            queues = queue_names(self.workload)
+            queue = queues[int(item.name.removeprefix(NAME_PREFIX)) % len(queues)]
+            api.bind_queue(self.vhost, queue, exchange=EXCHANGE, routing_key=item.name, timeout_s=ANSWER_WITHIN_S)
+        else:
+            definition = {"max-length": 1_000_000}
+            pattern = f"^used by nobody: {item.name}$"
+            api.set_policy(self.vhost, item.name, definition, pattern=pattern, timeout_s=ANSWER_WITHIN_S)
+
+
+def read_metadata(cluster: Cluster, vhost: str, *, timeout_s: float) -> Metadata:
+    """What each node has of all that was declared, by its own account.
+
+    A declaration may reach the nodes one after another, so they are asked until all of them answer and agree; after
+    ``timeout_s`` the last answers are taken as they are.
+    """
+    metadata: Metadata = {}
+
+    def agreed() -> bool:
+        metadata.update({node: _items_of(cluster.api(node), vhost) for node in cluster.topology.node_names})
+        answers = list(metadata.values())
+        return None not in answers and all(answer == answers[0] for answer in answers)
+
+    with suppress(WaitTimeout):  # whether they may differ is for an invariant to judge
+        wait_until(agreed, timeout_s=timeout_s, what="all nodes to tell the same metadata", poll_s=METADATA_POLL_S)
+    return metadata
+
+
+def _items_of(api: ManagementApi, vhost: str) -> list[str] | None:
+    try:
+        known = api.definitions(vhost)
+    except (ApiError, ApiUnreachable):
+        return None
+    items = [
+        *(Item("queue", queue["name"]) for queue in known["queues"]),
+        *(Item("binding", binding["routing_key"]) for binding in known["bindings"] if binding["source"] == EXCHANGE),
+        *(Item("policy", policy["name"]) for policy in known["policies"]),
+    ]
+    return sorted(str(item) for item in items if item.name.startswith(NAME_PREFIX))

@@ -1,0 +1,182 @@
+"""Waiting until everything that must arrive has arrived, by following the histories while they grow."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.record.history import (
+    DELIVERIES,
+    DELIVERIES_SUFFIX,
+    PUBLISHES,
+    PUBLISHES_SUFFIX,
+    Outcome,
+    StreamReader,
+)
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+POLL_S = 0.2
+
+
+class Depth(NamedTuple):
+    """How many messages a queue holds, as the broker reports it."""
+
+    ready: int
+    unacked: int
+
+
+class DepthsUnknown(Exception):
+    """No broker says what the queues hold; the text says why."""
+
+
+#: Asks the brokers for the depth of each queue. Raises ``DepthsUnknown``.
+Depths = Callable[[], Mapping[str, Depth]]
+
+
+@dataclass(frozen=True)
+class DrainResult:
+    """``complete``: whatever was confirmed and not received now will never be. ``unconsumed`` is the number of
+    those messages; ``confirmed`` and ``received`` count distinct messages, once for each queue that they go to."""
+
+    complete: bool
+    confirmed: int
+    received: int
+    unconsumed: int
+    detail: str
+
+
+Array = npt.NDArray[Any]
+
+#: Publisher and lane (``record.routes``).
+Key = tuple[int, int]
+
+
+class Bitmap:
+    """A set of small numbers that grows."""
+
+    def __init__(self) -> None:
+        self.bits = np.zeros(1 << 16, dtype=np.bool_)
+
+    def add(self, numbers: np.ndarray) -> None:
+        if not len(numbers):
+            return
+        top = int(numbers.max())
+        if top >= len(self.bits):
+            grown = np.zeros(max(top + 1, 2 * len(self.bits)), dtype=np.bool_)
+            grown[: len(self.bits)] = self.bits
+            self.bits = grown
+        self.bits[numbers] = True
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.bits))
+
+    def minus(self, other: Bitmap) -> int:
+        """How many numbers are in this set and not in the other."""
+        common = min(len(self.bits), len(other.bits))
+        return len(self) - int(np.count_nonzero(self.bits[:common] & other.bits[:common]))
+
+
+class Tally:
+    """Which messages are confirmed and which are received, so far, in each queue that they go to."""
+
+    def __init__(self, folder: Path, *, publishers: int, routes: Routes) -> None:
+        self._folder = folder
+        self._publishers = publishers
+        self._routes = routes
+        self._publishes: dict[Path, StreamReader] = {}
+        self._deliveries: dict[Path, StreamReader] = {}
+        self._confirmed: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
+        self._received: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
+        self.rows = 0
+
+    def update(self) -> None:
+        """Read what was written since the last call."""
+        for path in self._folder.glob(f"*{PUBLISHES_SUFFIX}"):
+            reader = self._publishes.setdefault(path, StreamReader(path, PUBLISHES))
+            for batch in reader.batches():
+                owed = self._routes.owed(batch)
+                publisher, lane, sequence, outcome = _columns(owed, "publisher", "lane", "sequence", "outcome")
+                self._mark(self._confirmed, publisher, lane, sequence, outcome == Outcome.CONFIRMED)
+        for path in self._folder.glob(f"*{DELIVERIES_SUFFIX}"):
+            reader = self._deliveries.setdefault(path, StreamReader(path, DELIVERIES))
+            for batch in reader.batches():
+                publisher, queue, sequence, intact = _columns(batch, "publisher", "queue", "sequence", "intact")
+                self._mark(self._received, publisher, self._routes.lanes[queue], sequence, intact)
+
+    def _mark(
+        self, bitmaps: defaultdict[Key, Bitmap], publisher: Array, lane: Array, sequence: Array, chosen: Array
+    ) -> None:
+        self.rows += len(sequence)
+        for number in np.unique(publisher[publisher < self._publishers]).tolist():
+            mine = chosen & (publisher == number)
+            for one in np.unique(lane[mine]).tolist():
+                bitmaps[number, one].add(sequence[mine & (lane == one)])
+
+    @property
+    def confirmed(self) -> int:
+        return sum(map(len, self._confirmed.values()))
+
+    @property
+    def received(self) -> int:
+        return sum(map(len, self._received.values()))
+
+    @property
+    def unconsumed(self) -> int:
+        return sum(confirmed.minus(self._received[key]) for key, confirmed in self._confirmed.items())
+
+
+def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
+    """Follow the tally until nothing confirmed is missing, or all queues are empty and nothing moved for ``idle_s``.
+
+    ``idle_s`` must be longer than the broker's statistics interval, as its depths are believed only then: if all
+    queues are empty, what is still missing is lost and the drain is complete. Queues that hold messages are waited
+    for until ``timeout_s``: their consumers may still be on their way back.
+    """
+    moved_s, rows, held = time.monotonic(), -1, ""
+
+    def drained() -> bool:
+        nonlocal moved_s, rows, held
+        tally.update()
+        if tally.rows != rows:
+            moved_s, rows, held = time.monotonic(), tally.rows, ""
+        if tally.unconsumed == 0:
+            return True
+        if time.monotonic() - moved_s < idle_s:
+            return False
+        held = _held(depths)
+        return not held
+
+    try:
+        wait_until(drained, timeout_s=timeout_s, what="the consumers to drain the queues", poll_s=POLL_S)
+    except WaitTimeout:
+        detail = f"nothing arrived for {idle_s:g} s, {held}" if held else "messages were still arriving"
+        return _result(tally, complete=False, detail=f"{detail}, {timeout_s:g} s after the drain began")
+    if tally.unconsumed == 0:
+        return _result(tally, complete=True, detail="every confirmed message was received")
+    return _result(tally, complete=True, detail=f"nothing arrived for {idle_s:g} s and all queues are empty")
+
+
+def _held(depths: Depths) -> str:
+    """What the brokers still hold, or that nobody knows; empty if all queues are."""
+    try:
+        told = depths().items()
+    except DepthsUnknown as unknown:
+        return f"and no broker says whether the queues are empty ({unknown})"
+    full = [f"{name}: {d.ready} ready, {d.unacked} unacked" for name, d in told if d != Depth(0, 0)]
+    return f"yet queues hold messages ({'; '.join(full[:5])})" if full else ""
+
+
+def _result(tally: Tally, *, complete: bool, detail: str) -> DrainResult:
+    return DrainResult(complete, tally.confirmed, tally.received, tally.unconsumed, detail)
+
+
+def _columns(batch: object, *names: str) -> list[np.ndarray]:
+    return [batch.column(name).to_numpy(zero_copy_only=False) for name in names]  # type: ignore[attr-defined]

@@ -1,0 +1,192 @@
+"""Declares the exchanges and bindings of a workload, and proves that each node knows them and that they route."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import pika
+from pika.exceptions import AMQPError
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, Json, ManagementApi
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.matching import Bound, Reached
+from rabbitmq_resilience.workloads.queues import insist
+from rabbitmq_resilience.workloads.routing import Exchange, Routing, Turn
+from rabbitmq_resilience.workloads.spec import Workload
+
+#: Bindings of one request: a broker takes some hundred a second, more slowly the more nodes there are.
+AT_ONCE = 500
+#: For all nodes to know all bindings, and for each message that tries the ways to come out of its queues.
+KNOWN_WITHIN_S = 180.0
+TRIED_WITHIN_S = 180.0
+
+_NUMBER = struct.Struct(">I")
+_CALLED = {"consistent_hash": "x-consistent-hash"}
+
+
+class RoutingNotProven(Exception):
+    """A broker routes otherwise than AMQP says, or does not answer; the text says what came from where."""
+
+
+def establish(cluster: Cluster, workload: Workload, *, vhost: str) -> Routes:
+    """Declare what the routing of the workload says, between queues that are there, and prove it; the way of each turn.
+
+    A plain workload has nothing to declare, and a way to each queue. Raises ``WaitTimeout`` and ``ApiError`` where
+    brokers do not take it, and RoutingNotProven.
+    """
+    queues, routing = workload.queue_names, workload.routing
+    if routing is None:
+        return Routes.plain(len(queues))
+    declare_routing(cluster, routing, queues, vhost=vhost)
+    index = {queue: number for number, queue in enumerate(queues)}
+    shards = [[index[queue] for queue in its] for its in routing.shards(queues).values()]
+    if workload.limits is not None:  # a queue that may drop messages proves nothing by what it lacks
+        ways = [reached.queues for reached in routing.reached(queues)]
+    else:
+        ways = prove(cluster, routing, queues, vhost=vhost)
+    return Routes.of([sorted(index[queue] for queue in way) for way in ways], shards)
+
+
+def declare_routing(cluster: Cluster, routing: Routing, queues: Sequence[str], *, vhost: str) -> None:
+    """Return when every node knows the exchanges and bindings, by its own account."""
+    exchanges = [_exchange(one, vhost) for one in routing.exchanges]
+    bindings = [_binding(one, vhost) for one in routing.bound(queues)]
+    api = cluster.api(cluster.topology.node_names[0])
+    insist(lambda: api.import_definitions({"exchanges": exchanges}), what="exchanges", timeout_s=KNOWN_WITHIN_S)
+    for first in range(0, len(bindings), AT_ONCE):
+        some = {"bindings": bindings[first : first + AT_ONCE]}
+        insist(partial(api.import_definitions, some), what="bindings", timeout_s=KNOWN_WITHIN_S)
+    wanted = {_key(one) for one in [*exchanges, *bindings]}
+
+    def lacking() -> list[str]:
+        return [
+            f"{node} lacks {len(missing)} of {len(wanted)}, such as {missing[0]}"
+            for node in cluster.topology.node_names
+            if (missing := sorted(wanted - _known(cluster.api(node), vhost)))
+        ]
+
+    wait_until(
+        lacking,
+        timeout_s=KNOWN_WITHIN_S,
+        what="all nodes to know the exchanges and bindings",
+        until=lambda missing: not missing,
+    )
+
+
+def _exchange(exchange: Exchange, vhost: str) -> Json:
+    alternate = exchange.alternate_exchange
+    return {
+        "name": exchange.name,
+        "vhost": vhost,
+        "type": _CALLED.get(exchange.type, exchange.type),
+        "durable": True,
+        "auto_delete": False,
+        "internal": False,
+        "arguments": {"alternate-exchange": alternate} if alternate else {},
+    }
+
+
+def _binding(bound: Bound, vhost: str) -> Json:
+    asked = {"x-match": bound.match, **dict(bound.headers)} if bound.headers or bound.match != "all" else {}
+    return {
+        "source": bound.exchange,
+        "vhost": vhost,
+        "destination": bound.destination,
+        "destination_type": "exchange" if bound.to_exchange else "queue",
+        "routing_key": bound.routing_key,
+        "arguments": asked,
+    }
+
+
+def _key(declared: Json) -> tuple[str, ...]:
+    """What tells one exchange or binding from others."""
+    names = ("name", "type", "source", "destination", "destination_type", "routing_key")
+    return (*(str(declared.get(name, "")) for name in names), *map(str, sorted(declared["arguments"].items())))
+
+
+def _known(api: ManagementApi, vhost: str) -> set[tuple[str, ...]]:
+    try:
+        told = api.definitions(vhost, timeout_s=60.0)
+    except (ApiError, ApiUnreachable):
+        return set()
+    return {_key(declared) for kind in ("exchanges", "bindings") for declared in told[kind]}
+
+
+def prove(cluster: Cluster, routing: Routing, queues: Sequence[str], *, vhost: str) -> list[frozenset[str]]:
+    """Out of which queues a message of each turn came: of those that AMQP says, and of one shard each. The queues are
+    as empty afterwards as before. Raises RoutingNotProven."""
+    arrived = _tried(cluster, routing.turns, queues, vhost=vhost)
+    _check(routing, queues, arrived)
+    return [frozenset(came_from) for came_from in arrived]
+
+
+def _tried(cluster: Cluster, turns: Sequence[Turn], queues: Sequence[str], *, vhost: str) -> list[Counter[str]]:
+    """Out of which queues a message of each turn came, and how often.
+
+    The last message goes straight to each queue: what came on the same channel comes out before it.
+    """
+    node = cluster.topology.client_nodes[0]
+    arrived: list[Counter[str]] = [Counter() for _ in turns]
+    waiting = set(queues)
+
+    def on_message(queue: str, body: bytes) -> None:
+        (number,) = _NUMBER.unpack(body)
+        if number < len(turns):
+            arrived[number][queue] += 1
+        else:
+            waiting.discard(queue)
+
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", cluster.amqp_port(node), vhost, blocked_connection_timeout=30, socket_timeout=10
+    )
+    try:
+        with pika.BlockingConnection(parameters) as connection:
+            channel = connection.channel()
+            for queue in queues:
+                channel.basic_consume(
+                    queue, lambda *told, queue=queue: on_message(queue, told[-1]), auto_ack=True, consumer_tag=queue
+                )
+            last = [Turn("", queue, {}) for queue in queues]
+            for number, turn in enumerate([*turns, *last]):
+                body = _NUMBER.pack(min(number, len(turns)))
+                properties = pika.BasicProperties(headers=dict(turn.headers) or None)
+                channel.basic_publish(turn.exchange, turn.routing_key, body, properties)
+            ends_s = time.monotonic() + TRIED_WITHIN_S
+            while waiting and time.monotonic() < ends_s:
+                connection.process_data_events(time_limit=0.2)
+    except (AMQPError, OSError) as error:
+        raise RoutingNotProven(f"{node} did not let the routing be tried: {type(error).__name__}: {error}") from error
+    if waiting:
+        few = ", ".join(sorted(waiting)[:5])
+        raise RoutingNotProven(f"messages that try the routing did not come out of {few} in {TRIED_WITHIN_S:g} s")
+    return arrived
+
+
+def _check(routing: Routing, queues: Sequence[str], arrived: Sequence[Mapping[str, int]]) -> None:
+    """Raises RoutingNotProven unless each message came out once of each queue, and of one shard each."""
+    shards, reached = routing.shards(queues), routing.reached(queues)
+    for turn, expected, came_from in zip(routing.turns, reached, arrived, strict=True):
+        if wrong := list(_wrong(expected, shards, came_from)):
+            told = ", ".join(f"{queue} ({count}x)" for queue, count in sorted(came_from.items())) or "no queue"
+            raise RoutingNotProven(
+                f"what is published to {turn.exchange!r} with the routing key {turn.routing_key!r} and the headers "
+                f"{dict(turn.headers)} came out of {told}, and {wrong[0]}"
+            )
+
+
+def _wrong(expected: Reached, shards: Mapping[str, Sequence[str]], came_from: Mapping[str, int]) -> Iterator[str]:
+    for queue in sorted(expected.queues):
+        if came_from.get(queue, 0) != 1:
+            yield f"should come out of {queue} once"
+    for exchange in sorted(expected.shards):
+        if sum(came_from.get(queue, 0) for queue in shards[exchange]) != 1:
+            yield f"should come out of one of {', '.join(shards[exchange])} once"
+    allowed = expected.queues.union(*(shards[exchange] for exchange in expected.shards))
+    for queue in sorted(came_from.keys() - allowed):
+        yield f"should not come out of {queue}"

@@ -1,0 +1,143 @@
+"""Connections that do nothing but heartbeats: thousands in a process, of which the record tells how many there are."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+from rabbitmq_resilience.workloads.host import CONNECTING_MAX, Host, Turns, run_worker
+from rabbitmq_resilience.workloads.load import Load, Process
+from rabbitmq_resilience.workloads.session import BACKOFF_S, CLOSE_TIMEOUT_S, parameters
+from rabbitmq_resilience.workloads.wire import Connection
+
+TELL_EVERY_S = 1.0
+
+
+class IdleConnections:
+    """The connections of one process, as the one client of it. ``number``: which of the processes of idle connections
+    it is; they take the connections in turn."""
+
+    def __init__(self, host: Host, *, number: int) -> None:
+        load = host.load
+        self.host = host
+        self.turns = [Turns(CONNECTING_MAX) for _ in load.addresses]  # one that does not answer keeps nobody else
+        self.stopping = False
+        processes = sum(process.role == "idle" for process in load.background())
+        self._name = f"idle-{number}"
+        self._all = [_Idle(self, index) for index in range(number, load.idle_connections, processes)]
+        self._open = self._lost = 0
+        self._told: tuple[int, int] | None = None
+        self._told_s = 0.0
+
+    def begin(self) -> None:
+        for one in self._all:
+            one.connect()
+
+    def tick(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= TELL_EVERY_S:
+            self._told_s = now_s
+            self._tell()
+
+    def vary(self, begins_us: int) -> None: ...
+
+    def stop(self) -> None:
+        self.stopping = True
+        for one in self._all:
+            one.close()
+        self.host.loop.call_later(CLOSE_TIMEOUT_S if self._open else 0, self.host.finished)
+
+    def close(self) -> None:
+        self._tell()
+
+    def opened(self) -> None:
+        self._open += 1
+
+    def closed(self) -> None:
+        self._open -= 1
+        self._lost += not self.stopping
+
+    def _tell(self) -> None:
+        now = self._open, self._lost
+        if now != self._told:
+            self.host.events.record(
+                "idle", worker=self._name, connected=self._open, wanted=len(self._all), lost=self._lost
+            )
+            self._lost = 0
+            self._told = self._open, 0
+
+
+class _Idle:
+    """One connection, which is replaced as often as it is lost: by one to its next place in turn."""
+
+    def __init__(self, all_of_them: IdleConnections, index: int) -> None:
+        self._all = all_of_them
+        self._load = all_of_them.host.load
+        self._index = index
+        self._places = self._load.places(index)
+        self._tried = 0
+        self._failures = 0
+        self._connection: Connection | None = None
+
+    @property
+    def _place(self) -> int:
+        return self._places[self._tried % len(self._places)]
+
+    def connect(self) -> None:
+        if not self._all.stopping:
+            self._all.turns[self._place].enter(self._connect)
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.is_open:
+            self._connection.close()
+
+    def _connect(self) -> None:
+        address, heartbeat_s = self._load.addresses[self._place], self._load.idle_heartbeat_s
+        self._connection = Connection(
+            parameters(self._load, address, name=f"idle-connection-{self._index}", heartbeat_s=heartbeat_s),
+            on_open_callback=self._on_open,
+            on_open_error_callback=self._on_error,
+            on_close_callback=self._on_close,
+            custom_ioloop=self._all.host.loop,
+        )
+
+    def _on_open(self, _connection: Connection) -> None:
+        self._failures = 0
+        self._all.opened()
+        self._all.turns[self._place].leave()
+
+    def _on_error(self, _connection: Connection, _error: Exception) -> None:
+        self._all.turns[self._place].leave()
+        self._again()
+
+    def _on_close(self, _connection: Connection, _error: Exception) -> None:
+        self._all.closed()
+        self._again()
+
+    def _again(self) -> None:
+        self._connection = None
+        self._tried += 1
+        self._failures += 1
+        longest_s = min(BACKOFF_S[0] * 2**self._failures, BACKOFF_S[1])
+        self._all.host.loop.call_later(random.uniform(BACKOFF_S[0], longest_s), self.connect)  # noqa: S311
+
+
+def connected_now(folder: Path, process: Process) -> int:
+    """How many idle connections of the process are there, by the last that its record tells."""
+    try:
+        *_, last, _ = (folder / f"{process.name}.jsonl").read_bytes().split(b"\n")
+    except (FileNotFoundError, ValueError):
+        return 0
+    return int(json.loads(last)["connected"])
+
+
+def _serve(folder: Path, name: str, life: int) -> None:
+    number = int(name.rpartition("-")[2])
+    host = Host(Load.read(folder), folder, process=Process("idle", (number,)), life=life)
+    host.serve([IdleConnections(host, number=number)])
+
+
+if __name__ == "__main__":
+    run_worker(_serve)

@@ -1,0 +1,90 @@
+"""How many connections the machine allows, told before any is opened."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from rabbitmq_resilience.workloads.churn import UNDER_WAY_MAX
+from rabbitmq_resilience.workloads.load import IDLE_TOGETHER, PROCESSES_MAX
+from rabbitmq_resilience.workloads.spec import Workload
+
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Files, pipes and the like that a process has open beside its connections.
+BESIDE = 64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``descriptors``: how many a process may raise its limit to; ``broker_descriptors``: how many each broker has;
+    ``ports``: from how many ports of this machine connections to one address may come. None: no limit is known."""
+
+    descriptors: int | None = None
+    broker_descriptors: int | None = None
+    ports: int | None = None
+
+    @classmethod
+    def of_this_machine(cls, *, broker_descriptors: int | None) -> Self:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return cls(None if hard == resource.RLIM_INFINITY else hard, broker_descriptors, _ports())
+
+    def problems(
+        self, workload: Workload, *, addresses: int, brokers: int, proxied: bool = False
+    ) -> Iterator[tuple[str, str]]:
+        """Fields of a workload whose clients are too many, and why. Clients are spread evenly over the ``addresses``,
+        and connections over the ``brokers``. ``proxied``: all of them go through the one process of proxies."""
+        together = {
+            "publishers": math.ceil(workload.publishers / PROCESSES_MAX),
+            "consumers": math.ceil(workload.consumers / PROCESSES_MAX),
+            "idle_connections": min(workload.idle_connections, IDLE_TOGETHER),
+        }
+        for field, count in together.items():
+            if self.descriptors is not None and count + BESIDE > self.descriptors:
+                yield (
+                    field,
+                    f"a process with {count} of {getattr(workload, field)} connections needs "
+                    f"{count + BESIDE} descriptors, and may have {self.descriptors} (ulimit -H -n); have fewer, or "
+                    "raise that limit",
+                )
+        total = workload.publishers + workload.consumers + workload.idle_connections
+        total += UNDER_WAY_MAX if workload.churn else 0
+        field = "idle_connections" if workload.idle_connections > total / 2 else "publishers"
+        each = math.ceil(total / brokers)
+        if self.broker_descriptors is not None and each > _sockets(self.broker_descriptors):
+            yield (
+                field,
+                f"{total} connections are {each} to each of {brokers} nodes, and with {self.broker_descriptors} "
+                f"descriptors (ulimit -H -n) RabbitMQ takes {_sockets(self.broker_descriptors)}; have fewer "
+                "connections or more nodes, or raise that limit",
+            )
+        if proxied and self.descriptors is not None and 2 * total + BESIDE > self.descriptors:
+            yield (
+                field,
+                f"{total} connections through the proxies of one process need {2 * total + BESIDE} descriptors, and it "
+                f"may have {self.descriptors} (ulimit -H -n); have fewer connections, or leave their links as they are",
+            )
+        each = math.ceil(total / addresses)
+        if self.ports is not None and each > self.ports:
+            yield (
+                field,
+                f"{total} connections are {each} to each of {addresses} addresses, and this machine has {self.ports} "
+                "ports for connections to one address (net.ipv4.ip_local_port_range); have fewer connections, or more "
+                "nodes or balancers, or widen that range",
+            )
+
+
+def _sockets(descriptors: int) -> int:
+    """What RabbitMQ takes of connections (file_handle_cache:obtain_limit)."""
+    return int((descriptors - 100) * 0.9) - 2
+
+
+def _ports() -> int | None:
+    try:
+        lowest, highest = map(int, PORT_RANGE.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return None
+    return highest - lowest + 1

@@ -1,0 +1,68 @@
+"""The kinds of messages that a load mixes: their sizes and priorities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from rabbitmq_resilience.clusters.spec import Spec
+from rabbitmq_resilience.record.draws import Priorities, Weighted
+
+#: AMQP has no bound; brokers from 4.0 on take no more by default.
+MESSAGE_BYTES_MAX = 16_777_216
+
+MessageBytes = Annotated[int, Field(ge=24, le=MESSAGE_BYTES_MAX)]
+Priority = Annotated[int, Field(ge=0, le=255)]
+
+
+class MessageSize(Spec):
+    """A size, and its share: of sizes with the weights 9 and 1 the first one is drawn nine times in ten."""
+
+    message_bytes: MessageBytes
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+
+
+class Kind(NamedTuple):
+    """Messages of one size and priority; None: they state none."""
+
+    message_bytes: int
+    priority: int | None
+
+
+@dataclass(frozen=True)
+class Mix:
+    """``sizes`` are (bytes, weight), ``priorities`` as in ``record.draws``; none: messages state none. Which kind a
+    message is depends on its publisher and sequence, and the ``seed``."""
+
+    sizes: tuple[tuple[int, int], ...]
+    priorities: tuple[int, ...]
+    seed: int
+
+    @cached_property
+    def kinds(self) -> Sequence[Kind]:
+        return [Kind(size, priority) for size, _ in self.sizes for priority in self._priorities]
+
+    @property
+    def bytes_max(self) -> int:
+        return max(size for size, _ in self.sizes)
+
+    def of(self, publisher: int, first: int, end: int) -> list[int]:
+        """The kinds of the messages from ``first`` to before ``end``, as indexes into ``kinds``."""
+        if len(self.kinds) == 1:
+            return [0] * (end - first)
+        sequence = np.arange(first, end)
+        kind = Weighted([weight for _, weight in self.sizes], self.seed).of(publisher, sequence)
+        if self.priorities:
+            priority = Priorities(self.priorities).of(publisher, sequence)
+            kind = kind * len(self._priorities) + np.searchsorted(np.array(self._priorities), priority)
+        chosen: list[int] = kind.tolist()
+        return chosen
+
+    @cached_property
+    def _priorities(self) -> Sequence[int | None]:
+        return sorted(set(self.priorities)) or [None]

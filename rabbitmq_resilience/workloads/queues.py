@@ -1,0 +1,163 @@
+"""Declares the queues of a workload, with their leaders where they are wanted, and proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypedDict
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.drain import Depth, DepthsUnknown
+from rabbitmq_resilience.workloads.load import COPIES
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+
+#: The size at which RabbitMQ by default stops growing a quorum queue's group with the cluster.
+GROUP_SIZE_MAX = 5
+POLICY = "workload"
+
+
+class QueuePlace(TypedDict):
+    """Where a queue is; nodes by their names in the topology, the leader first among the members."""
+
+    type: str
+    members: list[str]
+    leader: str
+
+
+def queue_names(workload: Workload) -> list[str]:
+    return workload.queue_names
+
+
+def leader_nodes(workload: Workload, topology: Topology) -> list[str]:
+    """The node that shall lead each queue, in index order. Raises ValueError for a name that is no node or zone."""
+    candidates: list[str] = []
+    for name in workload.leaders_on or topology.node_names:
+        zone = name.removeprefix("zone:")
+        found = [node.name for node in topology.nodes if name == node.name or (zone != name and zone == node.zone)]
+        if not found:
+            raise ValueError(
+                f"leaders_on: {name} is neither a node nor a zone; nodes are {', '.join(topology.node_names)}"
+            )
+        candidates += found
+    return [candidates[index % len(candidates)] for index in range(workload.queues)]
+
+
+def member_count(workload: Workload, topology: Topology) -> int:
+    """How many copies each queue has."""
+    nodes = len(topology.nodes)
+    if workload.queue_type == "classic":
+        return 1
+    if workload.queue_type == "quorum":
+        return workload.group_size or min(nodes, GROUP_SIZE_MAX)
+    return (workload.mirroring or Mirroring()).ha_params or nodes
+
+
+def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: float = 60.0) -> dict[str, QueuePlace]:
+    """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
+
+    A broker that has just formed its cluster may be slow to answer, so each step is repeated until it does. Raises
+    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses.
+    """
+    topology = cluster.topology
+    api = cluster.api(topology.node_names[0])
+    insist(lambda: api.create_vhost(vhost), what=f"virtual host {vhost}", timeout_s=timeout_s)
+    policy = queue_policy(workload)
+    if policy:
+        insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
+    leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
+    as_stated = partial(
+        api.declare_queue, vhost, arguments=queue_arguments(workload, topology), durable=workload.durable
+    )
+    for name, node in leaders.items():
+        place = partial(as_stated, name, node=cluster.broker_name(node))
+        insist(place, what=f"queue {name}", timeout_s=timeout_s)
+    if workload.copy_every is not None:
+        kept = {**queue_arguments(workload, topology), "x-max-length": 1}
+        place = partial(as_stated, COPIES, node=cluster.broker_name(next(iter(leaders.values()))))
+        insist(partial(place, arguments=kept), what=f"queue {COPIES}", timeout_s=timeout_s)
+    node_of = {cluster.broker_name(node): node for node in topology.node_names}
+    count = member_count(workload, topology)
+    places: dict[str, QueuePlace] = {}
+
+    def unready() -> list[str]:
+        places.update(_places(api, vhost, workload.queue_type, node_of))
+        return [
+            f"{name}: {places.get(name, 'unknown')}, wanted {count} members led by {leader}"
+            for name, leader in leaders.items()
+            if name not in places or places[name]["leader"] != leader or len(places[name]["members"]) != count
+        ]
+
+    wait_until(unready, timeout_s=timeout_s, what="all queues to be where they belong", until=lambda wrong: not wrong)
+    return {name: places[name] for name in leaders}
+
+
+def depths(api: ManagementApi, vhost: str) -> dict[str, Depth]:
+    """What each queue holds. Raises ``DepthsUnknown`` if the node gives no answer, or has no numbers of some queue."""
+    try:
+        seen = api.queue_states(vhost)
+        return {q["name"]: Depth(q["messages_ready"], q["messages_unacknowledged"]) for q in seen}
+    except (ApiError, ApiUnreachable) as error:
+        raise DepthsUnknown(str(error)) from error
+    except KeyError as error:
+        raise DepthsUnknown(f"{api.base_url} lists a queue without {error}: {seen}") from error
+
+
+def insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> None:
+    """Repeat a declaration, which may be done twice, until the broker answers."""
+
+    def unanswered() -> str:
+        try:
+            declare_one()
+        except ApiUnreachable as error:
+            return str(error)
+        return ""
+
+    wait_until(unanswered, timeout_s=timeout_s, what=f"{what} to be declared", until=lambda reason: not reason)
+
+
+def queue_policy(workload: Workload) -> dict[str, object]:
+    """The definition of the one policy that all queues have (of several, RabbitMQ heeds one only); empty for none."""
+    definition: dict[str, object] = {"queue-mode": "lazy"} if workload.lazy else {}
+    if workload.queue_type == "mirrored":
+        stated = (workload.mirroring or Mirroring()).model_dump(exclude_none=True)
+        definition |= {name.replace("_", "-"): value for name, value in stated.items()}
+    return definition
+
+
+def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
+    """What a queue of the workload's type is declared with; what a policy can say is left to the policy."""
+    limits = workload.limits.arguments if workload.limits else {}
+    if workload.single_active_consumer:
+        limits = {"x-single-active-consumer": True, **limits}
+    if workload.priorities and workload.queue_type != "quorum":
+        limits = {"x-max-priority": max(workload.priorities), **limits}
+    if workload.queue_type == "quorum":
+        kept = workload.max_in_memory_length
+        limits = limits if kept is None else {"x-max-in-memory-length": kept, **limits}
+        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology), **limits}
+    return {"x-queue-type": "classic", **limits}
+
+
+def _places(api: ManagementApi, vhost: str, kind: str, node_of: Mapping[str, str]) -> dict[str, QueuePlace]:
+    """Leader and those members that can take over now: online ones of a quorum, synchronised mirrors."""
+    places: dict[str, QueuePlace] = {}
+    try:
+        seen = api.queues(vhost)
+    except ApiUnreachable:
+        return places
+    for queue in seen:
+        leader, followers = _leader_and_followers(queue, kind)
+        if leader in node_of:
+            members = [leader, *(node for node in followers if node != leader)]
+            names = [node_of[node] for node in members if node in node_of]
+            places[queue["name"]] = QueuePlace(type=kind, members=names, leader=node_of[leader])
+    return places
+
+
+def _leader_and_followers(queue: Mapping[str, Any], kind: str) -> tuple[str, Sequence[str]]:
+    if kind == "quorum":
+        return queue.get("leader", ""), queue.get("online") or ()
+    return queue.get("node", ""), queue.get("synchronised_slave_nodes") or ()

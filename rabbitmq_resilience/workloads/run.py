@@ -1,0 +1,266 @@
+"""Starts the worker processes of a workload, watches them, and ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.clusters.spec import ANY_CLIENT
+from rabbitmq_resilience.record.history import now_us
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workloads.counters import Count, Counters
+from rabbitmq_resilience.workloads.drain import Depths, DrainResult, Tally, drain
+from rabbitmq_resilience.workloads.idle import connected_now
+from rabbitmq_resilience.workloads.load import ROLES, Address, Load, Served, grouped, worker_name
+from rabbitmq_resilience.workloads.services import Service
+from rabbitmq_resilience.workloads.settlement import settle
+from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workloads.worker import END_TIMEOUT_S, Worker, WorkloadError
+
+#: Even a busy machine connects as many in a second.
+IDLE_CONNECT_PER_S_MIN = 50
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Sums over all workers. ``published`` may have been sent; ``received`` counts duplicates too."""
+
+    published: int
+    confirmed: int
+    refused: int
+    unknown: int
+    received: int
+    publishers_connected: int
+    consumers_connected: int
+    publishers_blocked: int
+
+
+class RunningWorkload:
+    """The workers of one run. On exit all are ended and the history is completed."""
+
+    def __init__(self, load: Load, folder: Path, routes: Routes | None = None) -> None:
+        """``routes``: where messages of each turn go; by default each to its queue."""
+        self.load = load
+        self.folder = folder
+        self.publishers = [Worker(process, folder) for process in load.processes("publisher")]
+        self.consumers = [Worker(process, folder) for process in load.processes("consumer")]
+        self.background = [Worker(process, folder) for process in load.background()]
+        self._counters = Counters(folder, workers=load.publishers + load.consumers, create=True)
+        routes = routes or Routes.plain(len(load.queues))
+        routes.save(folder)
+        self._tally = Tally(folder, publishers=load.publishers, routes=routes)
+        self._stopped = False
+
+    @property
+    def workers(self) -> list[Worker]:
+        return self.publishers + self.consumers + self.background
+
+    def worker(self, name: str) -> Worker:
+        """The process of the client of that name, such as ``publisher-0``. Raises KeyError."""
+        return {client: worker for worker in self.workers for client in worker.clients}[name]
+
+    def progress(self) -> Progress:
+        publishers = range(self.load.publishers)
+        consumers = range(self.load.publishers, self.load.publishers + self.load.consumers)
+
+        def total(rows: Iterable[int], count: Count) -> int:
+            return sum(self._counters.get(row, count) for row in rows)
+
+        def positive(rows: Iterable[int], count: Count) -> int:
+            return sum(self._counters.get(row, count) > 0 for row in rows)
+
+        return Progress(
+            published=total(publishers, Count.SENT),
+            confirmed=total(publishers, Count.CONFIRMED),
+            refused=total(publishers, Count.REFUSED),
+            unknown=total(publishers, Count.UNKNOWN),
+            received=total(consumers, Count.RECORDED),
+            publishers_connected=positive(publishers, Count.NODE),
+            consumers_connected=positive(consumers, Count.NODE),
+            publishers_blocked=positive(publishers, Count.BLOCKED),
+        )
+
+    def idle_missing(self) -> int:
+        """How many idle connections are not there."""
+        there = (connected_now(self.folder, each) for each in self.load.background() if each.role == "idle")
+        return self.load.idle_connections - sum(there)
+
+    def confirmed_by_publisher(self) -> list[int]:
+        return [self._counters.get(row, Count.CONFIRMED) for row in range(self.load.publishers)]
+
+    def received_by_consumer(self) -> list[int]:
+        first = self.load.publishers
+        return [self._counters.get(first + i, Count.RECORDED) for i in range(self.load.consumers)]
+
+    def queues_of_consumer(self, index: int) -> list[str]:
+        return [self.load.queues[queue] for queue in self.load.consumer_queues(index)]
+
+    def check(self) -> None:
+        """Raise ``WorkloadError`` if a worker ended unasked, or not in good order. Good after ``stop``, too."""
+        for worker in self.workers:
+            if worker.failed:
+                last_lines = "\n".join(worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+                raise WorkloadError(f"{worker.name} ended by itself; the end of {worker.log}:\n{last_lines}")
+
+    def await_connected(self, *, timeout_s: float) -> None:
+        """Wait until every client is connected to some node, idle ones too, for which there is more time."""
+
+        def all_connected() -> bool:
+            self.check()
+            seen = self.progress()
+            connected = seen.publishers_connected, seen.consumers_connected
+            return connected == (self.load.publishers, self.load.consumers) and not self.idle_missing()
+
+        timeout_s += self.load.idle_connections / IDLE_CONNECT_PER_S_MIN
+        wait_until(all_connected, timeout_s=timeout_s, what="all publishers and consumers to connect", poll_s=0.05)
+
+    def begin_variation(self) -> int:
+        """Let the variable parts of the load begin now; the moment, monotonic us."""
+        begins_us = now_us()
+        for worker in self.workers:
+            worker.vary(begins_us)
+        return begins_us
+
+    def stop_publishers(self, *, timeout_s: float) -> bool:
+        """Stop sending, and wait for outstanding confirms. False if some did not come: these are UNKNOWN."""
+        for publisher in self.publishers:
+            publisher.finish()
+        try:
+            wait_until(lambda: all(p.ended for p in self.publishers), timeout_s=timeout_s, what="the last confirms")
+        except WaitTimeout:
+            return False
+        finally:
+            _end(self.publishers)
+        return True
+
+    def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
+        """Wait for the consumers to receive what is confirmed; call it after ``stop_publishers``."""
+        return drain(self._tally, depths, idle_s=idle_s, timeout_s=timeout_s)
+
+    def stop(self) -> None:
+        """End all workers; consumers acknowledge what they have recorded. Then complete the history."""
+        if self._stopped:
+            return
+        self._stopped = True
+        with ExitStack() as ended:
+            ended.callback(self._counters.close)
+            ended.callback(settle, self.folder)
+            ended.callback(_end, self.workers)
+            for worker in self.workers:
+                worker.finish()
+            with suppress(WaitTimeout):  # they are ended with less ado
+                wait_until(
+                    lambda: all(w.ended for w in self.workers), timeout_s=END_TIMEOUT_S, what="all workers to end"
+                )
+
+    def kill_publisher(self, index: int) -> None:
+        """SIGKILL. Restart it with ``restart_publisher``: it goes on with its next sequence."""
+        self.worker(f"publisher-{index}").kill()
+
+    def restart_publisher(self, index: int) -> None:
+        self.worker(f"publisher-{index}").start()
+
+    def kill_consumer(self, index: int) -> None:
+        self.worker(f"consumer-{index}").kill()
+
+    def restart_consumer(self, index: int) -> None:
+        self.worker(f"consumer-{index}").start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _end(workers: Sequence[Worker]) -> None:
+    """Each of them, also where another one cannot be ended."""
+    with ExitStack() as each:
+        for worker in workers:
+            each.callback(worker.end)
+
+
+def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
+    """Where clients are sent, in the topology's order: to its balancers, or without any to the nodes that take clients;
+    for a client, on its own links, or for all on those that they share. Balancers are in no zone."""
+    topology, port = cluster.topology, cluster.amqp_port
+    places = [(name, "") for name in topology.balancer_names] or [
+        (node, zone) for node, zone in topology.nodes if node in topology.client_nodes
+    ]
+    return tuple(Address(name, "127.0.0.1", port(name, client=client or ANY_CLIENT), zone) for name, zone in places)
+
+
+def proxied_addresses(cluster: Cluster) -> dict[str, tuple[Address, ...]]:
+    """The addresses of the workers whose links carry proxies."""
+    clients = {link.client for link in cluster.links.proxied} - {None}
+    return {worker_name(client): addresses(cluster, client=client) for client in clients if client is not None}
+
+
+def start(
+    workload: Workload,
+    *,
+    addresses: Sequence[Address],
+    proxied_addresses: Mapping[str, tuple[Address, ...]] | None = None,
+    queues: Sequence[str],
+    routes: Routes | None = None,
+    vhost: str,
+    run: int,
+    seed: int,
+    folder: Path,
+    alone: Collection[str] = (),
+    nodes: Sequence[str] = (),
+) -> RunningWorkload:
+    """Start all workers and return at once; ``queues`` are declared already, in index order.
+
+    ``routes`` are those of its routing, as ``exchanges.establish`` gives them; None for a plain workload. Publisher and
+    consumer i begin at node i modulo their number. ``proxied_addresses``: see ``Load``. ``run`` is any
+    number that no other run uses; all that is needed to read the history again is left in ``folder``, which must be
+    empty. ``alone`` are clients (``publisher:0``) that share their process with no other, as they are to be killed.
+    ``nodes``: see ``Load``.
+    """
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = workload.model_dump(include=_FROM_WORKLOAD)
+    load = Load(
+        run=run,
+        seed=seed,
+        vhost=vhost,
+        addresses=tuple(addresses),
+        proxied_addresses=dict(proxied_addresses or {}),
+        queues=tuple(queues),
+        shared={role: grouped(getattr(workload, f"{role}s"), alone=_indexes(alone, role)) for role in ROLES},
+        nodes=tuple(nodes),
+        turns=tuple(workload.routing.turns) if workload.routing else (),
+        services=tuple(map(_served, workload.services)),
+        **fields,
+    )
+    load.save(folder)
+    running = RunningWorkload(load, folder, routes)
+    try:
+        for worker in running.workers:
+            worker.start()
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def _served(service: Service) -> Served:
+    return Served(**service.model_dump(mode="json", exclude={"name"}))
+
+
+def _indexes(clients: Iterable[str], role: str) -> set[int]:
+    """Of those clients of the role."""
+    named = (client.split(":") for client in clients)
+    return {int(index) for kind, index in named if kind == role}
+
+
+_FROM_WORKLOAD = set(Load.__dataclass_fields__) & set(Workload.model_fields) - {"queues", "services"}

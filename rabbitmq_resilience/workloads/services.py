@@ -1,0 +1,39 @@
+"""Consumers of one kind with queues of their own, as a workload has several of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from rabbitmq_resilience.clusters.spec import Spec
+
+#: Of publishers, and of consumers: more than the ports of one address.
+CLIENTS_MAX = 100_000
+
+Count = Annotated[int, Field(ge=1, le=CLIENTS_MAX)]
+Duration = Annotated[float, Field(gt=0, le=86_400)]
+Processing = Annotated[float, Field(ge=0, le=60_000)]
+
+
+class ProcessingStep(Spec):
+    """A time to process one message, and how long it holds."""
+
+    processing_ms: Processing
+    for_s: Duration
+
+
+class Service(Spec):
+    """An application with ``queues`` of its own, which only its ``consumers`` read, each at the pace of
+    ``processing_ms`` and ``variable_processing`` as in the workload. Its queues are called by its name and their
+    numbers (``billing-1``), and ``service:billing`` stands for all of them in a binding."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z]\w*$", max_length=100)]
+    queues: Annotated[int, Field(ge=1, le=1000)] = 1
+    consumers: Count = 1
+    processing_ms: Processing = 0
+    variable_processing: tuple[ProcessingStep, ...] = ()
+
+    @property
+    def queue_names(self) -> list[str]:
+        return [f"{self.name}-{number}" for number in range(1, self.queues + 1)]

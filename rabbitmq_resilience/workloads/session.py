@@ -1,0 +1,170 @@
+"""The life of one client: its connection, which is replaced as often as it is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Protocol
+
+from pika import ConnectionParameters
+
+from rabbitmq_resilience.workloads.counters import Count
+from rabbitmq_resilience.workloads.host import Host
+from rabbitmq_resilience.workloads.load import Address, Load
+from rabbitmq_resilience.workloads.wire import Connection
+
+#: A broker in trouble may accept a connection and then answer nothing.
+SETUP_TIMEOUT_S = 8.0
+CLOSE_TIMEOUT_S = 2.0
+BACKOFF_S = (0.05, 2.0)
+
+
+def parameters(load: Load, address: Address, *, name: str, heartbeat_s: int) -> ConnectionParameters:
+    """Those of a connection to that address. Both of its timeouts, in seconds, end an attempt that nobody answers."""
+    return ConnectionParameters(
+        host=address.host,
+        port=address.port,
+        virtual_host=load.vhost,
+        heartbeat=heartbeat_s,
+        socket_timeout=2,
+        stack_timeout=5,
+        client_properties={"connection_name": name},
+    )
+
+
+class User(Protocol):
+    """Who uses the connection: a publisher or a consumer."""
+
+    def opened(self, connection: Connection, node: int) -> None:
+        """A connection to the node of this index is open. Calls ``Session.ready`` once it is of use."""
+
+    def lost(self) -> None:
+        """The connection is gone, with all that was under way on it."""
+
+
+class Session:
+    """Keeps one client connected: to its home node first, and after a loss to its next place in turn."""
+
+    def __init__(self, host: Host, *, worker: str, row: int, home: int, begins_after_s: float) -> None:
+        load = host.load
+        self._host = host
+        self._begins_after_s = begins_after_s if host.life == 0 else 0.0
+        self._worker = worker
+        self._row = row
+        self._addresses = load.addresses_of(worker)
+        self._places = load.places(home)
+        self._node = self._places[0]
+        self._random = random.Random(f"{load.seed} {worker} {host.life}")  # noqa: S311
+        self._failures = 0
+        self._in_turn = False
+        self._stopping = self._finished = False
+        self._connection: Connection | None = None
+        self._setup_timer: object | None = None
+        self._user: User
+
+    def begin(self, user: User) -> None:
+        """Connect for this user, when it is time."""
+        self._user = user
+        self.record("started", detail=f"pid {os.getpid()}")
+        self._host.loop.call_later(self._begins_after_s, lambda: self._host.connecting.enter(self._connect_first))
+
+    def ready(self) -> None:
+        """The connection is of use."""
+        self._cancel_setup_timer()
+        self._leave_turn()
+        self._failures = 0
+        self.count(Count.NODE, 1 + self._node)
+        self.record("connected")
+
+    def fail(self, reason: str) -> None:
+        """Drop the connection; another one to the next node will follow."""
+        if self._connection is not None and not self._stopping:
+            self._connection.abort(reason)
+
+    def finish(self) -> None:
+        """Close the connection, and tell the process that this client is done."""
+        if self._stopping:
+            return
+        self._stopping = True
+        if self._connection is None or not self._connection.is_open:
+            self._finish()
+            return
+        self._connection.close()
+        self._host.loop.call_later(CLOSE_TIMEOUT_S, self._finish)
+
+    def close(self) -> None:
+        """The client is over; the last call."""
+        self.count(Count.NODE, 0)
+        self.record("stopped")
+
+    def count(self, count: Count, value: int) -> None:
+        self._host.counters.set(self._row, count, value)
+
+    def add(self, count: Count, value: int) -> None:
+        self._host.counters.add(self._row, count, value)
+
+    def counted(self, count: Count) -> int:
+        return self._host.counters.get(self._row, count)
+
+    def record(self, event: str, *, detail: str = "") -> None:
+        node = self._addresses[self._node].node
+        self._host.events.record(
+            "worker", worker=self._worker, event=event, node=node, detail=detail, life=self._host.life
+        )
+
+    def _connect_first(self) -> None:
+        self._in_turn = True
+        self._connect()
+
+    def _connect(self) -> None:
+        if self._stopping:
+            self._leave_turn()
+            return
+        load, address = self._host.load, self._addresses[self._node]
+        self._connection = Connection(
+            parameters(load, address, name=self._worker, heartbeat_s=load.heartbeat_s),
+            on_open_callback=self._on_open,
+            on_open_error_callback=lambda _, error: self._on_closed(error, opened=False),
+            on_close_callback=lambda _, error: self._on_closed(error, opened=True),
+            custom_ioloop=self._host.loop,
+        )
+
+    def _on_open(self, connection: Connection) -> None:
+        connection.read_in_large_pieces()
+        self._setup_timer = self._host.loop.call_later(SETUP_TIMEOUT_S, lambda: self.fail("the broker does not answer"))
+        announced = (connection.server_properties or {}).get("node")
+        self._user.opened(connection, self._host.load.node(self._node, announced))
+
+    def _on_closed(self, error: Exception, *, opened: bool) -> None:
+        if self._connection is not None and self._connection.failure is not None:
+            raise self._connection.failure
+        self._cancel_setup_timer()
+        self._leave_turn()
+        self._connection = None
+        self.count(Count.NODE, 0)
+        if self._stopping:
+            self._finish()
+            return
+        if opened:
+            self.record("connection_lost", detail=str(error) or repr(error))
+            self._user.lost()
+        self._node = self._places[(self._places.index(self._node) + 1) % len(self._places)]
+        self._failures += 1
+        longest_s = min(BACKOFF_S[0] * 2**self._failures, BACKOFF_S[1])
+        self._host.loop.call_later(self._random.uniform(BACKOFF_S[0], longest_s), self._connect)
+
+    def _leave_turn(self) -> None:
+        """Only a first attempt takes a turn: one that a node in trouble keeps waiting must keep nobody else."""
+        if self._in_turn:
+            self._in_turn = False
+            self._host.connecting.leave()
+
+    def _finish(self) -> None:
+        if not self._finished:
+            self._finished = True
+            self._host.finished()
+
+    def _cancel_setup_timer(self) -> None:
+        if self._setup_timer is not None:
+            self._host.loop.remove_timeout(self._setup_timer)
+            self._setup_timer = None

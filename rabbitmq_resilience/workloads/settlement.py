@@ -1,0 +1,83 @@
+"""Completes the history of publishers that were killed before they could record all outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from rabbitmq_resilience.record.history import PUBLISHES, PUBLISHES_SUFFIX, Outcome, StreamReader, StreamWriter
+from rabbitmq_resilience.workloads.counters import Count, Counters
+from rabbitmq_resilience.workloads.load import Load, Process, publishes_path
+from rabbitmq_resilience.workloads.under_way import UNDER_WAY_SUFFIX, Places, left_under_way
+
+SETTLED = "settled"
+
+
+def settle(folder: Path) -> int:
+    """Record every message as UNKNOWN that may have been sent and has no row; their number is returned.
+
+    All publishers must have ended. What they had sent and not recorded they left in ``workloads.under_way``, with its
+    route and its times. Calling it again changes nothing.
+    """
+    load = Load.read(folder)
+    settled = 0
+    with Counters(folder, workers=load.publishers + load.consumers) as counters:
+        for process in load.processes("publisher"):
+            sent = {publisher: counters.get(publisher, Count.SENT) for publisher in process.clients}
+            for publisher, left in _left(folder, process, sent=sent):
+                _write(folder, publisher, left)
+                settled += len(left)
+    return settled
+
+
+def _left(folder: Path, process: Process, *, sent: Mapping[int, int]) -> Iterator[tuple[int, Places]]:
+    """Publishers, and what has no row of each, in the order of sequences. What was written down and not counted as sent
+    was not written to a socket; the next process began with its sequence again."""
+    left: dict[tuple[int, int], Places] = {}
+    for path in sorted(folder.glob(f"{process.name}.*{UNDER_WAY_SUFFIX}"), key=_life):
+        for place in left_under_way(path):
+            publisher = int(place["publisher"]) if len(process.clients) > 1 else process.clients[0]
+            if place["number"] <= sent[publisher]:
+                left[publisher, int(place["number"]) - 1] = place
+    if left:
+        for path in _streams(folder, process):
+            for batch in StreamReader(path, PUBLISHES).together():
+                publishers, sequences = (batch.column(name).to_numpy() for name in ("publisher", "sequence"))
+                for row in left.keys() & set(zip(publishers.tolist(), sequences.tolist(), strict=True)):
+                    del left[row]
+    for publisher in process.clients:
+        rows = sorted(row for row in left if row[0] == publisher)
+        if rows:
+            yield publisher, np.array([left[row] for row in rows])
+
+
+def _streams(folder: Path, process: Process) -> Iterator[Path]:
+    """Of the process, and what was added for its publishers before."""
+    yield from folder.glob(f"{process.name}.*{PUBLISHES_SUFFIX}")
+    settled = (publishes_path(folder, f"publisher-{publisher}", SETTLED) for publisher in process.clients)
+    yield from (path for path in settled if path.exists() and len(process.clients) > 1)
+
+
+def _life(path: Path) -> int:
+    return int(path.name.split(".")[1])
+
+
+def _write(folder: Path, publisher: int, left: Places) -> None:
+    """When nobody knew any more is not known; the time of sending stands for it."""
+    path = publishes_path(folder, f"publisher-{publisher}", SETTLED)
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.unlink(missing_ok=True)
+    with closing(StreamWriter(unfinished, PUBLISHES)) as writer:
+        writer.append(
+            {
+                "publisher": np.full(len(left), publisher, dtype=np.uint32),
+                "sequence": left["number"] - 1,
+                "outcome": np.full(len(left), Outcome.UNKNOWN, dtype=np.uint8),
+                "outcome_us": left["sent_us"],
+                **{name: left[name] for name in ("route", "due_us", "sent_us", "node")},
+            }
+        )
+    unfinished.rename(path)

@@ -1,1 +1,0 @@
-"""What runs: topologies, the catalogue of them, cluster drivers and links."""

@@ -1,1 +1,0 @@
-"""What load: publishers, consumers, and how they are run."""
