@@ -1,39 +1,51 @@
-# make partitions   sets everything up and plays the partition scenarios that fit in 15 minutes
-# make nightly      sets everything up and plays what fits into 150 minutes of all suites, longest not played first
+# make partitions   sets everything up and plays the quick partition scenarios, about 17 minutes on two cores
+# make loads        sets everything up and plays the loads of the case studies, about an hour on two cores
+# make nightly      sets everything up and plays what fits into BUDGET_MIN=140 of all suites, longest not played first
 # make test         sets everything up and runs the project's own tests
 # make setup        only sets everything up
 # make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
-# make fault-file   makes a first fault file (TO=incident.yaml) FROM="logs/ timeline.csv"
+# make fault-file   makes a first fault file (TO=incident.fault.yaml) FROM="logs/ timeline.csv"
+# make trend        makes a page (TO=trend.html) of what the nights in the folder NIGHTS=nights say together
 # make lint         style, format and types
 # make mutants      changes the checkers in one place at a time, and names the changes that their tests do not notice
 # make clean        removes what set-up made in the checkout
 # Options for pytest go in ARGS, a Python in PYTHON, a broker in RABBITMQ_HOME.
 
 ARGS ?=
+BUDGET_MIN ?= 140
 VERSIONS ?=
 FROM ?=
-TO ?= incident.yaml
+TO ?=
+NIGHTS ?= reports/nights
 
 pytest := .venv/bin/python -m pytest
+at_once := -n auto --dist loadgroup --no-loadscope-reorder
 
-.PHONY: partitions nightly test fault-file lint mutants setup images engine engine-stop clean
+.PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
-	echo "The scenarios that fit in 15 minutes are played; $$left are marked slow and left out" \
+	echo "The quick scenarios are played; $$left are marked slow and left out" \
 	     "(all of them: .venv/bin/pytest -m partitions suites)."
 	$(pytest) -m "partitions and not slow" suites $(ARGS)
 
+loads: setup
+	$(pytest) -m loads suites $(ARGS)
+
 nightly: setup
-	$(pytest) --budget-min 140 --endurance-min 10 suites $(ARGS)
+	.venv/bin/python -m rabbitmq_resilience nightly --limit-min 200 --budget-min $(BUDGET_MIN) --endurance-min 10 \
+	    suites faults/incidents faults/unsafe $(ARGS)
 
 test: setup
-	$(pytest) tests $(ARGS)
+	$(pytest) $(at_once) tests $(ARGS)
 
 fault-file: setup
-	.venv/bin/python -m faults.from_evidence $(FROM) --to $(TO) $(ARGS)
+	.venv/bin/python -m rabbitmq_resilience fault-file $(FROM) --to $(or $(TO),incident.fault.yaml) $(ARGS)
+
+trend: setup
+	.venv/bin/python -m rabbitmq_resilience trend $(NIGHTS) --to $(or $(TO),trend.html) $(ARGS)
 
 lint:
 	@setup/start python

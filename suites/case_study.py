@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from faults.catalogue import AnyFault
-from faults.scenario import Invariants, Phases, Scenario
-from suites.known_defects import COUNTED_AS_UNACKED
-from suites.partitions import ELECTED_AFTER_S, WINDOW_S, known_hangs, stall_s_max
-from topologies.spec import Topology
-from workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.scenarios.known_defects import COUNTED_AS_UNACKED
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.promises import (
+    ELECTED_AFTER_S,
+    WINDOW_S,
+    Demanded,
+    promised,
+    promising,
+    throughput_kept,
+    versions,
+)
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
 
 DEFAULT_SCALE = 0.04
 #: At scale 1.
@@ -26,6 +34,8 @@ FIRST_STEP_S = 2.0
 RECOVERED_WITHIN_S = 60.0
 #: How long a broker that is killed stays away.
 AWAY_S = 6.0
+#: Those of a scenario in which brokers restart: the load goes on for two windows after leaders are elected.
+PHASES = {"steady_s": 6, "recovery_s": 90, "settled_s": ELECTED_AFTER_S + 2 * WINDOW_S, "drain_s": 120}
 
 
 def load(queue_type: str, scale: float, **fields: Any) -> Workload:
@@ -51,44 +61,26 @@ def adverse_scenario(
     workload: Workload,
     *schedule: AnyFault,
     phases: Mapping[str, float] | None = None,
-    demanded: Mapping[str, Mapping[str, Any] | None] | None = None,
+    demanded: Demanded | None = None,
 ) -> Scenario:
     """A measured scenario with every promise demanded that its cluster gives. ``demanded`` adds invariants with their
     bounds, or changes those of them; None leaves one out."""
-    stall_s = stall_s_max(topology.net_ticktime_s)
-    bounds: dict[str, Mapping[str, Any] | None] = {
-        "no_loss": {},
+    wanted = {
+        **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
         "order": {} if workload.consumers <= workload.queues else None,
-        "availability": {"stall_s_max": stall_s},
-        "recovery": {"within_s": RECOVERED_WITHIN_S},
-        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": ELECTED_AFTER_S},
-        "partition_mode": {},
-        "backlog": {},
-        "memory": {},
-        "alarms": {},
-        "followers": {},
-        "unacked": {},
+        "throughput": throughput_kept(),
+        **{name: {} for name in ("partition_mode", "backlog", "memory", "alarms", "followers", "unacked")},
         **(demanded or {}),
     }
-    chosen = {name: value for name, value in bounds.items() if value is not None}
-    counted = [COUNTED_AS_UNACKED] if workload.queue_type == "mirrored" and "unacked" in chosen else []
-    lasting = {
-        "steady_s": 6,
-        "recovery_s": 90,
-        "settled_s": ELECTED_AFTER_S + 2 * WINDOW_S,
-        "drain_s": 120,
-        **(phases or {}),
-    }
-    return Scenario(
-        title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
-        # Only from 3.10 on do brokers tell of each queue's Raft log.
-        broker=">=3.10,<4" if workload.queue_type == "mirrored" else ">=3.10",
-        seed=4711,
-        topology=topology,
-        workload=workload,
-        phases=Phases.model_validate(lasting),
+    counted = workload.queue_type == "mirrored" and wanted["unacked"] is not None
+    return promising(
+        title,
+        topology,
+        workload,
+        schedule,
+        demanded=wanted,
+        phases=Phases.model_validate({**PHASES, **(phases or {})}),
+        broker=versions(workload, since="3.10"),  # only from there on do brokers tell of each queue's Raft log
         metrics=True,
-        schedule=tuple(schedule),
-        invariants=Invariants.model_validate(chosen),
-        expect=(*counted, *known_hangs(workload, demanded=list(chosen))),
+        expect=[COUNTED_AS_UNACKED] if counted else [],
     )

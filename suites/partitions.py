@@ -2,73 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from faults.catalogue import AnyFault
-from faults.scenario import Expectation, Invariants, Phases, Scenario
-from invariants.availability import Availability
-from invariants.facts import Facts
-from invariants.pauses import RESTARTED_WITHIN_S, pause_margin_s
-from invariants.situations import TICKS_MAX
-from invariants.verdict import Verdict
-from suites.judging import Result
-from topologies import catalogue
-from topologies.spec import PauseIfAllDown, Topology
-from workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.spec import PauseIfAllDown, Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, pause_margin_s
+from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.promises import WINDOW_S, promised, promising, stall_s_max, throughput_kept, versions
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
 
 QUEUE_TYPES = ("quorum", "mirrored")
 
-#: For clients to connect elsewhere and for leaders to be elected.
-ELECTED_AFTER_S = 5.0
-WINDOW_S = 2.5
 FIRST_STEP_S = 1.0
 RECOVERED_WITHIN_S = 30.0
-
-
-#: A node that comes back may wait for ever for Erlang's global names, without a word after those of peer discovery
-#: (rabbit_mnesia:init/0 ends in global:sync/0).
-HANGS_IN_GLOBAL_SYNC = Expectation(
-    broker="<3.11",
-    verdict=Verdict.INVALID,
-    invariant="recovery",
-    also=("availability", "throughput"),
-    reference="rabbitmq/rabbitmq-server#5438",
-    always=False,
-    log=r"skipping registration\.(?!.*Running boot step)",
-)
-
-
-#: A mirror that is started just then waits for the supervisor that waits for it, and the node never ends its stop.
-HANGS_WHILE_STOPPING = Expectation(
-    broker="<4",
-    verdict=Verdict.INVALID,
-    invariant="recovery",
-    also=("availability", "throughput"),
-    reference="rabbitmq/rabbitmq-server#4241",
-    always=False,
-    log=r"RabbitMQ is asked to stop(?!.*Successfully stopped RabbitMQ)",
-)
-
-
-def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expectation, ...]:
-    """What may keep any node away that comes back, and what may break in consequence of that which is demanded."""
-    known = (HANGS_IN_GLOBAL_SYNC, *([HANGS_WHILE_STOPPING] if workload.queue_type == "mirrored" else []))
-    return tuple(
-        hang.model_copy(update={"also": tuple(name for name in hang.also if name in demanded)}) for hang in known
-    )
 
 
 def noticed_s(net_ticktime_s: int) -> float:
     """The longest that Erlang takes to notice a silent peer: kernel(6), net_ticktime."""
     return TICKS_MAX * net_ticktime_s
-
-
-def stall_s_max(net_ticktime_s: int) -> float:
-    """The longest that a queue with a majority may stand still: the cut is noticed; a publisher that is then served
-    by a broker which still takes the old leader for the leader gets no confirm until its patience ends, and goes
-    elsewhere."""
-    return Availability().bound_s(net_ticktime_s)
 
 
 def long_cut_s(topology: Topology) -> float:
@@ -121,43 +78,26 @@ def partition_scenario(
     Throughput is demanded ``settled_after_s`` after each change, by default once no queue may stand still any more.
     The load goes on for that long after recovery, and for two windows more, if the cut itself leaves no time for them.
     """
-    stall_s = stall_s_max(topology.net_ticktime_s)
-    grace_s = stall_s if settled_after_s is None else settled_after_s
-    demanded = {
-        "no_loss": {},
-        "order": {},
-        "availability": {"stall_s_max": stall_s},
-        "recovery": {"within_s": RECOVERED_WITHIN_S},
-        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": grace_s},
-        "partition_mode": {},
-    }
+    grace_s = stall_s_max(topology.net_ticktime_s) if settled_after_s is None else settled_after_s
     restarts_s = 0.0 if topology.partition_handling == "pause_minority" else RESTARTED_WITHIN_S
-    return Scenario(
-        title=f"{title}, {topology.name}, {topology.partition_handling}, {workload.queue_type}",
-        broker=_versions(topology, workload),
-        seed=4711,
-        topology=topology,
-        workload=workload,
-        phases=Phases(
-            steady_s=5,
-            recovery_s=60,
-            settled_s=WINDOW_S if settled_after_s is None else settled_after_s + restarts_s + 2 * WINDOW_S,
-            drain_s=60,
-        ),
-        schedule=tuple(schedule),
-        invariants=Invariants.model_validate(
-            {name: bounds for name, bounds in demanded.items() if name not in without}
-        ),
-        expect=(*expect, *known_hangs(workload, demanded=[name for name in demanded if name not in without])),
-    )
-
-
-def _versions(topology: Topology, workload: Workload) -> str:
-    """Those that have such queues; and of the modes, which have no effect from 4.3 on, only the first goes on there."""
-    if workload.queue_type == "mirrored":
-        return ">=3.8,<4"
+    settled_s = WINDOW_S if settled_after_s is None else settled_after_s + restarts_s + 2 * WINDOW_S
+    # The modes have no effect from 4.3 on: only what any cluster promises goes on there.
     lasting = workload.queue_type == "quorum" and topology.partition_handling == "pause_minority"
-    return ">=3.8" if lasting else ">=3.8,<4.3"
+    return promising(
+        title,
+        topology,
+        workload,
+        schedule,
+        demanded={
+            **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
+            "throughput": throughput_kept(grace_s=grace_s),
+            "partition_mode": {},
+            **dict.fromkeys(without),
+        },
+        phases=Phases(steady_s=5, recovery_s=60, settled_s=settled_s, drain_s=60),
+        broker=versions(workload, until="" if lasting else "4.3"),
+        expect=expect,
+    )
 
 
 def assert_paused(result: Result, nodes: str) -> None:

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from faults.alarm import Alarm, Resource
-from faults.catalogue import AnyFault
-from faults.kill import Kill
-from faults.scenario import Scenario
-from faults.stop import Stop
+from rabbitmq_resilience.faults.alarm import Alarm, Resource
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.workloads.services import ProcessingStep
+from rabbitmq_resilience.workloads.spec import RateStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
-from suites.judging import Result
 from suites.partitions import QUEUE_TYPES, shape
-from workloads.spec import ProcessingStep, RateStep
 
 pytestmark = [pytest.mark.backlogs, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
 
@@ -100,7 +102,7 @@ def test_alarm(resource: Resource, queue_type: str, scale: float, net_ticktime_s
     alarm = Alarm(at_s=FIRST_STEP_S, for_s=20, node="b1", resource=resource)
     title = f"A node runs out of {resource}"
     result = backlog_played(play, title, queue_type, scale, net_ticktime_s, alarm)
-    blocked = [event for event in result.run.events() if event["kind"] == "worker" and event["event"] == "blocked"]
+    blocked = [e for e in result.run.events() if isinstance(e, WorkerEvent) and e.event == "blocked"]
     assert blocked, "no publisher was blocked"
 
 

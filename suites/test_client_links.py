@@ -9,14 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.catalogue import AnyFault
-from faults.disconnect import Disconnect
-from faults.flapping import Flapping
-from faults.partition import Partition
-from faults.scenario import Scenario
-from suites.judging import Result
-from suites.partitions import ELECTED_AFTER_S, FIRST_STEP_S, QUEUE_TYPES, partition_scenario, shape, workload
-from workloads.spec import Workload
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.disconnect import Disconnect
+from rabbitmq_resilience.faults.flapping import Flapping
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
+from rabbitmq_resilience.workloads.spec import Workload
+from suites.partitions import FIRST_STEP_S, QUEUE_TYPES, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.partition import Partition
-from faults.scenario import Scenario
-from suites.judging import Result
-from suites.known_defects import CONFIRMED_IN_A_MINORITY
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.known_defects import CONFIRMED_IN_A_MINORITY
+from rabbitmq_resilience.scenarios.model import Scenario
 from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, nodes_of, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]

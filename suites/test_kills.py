@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.catalogue import AnyFault
-from faults.kill import Kill
-from faults.lose_disk import LoseDisk
-from faults.scenario import Scenario
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.lose_disk import LoseDisk
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.workloads.spec import RateStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
-from suites.judging import Result
 from suites.partitions import QUEUE_TYPES, shape
-from workloads.spec import RateStep
 
 pytestmark = [pytest.mark.kills, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
 

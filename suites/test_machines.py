@@ -7,19 +7,19 @@ again when the machine is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
-from faults.catalogue import AnyFault
-from faults.clock import Clock
-from faults.conditions import AfterStep, When
-from faults.disk_full import DiskFull
-from faults.scenario import Invariants, Phases, Scenario
-from faults.stop import Stop
-from suites.case_study import AWAY_S, FIRST_STEP_S, RECOVERED_WITHIN_S
-from suites.judging import Result
-from suites.partitions import ELECTED_AFTER_S, QUEUE_TYPES, WINDOW_S, known_hangs, shape, stall_s_max, workload
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.clock import Clock
+from rabbitmq_resilience.faults.conditions import AfterStep, When
+from rabbitmq_resilience.faults.disk_full import DiskFull
+from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.promises import promised, promising, versions
+from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
+from suites.partitions import QUEUE_TYPES, shape, workload
 
 pytestmark = [
     pytest.mark.machines,
@@ -43,25 +43,15 @@ JUMPED_S = 20.0
 def failed(
     play: Play, title: str, queue_type: str, tick_s: int, *schedule: AnyFault, without: Sequence[str] = ()
 ) -> Result:
-    load = workload(queue_type)
-    demanded: dict[str, dict[str, Any]] = {
-        "no_loss": {},
-        "order": {},
-        "availability": {"stall_s_max": stall_s_max(tick_s)},
-        "recovery": {"within_s": RECOVERED_WITHIN_S},
-    }
-    demanded = {name: bounds for name, bounds in demanded.items() if name not in without}
-    topology = shape(THREE, tick_s)
-    scenario = Scenario(
-        title=f"{title}, {topology.name}, {topology.partition_handling}, {queue_type}",
-        broker=">=3.8,<4" if queue_type == "mirrored" else ">=3.8",
-        seed=4711,
-        topology=topology,
-        workload=load,
-        phases=Phases(steady_s=6, recovery_s=90, settled_s=ELECTED_AFTER_S + 2 * WINDOW_S, drain_s=120),
-        schedule=schedule,
-        invariants=Invariants.model_validate(demanded),
-        expect=known_hangs(load, demanded=list(demanded)),
+    load, topology = workload(queue_type), shape(THREE, tick_s)
+    scenario = promising(
+        title,
+        topology,
+        load,
+        schedule,
+        demanded={**promised(topology, recovered_within_s=RECOVERED_WITHIN_S), **dict.fromkeys(without)},
+        phases=Phases.model_validate(PHASES),
+        broker=versions(load),
     )
     return play(scenario)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.partition import Partition
-from faults.scenario import Expectation, Invariants, Scenario
-from invariants.metadata import Metadata
-from invariants.verdict import Verdict
-from suites.judging import Result
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.invariants.metadata import Metadata
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.model import Invariants, Scenario
 from suites.partitions import (
     FIRST_STEP_S,
     QUEUE_TYPES,

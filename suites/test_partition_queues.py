@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.partition import Partition
-from faults.scenario import Scenario
-from suites.judging import Result
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
 from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, partition_scenario, shape, workload
-from workloads.spec import Mirroring, Workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 

@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from faults.catalogue import AnyFault
-from faults.disconnect import Disconnect
-from faults.flapping import Flapping
-from faults.partition import Partition
-from faults.scenario import Expectation, Scenario
-from invariants.verdict import Verdict
-from suites.judging import Result
-from suites.known_defects import PARTED_WHILE_STARTING
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.disconnect import Disconnect
+from rabbitmq_resilience.faults.flapping import Flapping
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.known_defects import PARTED_WHILE_STARTING
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
 from suites.partitions import (
-    ELECTED_AFTER_S,
     FIRST_STEP_S,
     QUEUE_TYPES,
     acted_upon_s,
@@ -30,7 +32,6 @@ from suites.partitions import (
     shape,
     workload,
 )
-from topologies.spec import Topology
 
 pytestmark = pytest.mark.partitions
 

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.latency import Latency
-from faults.partition import Partition
-from faults.scenario import Scenario
-from suites.judging import Result
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.latency import Latency
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
 from suites.partitions import (
-    ELECTED_AFTER_S,
     FIRST_STEP_S,
     QUEUE_TYPES,
     acted_upon_s,
@@ -28,7 +29,6 @@ from suites.partitions import (
     short_cut_s,
     workload,
 )
-from topologies.spec import Topology
 
 pytestmark = [pytest.mark.partitions, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from faults import fault_file
-from faults.scenario import Scenario
-from reports.terminal import story
-from suites.drawn_scenarios import draw_scenarios, rescheduled, scenarios
-from suites.scenario import Bench, run_scenario
-from suites.search import Search
-from topologies.drivers import Opened
+from rabbitmq_resilience.clusters.drivers import OpenDriver
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.pages.terminal import story
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.random_schedules.scenarios import draw_scenarios, rescheduled, scenarios
+from rabbitmq_resilience.random_schedules.search import Search
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Scenario
 
 pytestmark = pytest.mark.random_schedules
 
@@ -34,18 +36,20 @@ def from_seed(pytestconfig: pytest.Config) -> int:
 
 def test_random_schedules(  # noqa: PLR0917 - fixtures
     pytestconfig: pytest.Config,
-    driver: Opened,
-    bench: Bench,
+    driver: OpenDriver,
+    testbed: Testbed,
     net_ticktime_s: int,
     random_of: Scenario | None,
     from_seed: int,
     tell: Callable[[str], None],
     summarised: Callable[[str], None],
+    judged: Callable[[Verdict], None],
+    untold: Callable[[str], None],
 ) -> None:
     if random_of is not None:
-        strategy = rescheduled(random_of, driver=bench.driver)
+        strategy = rescheduled(random_of, driver=testbed.driver)
     else:
-        strategy = scenarios(version=driver.broker_version, driver=bench.driver, net_ticktime_s=net_ticktime_s)
+        strategy = scenarios(version=driver.broker_version, driver=testbed.driver, net_ticktime_s=net_ticktime_s)
 
     def examples() -> Iterator[Scenario]:
         if random_of is not None and random_of.schedule:
@@ -55,21 +59,25 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
 
     if pytestconfig.getoption("--check-only"):
         for scenario in itertools.islice(examples(), EXAMPLES_AT_ONCE):
-            fault_file.parse(fault_file.dump(scenario), source=scenario.title, driver=bench.driver)
+            fault_file.check(scenario, driver=testbed.driver)
         pytest.skip(f"{EXAMPLES_AT_ONCE} examples checked, not played")
+    in_passing = replace(testbed, judged=lambda _: None)  # what is tried while shrinking is no result of the night
     search = Search(
         from_seed,
         pytestconfig.getoption("--budget-s"),
         driver.broker_version,
-        bench.runs_root,
-        lambda scenario, proxied: run_scenario(scenario, bench, proxied=proxied),
+        testbed.runs_root,
+        lambda scenario, proxied: run_scenario(scenario, testbed, proxied=proxied),
         tell,
+        try_out=lambda scenario, proxied: run_scenario(scenario, in_passing, proxied=proxied),
     )
     try:
         found = search.run(examples())
     finally:
         summarised(search.summary())
+        for verdict in search.verdicts:
+            judged(verdict)
     if found is not None:
         pytest.fail(f"{found.told()}\n{story(found.result.document, found.result.run.path)}", pytrace=False)
     if search.told_nothing:
-        pytest.fail("no example came to a verdict; verdict.json in each run directory says why", pytrace=False)
+        untold("no example came to a verdict; verdict.json in each run directory says why")

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from faults.catalogue import AnyFault
-from faults.conditions import AfterStep, NodeIs, NotCritical, When
-from faults.kill import Kill
-from faults.rebalance import Rebalance
-from faults.scenario import Scenario
-from faults.stop import Stop
-from invariants.measured import curves, of_nodes
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, When
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.rebalance import Rebalance
+from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.invariants.measured import curves, of_nodes
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Scenario
 from suites.case_study import FIRST_STEP_S, adverse_scenario, load
-from suites.judging import Result
 from suites.partitions import QUEUE_TYPES, shape
-from topologies.spec import Topology
 
 pytestmark = [pytest.mark.rolling_restarts, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
 

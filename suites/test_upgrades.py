@@ -1,32 +1,33 @@
 """Brokers are upgraded to the next version while the load goes on: one of them, some of them for a while, all of them.
 
-``topologies.upgrades`` says between which versions RabbitMQ supports that, and by which source; others are skipped with
-the reason. An operator upgrades a node once no queue depends on it, and puts new feature flags to use after the last.
+``clusters.broker.versions`` says between which versions RabbitMQ supports that, and by which source; others are skipped
+with the reason. An operator upgrades a node once no queue depends on it, and puts new feature flags to use after the
+last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from packaging.version import Version
 
-from faults.catalogue import AnyFault
-from faults.conditions import AfterStep, When
-from faults.kill import Kill
-from faults.scenario import Invariants, Phases, Scenario
-from faults.upgrade import Upgrade
-from suites.case_study import FIRST_STEP_S, RECOVERED_WITHIN_S
-from suites.judging import Result
-from suites.partitions import ELECTED_AFTER_S, QUEUE_TYPES, WINDOW_S, known_hangs, shape, stall_s_max, workload
+from rabbitmq_resilience.clusters.broker.versions import next_series, refusal
+from rabbitmq_resilience.clusters.drivers import OpenDriver
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.conditions import AfterStep, When
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.upgrade import Upgrade
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.promises import promised, promising, throughput_kept, versions
+from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.tools.image_names import ImageNameError, official_series
+from suites.case_study import FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
+from suites.partitions import QUEUE_TYPES, shape, workload
 from suites.test_rolling_restarts import AWAY_S, turn
-from topologies.distributions import ToolMissingError
-from topologies.drivers import Opened
-from topologies.images import ImageNameError, official_series
-from topologies.spec import Topology
-from topologies.upgrades import next_series, refusal
 
 pytestmark = [pytest.mark.upgrades, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
 
@@ -49,7 +50,7 @@ class Step:
 
 
 @pytest.fixture
-def step(containers: None, pytestconfig: pytest.Config, driver: Opened, queue_type: str) -> Step:  # noqa: ARG001
+def step(containers: None, pytestconfig: pytest.Config, driver: OpenDriver, queue_type: str) -> Step:  # noqa: ARG001
     """What ``--upgrade-to`` names, else the official image of the next series; skips what is not supported."""
     old = driver.broker_version
     series = next_series(old)
@@ -68,31 +69,19 @@ def step(containers: None, pytestconfig: pytest.Config, driver: Opened, queue_ty
 
 
 def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type: str, *schedule: AnyFault) -> Result:
-    stall_s = stall_s_max(topology.net_ticktime_s)
-    demanded: dict[str, dict[str, Any]] = {
-        "no_loss": {},
-        "order": {},
-        "availability": {"stall_s_max": stall_s},
-        "recovery": {"within_s": RECOVERED_WITHIN_S},
-        "throughput": {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": ELECTED_AFTER_S},
-    }
     load = workload(queue_type)
-    scenario = Scenario(
-        title=f"{title}, {topology.name}, {step.old} to {step.to}, {queue_type}",
-        broker=">=3.8,<4" if queue_type == "mirrored" else ">=3.8",
-        seed=4711,
-        topology=topology,
-        workload=load,
-        phases=Phases(
-            steady_s=6,
-            chaos_s=EACH_S * len(schedule),
-            recovery_s=90,
-            settled_s=ELECTED_AFTER_S + 2 * WINDOW_S,
-            drain_s=120,
-        ),
-        schedule=schedule,
-        invariants=Invariants.model_validate(demanded),
-        expect=known_hangs(load, demanded=list(demanded)),
+    scenario = promising(
+        title,
+        topology,
+        load,
+        schedule,
+        demanded={
+            **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
+            "throughput": throughput_kept(),
+        },
+        phases=Phases.model_validate({**PHASES, "chaos_s": EACH_S * len(schedule)}),
+        broker=versions(load),
+        about=f"{step.old} to {step.to}",
     )
     return play(scenario)
 

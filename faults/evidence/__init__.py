@@ -1,1 +1,0 @@
-"""What people have of an incident (broker logs, a timeline), and how a first fault file is made from it."""

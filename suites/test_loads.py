@@ -1,0 +1,227 @@
+"""Loads of the case studies by name (``presets/``), each in good conditions and beside a fault that fits it.
+
+Bounds are such that any machine keeps them that holds the load at all: what a load reached stands in the numbers of its
+verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.kill_balancer import KillBalancer
+from rabbitmq_resilience.faults.latency import Latency
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.invariants.flow import SteadyFlow
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.scenarios.model import Phases, Scenario
+from rabbitmq_resilience.scenarios.promises import (
+    ELECTED_AFTER_S,
+    Demanded,
+    promised,
+    promising,
+    throughput_kept,
+    versions,
+)
+from rabbitmq_resilience.workloads import presets
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
+from suites.partitions import long_cut_s, shape
+
+pytestmark = [pytest.mark.loads, pytest.mark.slow]
+
+Play = Callable[[Scenario], Result]
+
+THREE = "three_nodes_three_zones"
+FAR = "three_nodes_far_zones"
+TWO_BALANCERS = "three_nodes_two_balancers"
+BEHIND_A_BALANCER = "four_nodes_for_a_million"
+#: How long the load is looked at where nothing breaks.
+QUIET_S = 20.0
+SETTLED_S = 5.0
+SLOW_S = 10.0
+#: Shorter than any client's heartbeat and patience.
+BALANCER_AWAY_S = 3.0
+
+#: Later ones keep little of any queue in memory, and ignore the policy.
+LAZY_VERSIONS = ">=3.8,<3.12"
+
+LEADER_DIES = Kill(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1")
+ONE_MIRROR = Mirroring(ha_mode="exactly", ha_params=2)
+#: Of a load within what two cores hold.
+HELD: Demanded = {
+    "throughput": throughput_kept(),
+    "latency": {"bounds": [{"of": "end_to_end", "percentile": 99, "within_ms": 5000, "when": "steady"}]},
+}
+#: Of one that wants to be quick.
+QUICK: Demanded = {
+    **HELD,
+    "latency": {
+        "bounds": [
+            {"of": of, "percentile": 99, "within_ms": 1000, "when": "steady"} for of in ("confirm", "end_to_end")
+        ]
+    },
+}
+#: Of one that may be more than the machine holds.
+FLOW: Demanded = {"flow": {"grace_s": ELECTED_AFTER_S}}
+#: For flow to be judged after the fault too.
+FLOWS_S = SteadyFlow(grace_s=ELECTED_AFTER_S).settled_s
+
+
+@dataclass(frozen=True)
+class Case:
+    """A preset with its ``queue_types`` and the ``fields`` that it has with some of them; what breaks beside it; and
+    what is ``demanded`` of it beyond what every cluster promises, ``beside`` the fault otherwise."""
+
+    preset: str
+    queue_types: Sequence[str]
+    breaks: str
+    fault: Callable[[Topology], AnyFault]
+    demanded: Demanded
+    beside: Demanded = field(default_factory=dict)
+    topology: str = THREE
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def workload(self, queue_type: str) -> Workload:
+        """On the type of queue that the preset has, or on another."""
+        other: dict[str, Any] = {}
+        if presets.load(self.preset).published["queue_type"] != queue_type:
+            other = {"queue_type": queue_type, "group_size": None}
+        if queue_type == "mirrored":
+            other["mirroring"] = ONE_MIRROR
+        return presets.load(self.preset).workload(**other, **self.fields.get(queue_type, {}))
+
+
+def kill(_topology: Topology) -> AnyFault:
+    return LEADER_DIES
+
+
+def kill_leader_of_a_service(_topology: Topology) -> AnyFault:
+    return Kill(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:desk-1")
+
+
+def cut(topology: Topology) -> AnyFault:
+    return Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(topology), between=("zone:c", "rest"))
+
+
+def slow_link(_topology: Topology) -> AnyFault:
+    """Between two brokers that do not lead: nobody's message to a single queue or a majority must cross it."""
+    return Latency(at_s=FIRST_STEP_S, for_s=SLOW_S, links="b1 <-> c1", latency_ms=50)
+
+
+def balancer_dies(_topology: Topology) -> AnyFault:
+    return KillBalancer(at_s=FIRST_STEP_S, for_s=BALANCER_AWAY_S, balancer="balancer:0")
+
+
+QUORUM_OR_MIRRORED = ("quorum", "mirrored")
+ON_A1: Mapping[str, Any] = {"leaders_on": ("a1",)}
+
+CASES = {
+    case.preset: case
+    for case in (
+        *(
+            Case(
+                f"low_latency_{pairs}",
+                ("classic", *QUORUM_OR_MIRRORED),
+                "a link gets slow",
+                slow_link,
+                QUICK,
+                fields=dict.fromkeys(("classic", *QUORUM_OR_MIRRORED), ON_A1),
+            )
+            for pairs in (1, 5, 20)
+        ),
+        Case("durable", ("classic", *QUORUM_OR_MIRRORED), "a far zone is cut off", cut, HELD, topology=FAR),
+        # Queues of a node that pauses are gone, and an automatic acknowledgement comes before the message does.
+        Case(
+            "not_durable",
+            ("classic",),
+            "a far zone is cut off",
+            cut,
+            HELD,
+            beside={"no_loss": None, "order": None},
+            topology=FAR,
+            fields={"classic": {"leaders_on": ("a1", "b1")}},
+        ),
+        Case("lazy", ("classic", "mirrored"), "a far zone is cut off", cut, HELD, topology=FAR),
+        # Each queue of a replicated kind is a process and a log on three nodes, of which two cores hold fewer.
+        Case(
+            "many_queues",
+            ("classic", *QUORUM_OR_MIRRORED),
+            "a broker dies",
+            kill,
+            HELD,
+            fields={kind: {"queues": 200} for kind in QUORUM_OR_MIRRORED},
+        ),
+        *(Case(f"flow_control_{i}", QUORUM_OR_MIRRORED, "a broker dies", kill, {**HELD, **FLOW}) for i in (1, 3)),
+        *(Case(f"flow_control_{i}", QUORUM_OR_MIRRORED, "a broker dies", kill, FLOW) for i in (2, 4, 5)),
+        # Rush hour leaves less time for messages than their services need, which is not the balancer's doing.
+        Case(
+            "telemetry",
+            ("classic",),
+            "one of two balancers dies",
+            balancer_dies,
+            HELD,
+            beside={"throughput": None},
+            topology=TWO_BALANCERS,
+        ),
+        Case("fan_out", QUORUM_OR_MIRRORED, "a broker dies", kill_leader_of_a_service, HELD),
+        Case("sizing", QUORUM_OR_MIRRORED, "a broker dies", kill, HELD),
+        # Nobody gets through while the only balancer is away.
+        Case(
+            "million",
+            ("classic",),
+            "the balancer dies",
+            balancer_dies,
+            HELD,
+            beside={"throughput": None},
+            topology=BEHIND_A_BALANCER,
+        ),
+    )
+}
+
+
+def scenario(case: Case, queue_type: str, net_ticktime_s: int, *, breaks: bool) -> Scenario:
+    topology, load = shape(case.topology, net_ticktime_s), case.workload(queue_type)
+    demanded: dict[str, Mapping[str, Any] | None] = {
+        **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
+        **({} if load.consumers <= load.queues else {"order": None}),
+        **case.demanded,
+        **(case.beside if breaks else {}),
+    }
+    return promising(
+        f"{case.preset}, {case.breaks if breaks else 'in good conditions'}",
+        topology,
+        load,
+        [case.fault(topology)] if breaks else [],
+        demanded=demanded,
+        phases=Phases.model_validate({**PHASES, **_phases(case, breaks=breaks)}),
+        broker=LAZY_VERSIONS if load.lazy else versions(load),
+        about=f"{topology.partition_handling}{', lazy' if load.lazy else ''}",
+    )
+
+
+def _phases(case: Case, *, breaks: bool) -> dict[str, float]:
+    if not breaks:
+        return {"chaos_s": QUIET_S, "settled_s": SETTLED_S}
+    return {"settled_s": FLOWS_S} if "flow" in case.demanded else {}
+
+
+EVERY = pytest.mark.parametrize(
+    ("load", "queue_type"), [(name, kind) for name, case in CASES.items() for kind in case.queue_types]
+)
+
+
+@EVERY
+def test_good_conditions(load: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    play(scenario(CASES[load], queue_type, net_ticktime_s, breaks=False))
+
+
+@EVERY
+def test_beside_a_fault(load: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    play(scenario(CASES[load], queue_type, net_ticktime_s, breaks=True))
