@@ -2,26 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import docker
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from topologies.distributions import BrokerHome, ToolMissingError, find_prometheus
+from rabbitmq_resilience.clusters.containers.engine import BrokerImage, connect, find_broker_image
+from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
+from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_prometheus
+from tests.needs import skipped_without
 
-# No property depends on how busy the machine is.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+HERE = Path(__file__).resolve().parent
+
+# No property depends on how busy the machine is. Where CI=true, Hypothesis has chosen its profile `ci`: the same cases
+# each time, so that a change is judged by what it did. Elsewhere each run looks for new ones.
+settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+_WORKERS_MAX, _LOOKED_FOR_S = 5, 2.0
+
+#: The rooms whose tests of brokers take longest come first, so that none is waited for alone at the end.
+_LONGEST_FIRST = ("play", "faults", "workloads", "clusters")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The tests of one file share its clusters, so they are for one worker where several share the tests."""
+    item.add_marker(pytest.mark.filterwarnings("error"))
+    item.add_marker(pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix()))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs no broker comes first, and is told within a minute."""
+
+    def turn(item: pytest.Item) -> tuple[bool, int]:
+        room = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+        place = _LONGEST_FIRST.index(room) if room in _LONGEST_FIRST else len(_LONGEST_FIRST)
+        return item.get_closest_marker("broker") is not None, place
+
+    items.sort(key=turn)
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays, and need not be looked through again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors which nobody else keeps busy: tests mostly wait for brokers. Each worker has a
+    cluster of some 500 MB."""
+    idle = (os.cpu_count() or 1) * (1 - psutil.cpu_percent(interval=_LOOKED_FOR_S) / 100)
+    return min(round(idle) + 1, _WORKERS_MAX)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open_by_a_test() -> Iterator[None]:
+    """Whatever a test opened and lost is collected in that test, and is its failure: not one of another test, or of
+    none, as the moment of the next collection would have it. What is younger than the test is soon looked through."""
+    gc.disable()
+    yield
+    gc.collect(0)
+    gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left_open_by_a_file() -> Iterator[None]:
+    """The same for what its tests share."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
 def prometheus() -> Path:
-    """The server that set-up provides where it can; skips with what is missing."""
-    try:
+    """The server that set-up provides where it can; skips where there is none."""
+    with skipped_without():
         return find_prometheus()
-    except ToolMissingError as error:
-        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[docker.DockerClient]:
+    """The container engine; skips where none answers. Whoever needs it is marked ``engine``."""
+    with skipped_without():
+        client = connect()
+    with closing(client):
+        yield client
+
+
+@pytest.fixture(scope="session")
+def engine_image(engine: docker.DockerClient) -> BrokerImage:
+    """An image of a broker; skips where it cannot be had."""
+    with skipped_without():
+        return find_broker_image(engine, DEFAULT_VERSION)
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +126,9 @@ def has_queue_type(broker: BrokerHome) -> Callable[[str], None]:
             pytest.skip(f"RabbitMQ {broker.version} has no mirrored queues")
 
     return demanded
+
+
+@pytest.fixture(scope="session")
+def broker() -> BrokerHome:
+    """The broker of the driver local."""
+    return find_broker()

@@ -19,18 +19,56 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULE_LINES_MAX = 350
 BANNED_WORDS = ("manager", "helper", "utils")
 
-#: Which rooms a room's modules may import. Nobody may import ``suites`` or ``conftest`` but what wires tests.
+PACKAGE = "rabbitmq_resilience"
+
+#: The rooms of the package from the top: each may import those below it and itself. Rooms of one line are strangers.
+ROOMS: list[set[str]] = [
+    {"nights"},
+    {"random_schedules"},
+    {"play"},
+    {"evidence"},
+    {"scenarios"},
+    {"faults"},
+    {"workloads"},
+    {"invariants"},
+    {"tables"},
+    {"pages"},
+    {"record"},
+    {"clusters"},
+    {"tools"},
+]
+
+#: The same inside ``clusters``, by folder or module: ``running`` and its neighbours are what all drivers share.
+CLUSTERS: list[set[str]] = [
+    {"pool", "compose"},
+    {"drivers"},
+    {"processes", "containers"},
+    {"running"},
+    {"balancing", "linking"},
+    {"layout", "prometheus", "observer"},
+    {"network"},
+    {"host"},
+    {"protocol"},
+    {"round_trips"},
+    {"broker"},
+    {"machine"},
+    {"catalogue"},
+    {"packets", "stressors", "equipment", "alert_rules"},
+    {"spec", "errors"},
+]
+
+#: What stands beside the package. Set-up takes ``tools`` before anything is installed.
 MAY_IMPORT: dict[str, set[str]] = {
-    "topologies": set(),
-    "reports": set(),
-    "workloads": {"topologies", "reports"},
-    "invariants": {"topologies", "reports"},
-    "faults": {"workloads", "invariants", "topologies", "reports"},
-    "suites": {"faults", "workloads", "invariants", "topologies", "reports"},
-    "benchmarks": {"faults", "workloads", "invariants", "topologies", "reports"},
-    "setup": {"topologies"},
+    PACKAGE: {PACKAGE},
+    "suites": {PACKAGE, "suites"},
+    "faults": {PACKAGE},
+    "benchmarks": {PACKAGE, "benchmarks"},
+    "setup": {PACKAGE, "setup"},
 }
-ROOMS = {*MAY_IMPORT, "tests", "conftest"}
+BESIDE = {*MAY_IMPORT, "tests", "conftest"}
+
+#: What set-up imports when it is asked for, and runs in ``.venv``: it speaks to container engines.
+IN_ENVIRONMENT = {f"{PACKAGE}.tools.{name}" for name in ("engine", "images")}
 
 #: Hosts of package registries, in pieces so that this file does not name them.
 REGISTRY_HOSTS = [
@@ -55,7 +93,7 @@ def committed() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
-    return [path for room in ROOMS for path in (ROOT / room).rglob("*") if path.is_file()]
+    return [path for room in BESIDE for path in (ROOT / room).rglob("*") if path.is_file()]
 
 
 MODULES = sorted(path for path in committed() if path.suffix == ".py")
@@ -69,15 +107,48 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of every import, also of those inside functions and of relative ones."""
+def imported(path: Path, *, when_run: bool = False) -> Iterator[tuple[int, str]]:
+    """Line and full name of every import, also of those inside functions and of relative ones; of ``from a import b``
+    both ``a`` and ``a.b``, which may be a module. ``when_run``: without those that are for type checkers alone."""
     package = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    left_out = {inner for node in typing_only for inner in ast.walk(node)} if when_run else set()
+    for node in ast.walk(tree):
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else ()
-            yield node.lineno, ".".join([*base, *([node.module] if node.module else [])])
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield node.lineno, module
+            yield from ((node.lineno, f"{module}.{name.name}") for name in node.names)
+
+
+def place(name: str, *, inside: str, order: list[set[str]]) -> tuple[int, str] | None:
+    """Where a module stands in ``order``, counted from the top, and the part of its name that says so; None if it is
+    not below ``inside``, or is ``inside`` itself."""
+    parts = name.removeprefix(f"{inside}.").split(".")
+    if not name.startswith(f"{inside}."):
+        return None
+    found = [(rank, parts[0]) for rank, names in enumerate(order) if parts[0] in names]
+    return found[0] if found else None
+
+
+def upward(path: Path, *, inside: str, order: list[set[str]]) -> list[str]:
+    """The imports of a module that go up in ``order``, or aside."""
+    me = place(".".join(path.relative_to(ROOT).with_suffix("").parts), inside=inside, order=order)
+    if me is None:
+        return []
+    found = []
+    for line, name in imported(path):
+        other = place(name, inside=inside, order=order)
+        if other is not None and other[1] != me[1] and other[0] <= me[0]:
+            found.append(f"line {line}: {name}")
+    return found
 
 
 def is_wiring(path: Path) -> bool:
@@ -85,12 +156,13 @@ def is_wiring(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_a_room_imports_only_from_the_rooms_below_it(path: Path) -> None:
+def test_imports_go_downwards(path: Path) -> None:
     if is_wiring(path):
         return
-    room = room_of(path)
-    barred = ROOMS - MAY_IMPORT[room] - {room}
+    barred = BESIDE - MAY_IMPORT[room_of(path)]
     assert [f"line {line}: {name}" for line, name in imported(path) if name.split(".")[0] in barred] == []
+    assert upward(path, inside=PACKAGE, order=ROOMS) == []
+    assert upward(path, inside=f"{PACKAGE}.clusters", order=CLUSTERS) == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
@@ -109,7 +181,10 @@ def test_no_name_hides_what_it_does(path: Path) -> None:
 
 
 def test_every_room_is_known() -> None:
-    assert {room_of(path) for path in MODULES} <= ROOMS
+    assert {room_of(path) for path in MODULES} <= BESIDE
+    names = [path.relative_to(ROOT / PACKAGE).with_suffix("").parts for path in MODULES if room_of(path) == PACKAGE]
+    assert {parts[0] for parts in names if len(parts) > 1} <= set().union(*ROOMS)
+    assert {parts[1] for parts in names if parts[0] == "clusters"} - {"__init__"} <= set().union(*CLUSTERS)
 
 
 def test_no_committed_file_names_a_registry() -> None:
@@ -117,12 +192,35 @@ def test_no_committed_file_names_a_registry() -> None:
     assert [module_id(path) for path in committed() if hosts.search(path.read_bytes())] == []
 
 
+def files_of(name: str) -> Iterator[Path]:
+    """What is run where the module of that name is imported, as far as it is the project's own."""
+    parts = name.split(".")
+    for length in range(1, len(parts) + 1):
+        stem = ROOT.joinpath(*parts[:length])
+        yield from filter(Path.is_file, (stem.with_suffix(".py"), stem / "__init__.py"))
+
+
 def test_what_set_up_imports_needs_no_package() -> None:
-    """Set-up runs before there is any package."""
-    modules = [path for path in MODULES if room_of(path) == "setup"]
-    modules += [ROOT / "topologies" / f"{name}.py" for name in ("__init__", "distributions", "images", "waiting")]
-    roots = {name.split(".")[0] for path in modules for _, name in imported(path)}
-    assert roots - set(sys.stdlib_module_names) <= {"setup", "topologies"}
+    """Set-up runs before there is any package; what speaks to engines it imports only when there are some."""
+    todo = [path for path in MODULES if room_of(path) == "setup"]
+    reached: set[Path] = set()
+    while todo:
+        path = todo.pop()
+        if path not in reached:
+            reached.add(path)
+            todo += [
+                file
+                for _, name in imported(path, when_run=True)
+                if name not in IN_ENVIRONMENT
+                for file in files_of(name)
+            ]
+    tools = ROOT / PACKAGE / "tools"
+    assert {tools / f"{name}.py" for name in ("broker", "toxiproxy", "prometheus", "haproxy")} <= reached
+    assert {path.parent for path in reached} == {ROOT / "setup", ROOT / PACKAGE, tools}
+    roots = {name.split(".")[0] for path in reached for _, name in imported(path, when_run=True)}
+    assert roots - set(sys.stdlib_module_names) == {"setup", PACKAGE}
+    without_packages = [sys.executable, "-S", "-E", "-c", "import setup.__main__"]
+    subprocess.run(without_packages, cwd=ROOT, check=True)
 
 
 def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
@@ -130,13 +228,16 @@ def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
     called = {"yaml": "pyyaml"}
     named = {canonicalize_name(Requirement(text).name) for text in requirements(ROOT / "pyproject.toml")}
     roots = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
-    foreign = roots - ROOMS - set(sys.stdlib_module_names)
+    foreign = roots - BESIDE - set(sys.stdlib_module_names)
     assert {canonicalize_name(called.get(name, name)) for name in foreign} - named == set()
 
 
 def test_the_check_sees_imports_in_functions_and_relative_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = tmp_path / "topologies" / "deep.py"
-    module.parent.mkdir()
-    module.write_text("def late():\n    import suites.scenario\nfrom . import spec\nfrom ..reports import events\n")
+    module = tmp_path / PACKAGE / "record" / "deep.py"
+    module.parent.mkdir(parents=True)
+    text = f"def late():\n    import {PACKAGE}.play.run\nfrom . import events\nfrom ..pages import page\n"
+    module.write_text(text + f"from {PACKAGE} import clusters, tables\n")
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    assert {name for _, name in imported(module)} == {"suites.scenario", "topologies", "reports"}
+    above = upward(module, inside=PACKAGE, order=ROOMS)
+    told = [(2, "play.run"), (4, "pages"), (4, "pages.page"), (5, "tables")]
+    assert sorted(above) == [f"line {line}: {PACKAGE}.{name}" for line, name in told]

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.hour import Hour
 from benchmarks.judge_hour import judge_recorded, write_its_page
-from benchmarks.recorded_hour import Hour, record
-from reports.run_directory import RunDirectory
+from benchmarks.recorded_hour import record
+from rabbitmq_resilience.record.run_directory import RunDirectory
 
 
-def test_it_is_valid_in_every_respect(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pairs", [6, 30])
+def test_it_is_valid_in_every_respect(tmp_path: Path, pairs: int) -> None:
     run = RunDirectory.create(tmp_path, "minutes")
-    record(run, Hour(messages=60_000, queues=6, rounds=2))
+    record(run, Hour(messages=60_000, queues=6, rounds=2, pairs=pairs))
 
     assert judge_recorded(run.path) == "VALID"
     assert write_its_page(run.path).endswith("bytes")
@@ -24,4 +26,4 @@ def test_it_is_valid_in_every_respect(tmp_path: Path) -> None:
 
 
 def test_batches_are_as_small_as_those_of_workers() -> None:
-    assert Hour().rows_together == pytest.approx(25_000_000 / 100 / 3670 / 10, abs=0.5)
+    assert Hour().rows_together == pytest.approx(25_000_000 / 4 / 3670 / 10, abs=0.5)

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from faults.disconnect import Disconnect
-from faults.flapping import Flapping
-from faults.partition import Partition
-from faults.scenario import Invariants, Phases, Scenario
-from invariants.verdict import Verdict
-from reports.run_directory import RunDirectory
-from suites.scenario import Bench, run_scenario
-from topologies import catalogue
-from topologies.pool import ClusterPool
-from workloads.spec import Workload
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.faults.disconnect import Disconnect
+from rabbitmq_resilience.faults.flapping import Flapping
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.record.events import FaultEvent, PhaseEvent, WorkerEvent
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workloads.spec import Workload
 
 pytestmark = pytest.mark.broker
 
@@ -27,17 +28,17 @@ SCHEDULE = (
     Disconnect(at_s=26, for_s=0.004, between=("publisher:0", "all")),
     Disconnect(at_s=28, for_s=1, between=("publisher:0", "consumer:0", "all")),
     Partition(at_s=31, for_s=9, between=("consumer:0", "all")),
-    Flapping(at_s=42, for_s=3, between=("publisher:0", "all"), period_s=0.2),
-    Partition(at_s=46, for_s=0.02, between=("publisher:0", "consumer:0", "all")),
+    Flapping(at_s=42, for_s=3, between=("publisher:0", "all"), period_s=0.6),
+    Partition(at_s=46, for_s=0.4, between=("publisher:0", "consumer:0", "all")),
 )
 
 
 def lost_connections(run: RunDirectory, worker: str) -> list[float]:
     """When, in seconds from the beginning of the chaos phase."""
     events = list(run.events())
-    begun_us = next(e["t_us"] for e in events if e["kind"] == "phase" and e["phase"] == "chaos")
-    lost = (e for e in events if e["kind"] == "worker" and e["worker"] == worker and e["event"] == "connection_lost")
-    return [(event["t_us"] - begun_us) / 1e6 for event in lost]
+    begun_us = next(e.t_us for e in events if isinstance(e, PhaseEvent) and e.phase == "chaos")
+    lost = (e for e in events if isinstance(e, WorkerEvent) and (e.worker, e.event) == (worker, "connection_lost"))
+    return [(event.t_us - begun_us) / 1e6 for event in lost]
 
 
 def test_clients_are_cut_from_their_brokers(tmp_path: Path) -> None:
@@ -46,24 +47,24 @@ def test_clients_are_cut_from_their_brokers(tmp_path: Path) -> None:
         seed=3,
         topology=catalogue.load("three_nodes_three_zones"),
         workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=400, heartbeat_s=2),
-        phases=Phases(steady_s=2, recovery_s=60, settled_s=1),
+        phases=Phases(steady_s=2, recovery_s=60, settled_s=5),
         schedule=SCHEDULE,
         invariants=Invariants.model_validate({"no_loss": {}, "order": {}, "recovery": {"within_s": 60}}),
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, Bench(pool, tmp_path, io.StringIO()))
+        result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO()))
         assert pool.acquire(scenario.topology, scenario.touched_links).links.clean
 
     proofs = defaultdict(list)
     for event in result.run.events():
-        if event["kind"] == "fault" and "proven" in event["state"]:
-            proofs[event["step"]].append((event["state"], event["detail"]))
+        if isinstance(event, FaultEvent) and "proven" in event.state:
+            proofs[event.step].append((event.state, event.detail))
     for step in range(len(SCHEDULE)):
         assert {state for state, _ in proofs[step]} == {"proven", "heal_proven"}, (step, proofs[step])
     assert result.verdict is Verdict.VALID, result.document
     lost_s = lost_connections(result.run, "publisher-0")
     assert [at_s for at_s in lost_s if 1 < at_s < 12], "heartbeats end a connection that is half open"
     assert [at_s for at_s in lost_s if 12 < at_s < 26], "the other way round, pika takes its time"
-    assert [at_s for at_s in lost_s if 26 <= at_s < 26.5], "a connection that dies is noticed at once"
+    assert [at_s for at_s in lost_s if 26 <= at_s < 28], "before a heartbeat would tell"
     assert [at_s for at_s in lost_connections(result.run, "consumer-0") if 31 < at_s < 41]
     assert not lost_connections(result.run, "publisher-1"), "the others were let alone"

@@ -9,51 +9,33 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import yaml
 
-from faults import clock, disk_full, fault_file
-from faults.clock import ClockInjection, ahead
-from faults.disk_full import DiskFullInjection
-from faults.fault import Arena
-from faults.fault_file import FaultFileError
-from faults.scenario import Scenario
-from topologies.clocks import Clock
-from topologies.cluster import Cluster, ClusterError
-from topologies.fittings import NONE, Fittings
+from rabbitmq_resilience.clusters.containers.clocks import Clock
+from rabbitmq_resilience.clusters.equipment import NONE, Equipment
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.faults import clock, disk_full
+from rabbitmq_resilience.faults.clock import ClockInjection, ahead
+from rabbitmq_resilience.faults.disk_full import DiskFullInjection
+from rabbitmq_resilience.faults.fault import FaultContext
+from tests.faults.written_steps import parsed, refused
 
 FULL = {"at_s": 2, "for_s": 9, "fault": "disk_full", "node": "b1"}
 JUMP = {"at_s": 2, "for_s": 9, "fault": "clock", "node": "zone:a", "jump_s": 3600}
 MIB = 2**20
 
 
-def parsed(*steps: dict[str, Any], driver: str = "docker") -> Scenario:
-    plain = {
-        "version": 1,
-        "title": "Machines",
-        "topology": "three_nodes_three_zones",
-        "schedule": list(steps),
-        "invariants": {"no_loss": {}},
-    }
-    return fault_file.parse(yaml.safe_dump(plain), driver=driver)
-
-
-def refused(*steps: dict[str, Any], driver: str = "docker") -> str:
-    with pytest.raises(FaultFileError) as caught:
-        parsed(*steps, driver=driver)
-    return str(caught.value)
-
-
 def test_only_nodes_that_a_step_may_mean_are_fitted() -> None:
-    assert parsed(FULL).fittings == Fittings(disks={"b1": 256 * MIB})
-    assert parsed(JUMP).fittings == Fittings(clocks=frozenset({"a1"}))
-    assert parsed({**FULL, "node": "leader:q1"}).fittings.disks.keys() == {"a1", "b1", "c1"}
+    assert parsed(FULL).equipment == Equipment(disks={"b1": 256 * MIB})
+    assert parsed(JUMP).equipment == Equipment(clocks=frozenset({"a1"}))
+    assert parsed({**FULL, "node": "leader:q1"}).equipment.disks.keys() == {"a1", "b1", "c1"}
     kill = {"at_s": 2, "for_s": 9, "fault": "kill", "node": "a1"}
-    assert parsed(kill).fittings == NONE
+    assert parsed(kill).equipment == NONE
 
 
 def test_of_two_disks_of_a_node_it_gets_the_larger() -> None:
     large = {**FULL, "at_s": 30, "disk_bytes": 512 * MIB}
-    assert parsed(FULL, large, JUMP).fittings == Fittings(disks={"b1": 512 * MIB}, clocks=frozenset({"a1"}))
+    assert parsed(FULL, large, JUMP).equipment == Equipment(disks={"b1": 512 * MIB}, clocks=frozenset({"a1"}))
 
 
 @pytest.mark.parametrize(
@@ -138,13 +120,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "in_containers", lambda cluster: cluster)
 
 
-def arena(cluster: LiteralCluster) -> Arena:
-    return cast(Arena, SimpleNamespace(cluster=cluster))
+def context(cluster: LiteralCluster) -> FaultContext:
+    return cast(FaultContext, SimpleNamespace(cluster=cluster))
 
 
 def test_a_disk_is_full_when_it_takes_nothing_and_a_broker_that_died_is_started() -> None:
     cluster = LiteralCluster()
-    injection = DiskFullInjection(arena(cluster), ("b1",))
+    injection = DiskFullInjection(context(cluster), ("b1",))
     injection.inject()
     assert injection.prove(timeout_s=0.1).detail == "the disk of b1 takes nothing more"
 
@@ -156,7 +138,7 @@ def test_a_disk_is_full_when_it_takes_nothing_and_a_broker_that_died_is_started(
 
 
 def test_a_disk_with_a_block_left_is_not_full() -> None:
-    injection = DiskFullInjection(arena(LiteralCluster(own=LiteralDisk(holds_back=4096))), ("b1",))
+    injection = DiskFullInjection(context(LiteralCluster(own=LiteralDisk(holds_back=4096))), ("b1",))
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
     assert not proof.proven
@@ -166,7 +148,7 @@ def test_a_disk_with_a_block_left_is_not_full() -> None:
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
 def test_a_clock_has_jumped_when_the_broker_tells_so_and_jumps_back(jump_s: float) -> None:
     cluster = LiteralCluster()
-    injection = ClockInjection(arena(cluster), ("b1",), jump_s)
+    injection = ClockInjection(context(cluster), ("b1",), jump_s)
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
     assert proof.proven
@@ -179,7 +161,7 @@ def test_a_clock_has_jumped_when_the_broker_tells_so_and_jumps_back(jump_s: floa
 
 def test_a_clock_that_did_not_follow_is_no_jump() -> None:
     cluster = LiteralCluster()
-    injection = ClockInjection(arena(cluster), ("b1",), 3600.0)
+    injection = ClockInjection(context(cluster), ("b1",), 3600.0)
     injection.inject()
     cluster.system_s = 0.0
     assert not injection.prove(timeout_s=0.1).proven
@@ -187,7 +169,7 @@ def test_a_clock_that_did_not_follow_is_no_jump() -> None:
 
 def test_a_step_jumps_from_where_another_one_left_the_clock() -> None:
     cluster = LiteralCluster(system_s=-600.0)
-    injection = ClockInjection(arena(cluster), ("b1",), 60.0)
+    injection = ClockInjection(context(cluster), ("b1",), 60.0)
     injection.inject()
     assert injection.prove(timeout_s=0.1).proven
     assert cluster.system_s == -540.0

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from faults import fault_file
-from faults.conditions import AfterStep, NodeIs, NotCritical, Scene, When
-from faults.targets import Resolver, TargetError
-from tests.faults.test_fault_file import SANE, refused
-from topologies import catalogue
-from topologies.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, Scene, When
+from rabbitmq_resilience.faults.targets import Resolver, TargetError
+from rabbitmq_resilience.scenarios import fault_file
+from tests.scenarios.test_fault_file import SANE, refused
 
 THREE = catalogue.load("three_nodes_three_zones")
 
@@ -50,7 +50,7 @@ def test_two_alarms_of_one_resource_at_a_time_are_refused() -> None:
     """The second would take for the limit what the first has set."""
     alarm = {"fault": "alarm", "node": "a1", "for_s": 5}
     memory, disk = {**alarm, "at_s": 1, "resource": "memory"}, {**alarm, "at_s": 3, "resource": "disk"}
-    assert "step 0 raises the alarm of memory" in refused(scheduled(memory, {**memory, "at_s": 4}))
+    assert "step 0 acts on the alarm of memory at" in refused(scheduled(memory, {**memory, "at_s": 4}))
     fault_file.parse(yaml.safe_dump(scheduled(memory, disk, {**memory, "at_s": 6})))
 
 

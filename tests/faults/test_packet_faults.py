@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from faults import fault_file
-from faults.fault_file import FaultFileError
-from faults.packets import PacketStep, Seen
-from faults.scenario import Scenario
-from suites.scenario import Bench, run_scenario
-from topologies.distributions import ToolMissingError
-from topologies.pool import ClusterPool
-from topologies.spec import Link
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.packets import PacketStep, Seen
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.tools.distributions import ToolMissingError
+from tests.faults.written_steps import parsed, refused
 
 LOSS = {"at_s": 2, "for_s": 9, "fault": "packet_loss", "links": "zone:a -> zone:b", "percent": 20}
 LIMIT = {"at_s": 2, "for_s": 9, "fault": "limit", "node": "a1", "cpus": 0.2}
@@ -31,47 +30,34 @@ NETEM: list[dict[str, Any]] = [
 ]
 
 
-def parsed(*steps: dict[str, Any], driver: str = "docker") -> Scenario:
-    plain = {
-        "version": 1,
-        "title": "Packets",
-        "topology": "five_nodes_three_zones",
-        "schedule": list(steps),
-        "invariants": {"no_loss": {}},
-    }
-    return fault_file.parse(yaml.safe_dump(plain), driver=driver)
+parsed_on_five = partial(parsed, topology="five_nodes_three_zones")
+refused_on_five = partial(refused, topology="five_nodes_three_zones")
 
 
 def step(**fields: Any) -> PacketStep:
-    (made,) = parsed({"at_s": 2, "for_s": 9, "links": "zone:a -> zone:b", **fields}).schedule
+    (made,) = parsed_on_five({"at_s": 2, "for_s": 9, "links": "zone:a -> zone:b", **fields}).schedule
     assert isinstance(made, PacketStep)
     return made
 
 
-def refused(*steps: dict[str, Any], driver: str = "docker") -> str:
-    with pytest.raises(FaultFileError) as caught:
-        parsed(*steps, driver=driver)
-    return str(caught.value)
-
-
 def test_only_the_driver_of_containers_offers_them() -> None:
-    told = refused(LOSS, LIMIT, STRESS, driver="local")
+    told = refused_on_five(LOSS, LIMIT, STRESS, driver="local")
 
-    assert "schedule[0].fault: packet_loss acts on packets, and the driver local offers only clients, links" in told
+    assert "schedule[0].fault: packet_loss acts on packets, and the driver local offers only balancers, " in told
     assert "schedule[1].fault: limit acts on containers" in told
     assert "schedule[2].fault: stress acts on containers" in told
     assert told.count("; --driver docker does") == 3
 
 
 def test_what_was_played_is_read_again_whatever_the_driver(tmp_path: Path) -> None:
-    scenario = parsed(LOSS, {**LIMIT, "node": "c1"})
+    scenario = parsed_on_five(LOSS, {**LIMIT, "node": "c1"})
     fault_file.save(scenario, tmp_path / "fault.yaml")
 
     assert fault_file.load(tmp_path / "fault.yaml", driver=None) == scenario
 
 
 def test_packets_go_past_proxies() -> None:
-    scenario = parsed(LOSS)
+    scenario = parsed_on_five(LOSS)
 
     assert scenario.touched_links == frozenset()
     assert scenario.schedule[0].touches_packets(scenario.topology) == {
@@ -80,11 +66,11 @@ def test_packets_go_past_proxies() -> None:
 
 
 def test_loss_needs_pumba_and_the_others_netem_too() -> None:
-    assert parsed(LOSS).needs == {"pumba"}
-    assert parsed(LIMIT).needs == frozenset()
-    assert parsed(LIMIT, STRESS).needs == {"pumba", "stress-ng"}
+    assert parsed_on_five(LOSS).needs == {"pumba"}
+    assert parsed_on_five(LIMIT).needs == frozenset()
+    assert parsed_on_five(LIMIT, STRESS).needs == {"pumba", "stress-ng"}
     for fields in NETEM:
-        assert parsed({"at_s": 0, "for_s": 5, "links": "a1 <-> b1", **fields}).needs == {"pumba", "netem"}
+        assert parsed_on_five({"at_s": 0, "for_s": 5, "links": "a1 <-> b1", **fields}).needs == {"pumba", "netem"}
 
 
 @pytest.mark.parametrize(
@@ -129,13 +115,13 @@ def test_each_is_one_of_pumba_s_actions(fields: dict[str, Any], action: str) -> 
     ],
 )
 def test_what_cannot_work_is_refused(steps: list[dict[str, Any]], told: str) -> None:
-    assert told in refused(*steps)
+    assert told in refused_on_five(*steps)
 
 
 def test_what_does_not_meet_is_accepted() -> None:
-    parsed(LOSS, {"at_s": 30, "for_s": 5, "fault": "kill", "node": "a2"})
-    parsed(LOSS, {**LOSS, "links": "zone:b -> zone:a"})
-    parsed(LOSS, {"at_s": 2, "for_s": 5, "fault": "partition", "between": ["zone:c", "zone:a"]})
+    parsed_on_five(LOSS, {"at_s": 30, "for_s": 5, "fault": "kill", "node": "a2"})
+    parsed_on_five(LOSS, {**LOSS, "links": "zone:b -> zone:a"})
+    parsed_on_five(LOSS, {"at_s": 2, "for_s": 5, "fault": "partition", "between": ["zone:c", "zone:a"]})
 
 
 def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) -> Seen:
@@ -175,9 +161,9 @@ def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> N
         asked.append(needs)
         raise ToolMissingError("no pumba found")
 
-    bench = Bench(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
+    testbed = Testbed(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
     with pytest.raises(ToolMissingError, match="no pumba found"):
-        run_scenario(parsed(LOSS), bench)
+        run_scenario(parsed_on_five(LOSS), testbed)
 
     assert asked == [{"pumba"}]
     assert list(tmp_path.iterdir()) == []

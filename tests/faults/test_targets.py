@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults.targets import Resolver, TargetError, check_target, fixed_links, links_between, resolved_links
-from topologies import catalogue
-from topologies.spec import Link
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.targets import (
+    Resolver,
+    TargetError,
+    check_target,
+    fixed_links,
+    links_between,
+    resolved_links,
+)
 
 FIVE = catalogue.load("five_nodes_three_zones")
 

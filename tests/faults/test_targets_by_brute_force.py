@@ -9,10 +9,17 @@ from collections.abc import Collection, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults.fault import CutCount
-from faults.targets import Resolver, TargetError, check_target, fixed_links, links_between, resolved_links
-from topologies import catalogue
-from topologies.spec import Link, Topology
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.faults.fault import CutCount
+from rabbitmq_resilience.faults.targets import (
+    Resolver,
+    TargetError,
+    check_target,
+    fixed_links,
+    links_between,
+    resolved_links,
+)
 
 TOPOLOGIES = [catalogue.load(name) for name in catalogue.names()]
 topologies = st.sampled_from(TOPOLOGIES)

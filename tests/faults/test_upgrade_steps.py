@@ -8,34 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import yaml
 
-from faults import fault_file, upgrade
-from faults.fault import Arena
-from faults.fault_file import FaultFileError
-from faults.scenario import Scenario
-from faults.upgrade import UpgradeInjection
-from suites.judging import upgraded_to
-from topologies.upgrades import ANY_IMAGE, UPGRADE_TO
+from rabbitmq_resilience.clusters.broker.versions import ANY_IMAGE, UPGRADE_TO
+from rabbitmq_resilience.faults import upgrade
+from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.faults.upgrade import UpgradeInjection
+from rabbitmq_resilience.play.judging import upgraded_to
+from rabbitmq_resilience.record.events import FaultEvent
+from tests.faults.written_steps import parsed, refused
 
 UPGRADE = {"at_s": 2, "for_s": 9, "fault": "upgrade", "node": "a1", "to": "3.11.28"}
-
-
-def parsed(*steps: dict[str, Any], driver: str = "docker") -> Scenario:
-    plain = {
-        "version": 1,
-        "title": "Upgrades",
-        "topology": "three_nodes_three_zones",
-        "schedule": list(steps),
-        "invariants": {"no_loss": {}},
-    }
-    return fault_file.parse(yaml.safe_dump(plain), driver=driver)
-
-
-def refused(*steps: dict[str, Any], driver: str = "docker") -> str:
-    with pytest.raises(FaultFileError) as caught:
-        parsed(*steps, driver=driver)
-    return str(caught.value)
 
 
 def test_it_needs_an_image_and_support_unless_it_says_otherwise() -> None:
@@ -113,8 +95,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def injection(cluster: Cluster, *, flags: bool = False) -> UpgradeInjection:
-    arena = cast(Arena, SimpleNamespace(cluster=cluster))
-    return UpgradeInjection(arena, ("a1",), lambda _: None, lambda _: None, "gone", flags)
+    context = cast(FaultContext, SimpleNamespace(cluster=cluster))
+    return UpgradeInjection(context, ("a1",), lambda _: None, lambda _: None, "gone", flags)
 
 
 def test_proven_by_its_version_and_by_being_seen_from_both_sides() -> None:
@@ -168,7 +150,7 @@ def test_what_nodes_became_is_told_once_each_was_seen() -> None:
     scenario = parsed(
         UPGRADE, {**UPGRADE, "node": "b1", "at_s": 20}, {**UPGRADE, "node": "c1", "at_s": 40, "to": "3.12.0"}
     )
-    seen = [{"kind": "fault", "step": step, "state": "heal_proven"} for step in (0, 1)]
+    seen = [FaultEvent(t_us=step, step=step, fault="upgrade", state="heal_proven") for step in (0, 1)]
 
     assert upgraded_to(scenario, seen) == ["3.11.28"]
     assert upgraded_to(scenario, seen[:0]) == []

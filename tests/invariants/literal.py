@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from invariants.verdict import History
-from reports.events import Event
-from reports.history import DELIVERIES, PUBLISHES, Outcome
-from reports.metrics import SERIES
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.events import Event, SampleEvent, event_of
+from rabbitmq_resilience.record.history import DELIVERIES, Outcome
+from rabbitmq_resilience.record.metrics import SERIES
+from rabbitmq_resilience.record.routes import OWED
 
 ORIGIN_US = 1_000_000_000
 THREE = ("a1", "b1", "c1")
@@ -28,12 +29,20 @@ def us(at_s: float) -> int:
 
 
 def publish(
-    sequence: int, at_s: float = 1, outcome: Outcome = Outcome.CONFIRMED, *, publisher: int = 0, queue: int = 0
+    sequence: int,
+    at_s: float = 1,
+    outcome: Outcome = Outcome.CONFIRMED,
+    *,
+    publisher: int = 0,
+    queue: int = 0,
+    lane: int = 0,
 ) -> Row:
     return {
         "publisher": publisher,
         "queue": queue,
+        "lane": lane,
         "sequence": sequence,
+        "due_us": us(at_s),
         "sent_us": us(at_s),
         "outcome": outcome,
         "outcome_us": us(at_s + 0.005),
@@ -47,7 +56,7 @@ def deliver(sequence: int, at_s: float = 1.1, *, again: bool = False, **fields: 
 
 
 def event(at_s: float, kind: str, **fields: Any) -> Event:
-    return {"t_us": us(at_s), "kind": kind, **fields}
+    return event_of({"t_us": us(at_s), "kind": kind, **fields})
 
 
 def cluster(
@@ -57,6 +66,7 @@ def cluster(
     mode: str = "pause_minority",
     preferred: Sequence[str] = (),
     recover: str = "autoheal",
+    driver: str = "local",
 ) -> Event:
     zones = {node: node[0] for node in nodes}
     return event(
@@ -68,7 +78,7 @@ def cluster(
         pause_if_all_down={"nodes": list(preferred), "recover": recover} if preferred else None,
         net_ticktime_s=4,
         broker_version=version,
-        driver="local",
+        driver=driver,
     )
 
 
@@ -89,6 +99,8 @@ def fault(
     down: Sequence[str] = (),
     cut: Iterable[tuple[str, str]] = (),
     slow: Iterable[tuple[str, str]] = (),
+    slow_s: float = 0,
+    starved: Sequence[str] = (),
     sudden: bool = False,
     intermittent: bool = False,
     alarm: str = "",
@@ -100,6 +112,8 @@ def fault(
         "nodes_down": list(down),
         "links_cut": list(map(list, cut)),
         "links_slow": list(map(list, slow)),
+        "slow_s": slow_s,
+        "nodes_starved": list(starved),
         "sudden": sudden,
         "intermittent": intermittent,
     }
@@ -112,10 +126,22 @@ def fault(
     ]
 
 
-def load(begins_s: float, rate_per_s: int | None, *steps: tuple[int | None, float]) -> Event:
+def load(
+    begins_s: float,
+    rate_per_s: int | None,
+    *steps: tuple[int | None, float],
+    processing_ms: float = 0,
+    priorities: Sequence[int] = (),
+) -> Event:
     """The target rate, and the steps (messages/s, seconds) that are played from ``begins_s`` on."""
     rows = [{"rate_per_s": rate, "for_s": for_s} for rate, for_s in steps]
-    fields = {"rate_per_s": rate_per_s, "variable_rate": rows, "processing_ms": 0, "variable_processing": []}
+    fields = {
+        "rate_per_s": rate_per_s,
+        "variable_rate": rows,
+        "processing_ms": processing_ms,
+        "variable_processing": [],
+        "priorities": list(priorities),
+    }
     return event(begins_s, "load", begins_us=us(begins_s), **fields)
 
 
@@ -148,9 +174,9 @@ def _state(spans: Sequence[tuple[float, float, str]], at_s: float) -> str:
     return next((state for start_s, end_s, state in spans if start_s <= at_s < end_s), "up")
 
 
-def sample(at_s: float, *, leader: str | None = "a1", online: int = 3, names: Sequence[str] = ("q1",)) -> Event:
+def sample(at_s: float, *, leader: str | None = "a1", online: int = 3, names: Sequence[str] = ("q1",)) -> SampleEvent:
     row = {"ready": 0, "unacked": 0, "leader": leader, "members": 3, "online": online}
-    return event(at_s, "sample", queues={name: row for name in names}, memory_bytes={})
+    return SampleEvent(t_us=us(at_s), queues={name: row for name in names})
 
 
 def history(
@@ -163,10 +189,10 @@ def history(
 ) -> History:
     """``events``: events and lists of them, in any order; ``metrics``: lists as ``told`` gives them."""
     flat = [e for part in events for e in (part if isinstance(part, list) else [part])]
-    published = _batches(list(publishes), PUBLISHES, batch_rows)
+    published = _batches(list(publishes), OWED, batch_rows)
     delivered = _batches(list(deliveries), DELIVERIES, batch_rows)
     table = pa.Table.from_pylist([row for rows in metrics for row in rows], schema=SERIES)
-    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e["t_us"]), lambda *_: table)
+    return History(lambda: published, lambda: delivered, sorted(flat, key=lambda e: e.t_us), lambda *_: table)
 
 
 def told(

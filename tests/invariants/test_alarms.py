@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from invariants.alarms import Alarms
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
+from rabbitmq_resilience.invariants.alarms import Alarms
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
 
 METRICS = {"memory": "alarm_memory", "disk": "alarm_disk"}
@@ -110,3 +110,10 @@ def test_unknown_where_a_node_said_nothing() -> None:
     finding = check(silent)
     assert finding.verdict is Verdict.UNKNOWN
     assert "b1 served and said nothing" in finding.summary
+
+
+def test_unknown_where_it_has_time_to_be_cleared_and_the_record_ends() -> None:
+    raised = alarms(("memory", "a1", 62, 99))
+    finding = check(raised, raises("memory", "a1", start_s=60, end_s=90))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary == "the memory alarm of a1 was still raised when it told for the last time, at +95.000 s"

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from invariants.availability import Availability
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
-from reports.history import Outcome
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.record.history import Outcome
 from tests.invariants.literal import (
     FOUR,
     Row,
     apart,
     blocked,
     cluster,
+    event,
     fault,
     history,
     load,
@@ -182,7 +183,7 @@ def test_nodes_that_may_pause_and_do_are_as_good_as_down() -> None:
     assert check(stall, BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.VALID
     assert check(confirms((0, 20), (47.1, 90)), BLIP, ALL_PAUSED, stall_s_max=10).verdict is Verdict.INVALID
     never_back = node_states(unlike={node: [(20.5, 99, "paused")] for node in ("a1", "b1", "c1")})
-    assert check(confirms((0, 20)), BLIP, never_back, stall_s_max=10).verdict is Verdict.VALID
+    assert check(confirms((0, 20)), BLIP, never_back, stall_s_max=10).verdict is Verdict.UNKNOWN
 
 
 def test_pathological_nodes_that_pause_without_need_are_no_excuse() -> None:
@@ -219,7 +220,8 @@ def test_an_alarm_of_a_step_excuses_only_while_it_blocks_and_its_grace() -> None
 
 def test_a_publisher_that_is_gone_is_blocked_no_more() -> None:
     for end in ("killed", "connection_lost", "stopped", "started"):
-        assert check(confirms((0, 21), (54, 90)), ALARM, blocked(21, 25, end=end)).verdict is Verdict.INVALID
+        told = [*blocked(21, 25, end=end), event(25, "worker", worker="publisher-0", event="started")]
+        assert check(confirms((0, 21), (54, 90)), ALARM, told).verdict is Verdict.INVALID
 
 
 #: Until 30 s the majority confirms. With ``ignore`` nobody mends a split; an operator takes a side down.
@@ -234,15 +236,15 @@ def taken_down(*nodes: str) -> list[Event]:
 @pytest.mark.parametrize(
     ("cut", "by_hand", "spans", "verdict"),
     [
-        pytest.param(SPLIT, [], [(0, 30)], Verdict.VALID, id="nobody mends it"),
-        pytest.param(SPLIT, [], [(0, 20)], Verdict.VALID, id="10 s are no stall"),
+        pytest.param(SPLIT, [], [(0, 30)], Verdict.UNKNOWN, id="nobody mends it"),
+        pytest.param(SPLIT, [], [(0, 20)], Verdict.UNKNOWN, id="10 s are no stall"),
         pytest.param(SPLIT, [], [(0, 12)], Verdict.INVALID, id="dead while the cut lasts"),
         pytest.param(SPLIT, taken_down("a1"), [(0, 30), (79.9, 90)], Verdict.VALID, id="soon after it is mended"),
         pytest.param(SPLIT, taken_down("a1"), [(0, 30), (80.2, 90)], Verdict.INVALID, id="dead after it is mended"),
-        pytest.param(SPLIT, taken_down("b1"), [(0, 30)], Verdict.VALID, id="half a side is not enough"),
+        pytest.param(SPLIT, taken_down("b1"), [(0, 30)], Verdict.UNKNOWN, id="half a side is not enough"),
         pytest.param(SPLIT, taken_down("b1", "c1"), [(0, 30)], Verdict.INVALID, id="the other side does as well"),
-        pytest.param(ONE_PAIR, [], [(0, 20)], Verdict.VALID, id="one pair, and nobody mends it"),
-        pytest.param(ONE_PAIR, taken_down("a1"), [(0, 20)], Verdict.VALID, id="one pair, one node down"),
+        pytest.param(ONE_PAIR, [], [(0, 20)], Verdict.UNKNOWN, id="one pair, and nobody mends it"),
+        pytest.param(ONE_PAIR, taken_down("a1"), [(0, 20)], Verdict.UNKNOWN, id="one pair, one node down"),
         pytest.param(fault(20, 22, cut=MINORITY), [], [(0, 20)], Verdict.INVALID, id="too short to be noticed"),
     ],
 )
@@ -251,3 +253,56 @@ def test_after_a_split_nothing_is_promised_until_it_is_mended(
 ) -> None:
     events = [cluster(mode="ignore"), queues("q1"), phases(), node_states(), cut, by_hand]
     assert Availability(stall_s_max=15, grace_s=5).check(history(confirms(*spans), (), events)).verdict is verdict
+
+
+def test_pathological_nothing_is_ever_confirmed_again_and_each_demanded_stretch_is_short() -> None:
+    """Two of three nodes are away again and again: 10 s of majority between, where 20 s are allowed."""
+    kills = [fault(at, at + 10, step=i, down=["a1", "b1"], name="kill") for i, at in enumerate((20, 45, 70))]
+    finding = check(confirms((0, 20)), *kills, node_states(), stall_s_max=20)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "q1 confirmed nothing from +19.910 s until publishing ended" in finding.summary
+    assert "phases.settled_s" in finding.summary
+    assert (
+        check(confirms((0, 20), (32, 45), (57, 70), (82, 90)), *kills, node_states(), stall_s_max=20).verdict
+        is Verdict.VALID
+    )
+
+
+def test_pathological_nothing_in_a_whole_stretch_between_two_faults() -> None:
+    kills = [fault(at, at + 10, step=i, down=["a1", "b1"], name="kill") for i, at in enumerate((20, 45))]
+    finding = check(confirms((0, 20), (57, 90)), *kills, node_states(), stall_s_max=20)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "q1 confirmed nothing from +35.000 s to +45.000 s" in finding.summary
+    assert finding.coverage == Coverage(50.0, 60.0)
+
+
+def test_a_stall_that_ends_in_time_in_which_the_queue_may_stand_still_is_none() -> None:
+    """A cut, and 3 s later another node dies: nobody had noticed the cut yet."""
+    both = [fault(20, 40, cut=MINORITY), fault(23, 30, step=1, down=["b1"], name="kill")]
+    finding = check(confirms((0, 20), (46, 90)), *both, node_states())
+    assert finding.verdict is Verdict.VALID
+    assert finding.coverage is not None
+    assert finding.coverage.judged < finding.coverage.demanded
+
+
+def test_pathological_dead_soon_after_the_last_healing() -> None:
+    """It confirmed while the cut lasted; the load ends 6 s after that."""
+    events = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=56, end=60)]
+    told = [*events, fault(20, 50, cut=MINORITY)]
+    for spans, verdict in (((0, 49.5), Verdict.UNKNOWN), ((0, 50.5), Verdict.UNKNOWN), ((0, 56), Verdict.VALID)):
+        assert Availability().check(history(confirms(spans), (), told)).verdict is verdict
+
+
+def test_a_queue_that_confirms_seldom_is_not_taken_for_one_that_stands_still() -> None:
+    seldom = [publish(n, 4.0 * n + 1) for n in range(22)]
+    finding = check(seldom, fault(20, 50, cut=MINORITY))
+    assert (finding.verdict, finding.coverage) == (Verdict.VALID, Coverage(90.0, 90.0))
+
+
+def test_pathological_nothing_was_confirmed_in_the_moment_that_is_left_after_the_last_healing() -> None:
+    events = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=56, drain=56.2, end=60)]
+    told = [*events, fault(20, 55.6, cut=MINORITY)]
+    finding = Availability().check(history(confirms((0, 55.5)), (), told))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "q1 confirmed nothing after the last healing at +55.600 s" in finding.summary
+    assert Availability().check(history(confirms((0, 56)), (), told)).verdict is Verdict.VALID

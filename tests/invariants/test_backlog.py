@@ -1,24 +1,38 @@
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
+
 import pytest
 
-from invariants.backlog import Backlog
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
+from rabbitmq_resilience.invariants.backlog import Backlog
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import PHASES, cluster, event, history, phases, queues
 
-BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
+
+def held_at(depths: Sequence[tuple[float, int | None]], at: float) -> int | None:
+    """On the straight line from each point to the next; None from a point where nobody tells, and before the first."""
+    for (start_s, depth), (end_s, later) in itertools.pairwise([*depths, (999, depths[-1][1])]):
+        if start_s <= at < end_s:
+            rises = 0 if depth is None or later is None else (later - depth) * (at - start_s) / (end_s - start_s)
+            return None if depth is None else math.floor(depth + rises)
+    return None
 
 
-def check(*depths: tuple[float, int | None], **bounds: float) -> Finding:
-    """``depths``: at_s and what q1 holds. The steady phase ends at 10 s, and the run at 100 s."""
+def check(*depths: tuple[float, int | None], end_s: float | None = None, **bounds: float) -> Finding:
+    """``depths``: what q1 holds at these moments, sampled every second. The steady phase ends at 10 s, and the run just
+    after the last of them, or at ``end_s``."""
+    ends_s = end_s or (depths[-1][0] + 0.5 if depths else 100)
     samples = [
-        event(at_s, "sample", queues={"q1": {"ready": depth, "unacked": 0}}, memory_bytes={}) for at_s, depth in depths
+        event(at, "sample", queues={"q1": {"ready": held_at(depths, at), "unacked": 0}}, memory_bytes={})
+        for at in range(math.ceil(ends_s) if depths else 0)
     ]
-    return Backlog.model_validate(bounds).check(history((), (), [*BASE, *samples]))
+    told = [cluster(), queues("q1"), phases(steady=0, chaos=10, end=ends_s)]
+    return Backlog.model_validate(bounds).check(history((), (), [*told, *samples]))
 
 
-GROWN = ((5, 100), (20, 5000), (30, 10_000), (40, 4000), (50, 400), (60, 90))
+GROWN = ((5, 100), (10, 100), (20, 5000), (30, 10_000), (40, 4000), (50, 400), (60, 90))
 
 
 def test_empty() -> None:
@@ -33,14 +47,14 @@ def test_sane() -> None:
 
 
 def test_the_steady_phase_ends_where_chaos_begins() -> None:
-    assert check((0, 100), (10, 500), (20, 5000), (60, 5)).numbers["backlog_steady"] == 100
+    assert check((0, 100), (9, 100), (10, 500), (20, 5000), (60, 5)).numbers["backlog_steady"] == 100
     assert check((10, 500), (20, 5000), (60, 5)).numbers["backlog_steady"] == 0
 
 
 def test_drained_is_what_holds_no_more_than_five_percent() -> None:
-    assert check((5, 100), (30, 10_000), (50, 500), (60, 90)).numbers["drained_after_s"] == 20
-    assert check((5, 100), (30, 10_000), (50, 501), (60, 90)).numbers["drained_after_s"] == 30
-    assert check((20, 1), (30, 0)).numbers["drained_after_s"] == 10
+    assert check((5, 100), (10, 100), (30, 10_000), (50, 500), (60, 90)).numbers["drained_after_s"] == 20
+    assert check((5, 100), (10, 100), (30, 10_000), (50, 501), (60, 90)).numbers["drained_after_s"] == 21
+    assert check((20, 1), (21, 0)).numbers["drained_after_s"] == 1
 
 
 @pytest.mark.parametrize("lacking", ["steady", "chaos"])
@@ -55,9 +69,9 @@ def test_sane_within_its_bound() -> None:
 
 
 def test_sane_queues_that_never_grew_have_nothing_to_drain() -> None:
-    finding = check((5, 100), (20, 300), (30, 250), drained_within_s=1)
+    finding = check((5, 100), (10, 100), (20, 300), (30, 250), drained_within_s=1)
     assert (finding.verdict, finding.numbers["drained_after_s"]) == (Verdict.VALID, None)
-    assert check((5, 100), (20, 301), (30, 250), (50, 80), drained_within_s=1).verdict is Verdict.INVALID
+    assert check((5, 100), (10, 100), (20, 301), (30, 250), (50, 80), drained_within_s=1).verdict is Verdict.INVALID
 
 
 def test_pathological_drained_too_late() -> None:
@@ -68,11 +82,11 @@ def test_pathological_drained_too_late() -> None:
 
 def test_pathological_grown_again() -> None:
     finding = check(*GROWN, (70, 3000), (80, 20), drained_within_s=30)
-    assert (finding.verdict, finding.numbers["drained_after_s"]) == (Verdict.INVALID, 50)
+    assert (finding.verdict, finding.numbers["drained_after_s"]) == (Verdict.INVALID, 49)
 
 
 def test_pathological_never_drained() -> None:
-    never = ((5, 100), (20, 5000), (60, 4000))
+    never = ((5, 100), (10, 100), (20, 5000), (60, 4000))
     for within_s, verdict, shown in ((30, Verdict.INVALID, 1), (40, Verdict.INVALID, 1), (60, Verdict.UNKNOWN, 0)):
         finding = check(*never, drained_within_s=within_s)
         assert (finding.verdict, len(finding.examples)) == (verdict, shown)
@@ -82,3 +96,29 @@ def test_pathological_never_drained() -> None:
 def test_a_backlog_that_was_not_built_cannot_tell() -> None:
     assert check(*GROWN, peak_min=10_001).verdict is Verdict.UNKNOWN
     assert check(*GROWN, peak_min=10_000).verdict is Verdict.VALID
+
+
+def test_pathological_nobody_tells_from_the_fault_on() -> None:
+    finding = check((0, 100), (12, None), end_s=60)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary.startswith("from +11.000 s to the end no node told what all queues held")
+    assert finding.coverage == Coverage(1.0, 50.0)
+    assert check((0, 100), (20, 5000), (40, 90), (50, None), end_s=65, drained_within_s=30).verdict is Verdict.UNKNOWN
+
+
+def test_what_nobody_told_is_no_gap_in_short_and_in_the_middle() -> None:
+    assert check((0, 100), (20, 5000), (30, None), (38, 90), end_s=60, drained_within_s=18).verdict is Verdict.VALID
+    finding = check((0, 100), (20, None), (40, 90), end_s=60)
+    assert (finding.verdict, finding.coverage) == (Verdict.VALID, Coverage(29.0, 50.0))
+
+
+@pytest.mark.parametrize(("within_s", "verdict"), [(41, Verdict.VALID), (40, Verdict.UNKNOWN), (9, Verdict.UNKNOWN)])
+def test_a_backlog_may_have_been_longest_while_nobody_told(within_s: int, verdict: Verdict) -> None:
+    """Nobody told from 19 s to 50 s; at 60 s it is drained, but of a longer one it might have been before."""
+    hidden = ((0, 100), (20, None), (50, 5000), (60, 90))
+    assert check(*hidden, end_s=70, drained_within_s=within_s).verdict is verdict
+
+
+@pytest.mark.parametrize(("within_s", "verdict"), [(31, Verdict.VALID), (30, Verdict.UNKNOWN)])
+def test_queues_may_have_grown_while_nobody_told(within_s: int, verdict: Verdict) -> None:
+    assert check((0, 100), (20, None), (50, 100), end_s=70, drained_within_s=within_s).verdict is verdict

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from invariants.facts import ClusterFacts
-from invariants.metadata import Metadata, permits_lost_declarations
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
+from rabbitmq_resilience.invariants.facts import ClusterFacts
+from rabbitmq_resilience.invariants.metadata import Metadata, permits_lost_declarations
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases
 
 CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
@@ -165,3 +165,10 @@ def test_which_modes_permit_lost_declarations(
     reason = permits_lost_declarations(ClusterFacts(THREE, mode, 5, version, recover=recover))
     assert reason.startswith(permitted)
     assert bool(reason) == bool(permitted)
+
+
+@pytest.mark.parametrize("later", ["refused", "unanswered"])
+def test_what_was_created_stays_promised_whatever_is_answered_later(later: str) -> None:
+    again = declared(at_s=40, node="c1", state=later)
+    assert check(declared(), again, known()).verdict is Verdict.INVALID
+    assert check(declared(), again, known(ITEM)).verdict is Verdict.VALID

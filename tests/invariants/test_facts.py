@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import event, us
 
 
-def cut(*links: list[str]) -> dict[str, Any]:
+def cut(*links: list[str]) -> Event:
     effect = {"nodes_down": [], "links_cut": list(links), "links_slow": []}
-    return {"t_us": 1, "kind": "fault", "step": 0, "fault": "partition", "state": "injected", "effect": effect}
+    return event(0, "fault", step=0, fault="partition", state="injected", effect=effect)
 
 
 @pytest.mark.parametrize(

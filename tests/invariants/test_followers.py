@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from invariants.followers import Followers
-from invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.invariants.followers import Followers
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import (
     PHASES,
     THREE,
@@ -19,6 +19,7 @@ from tests.invariants.literal import (
     phases,
     queues,
     told,
+    us,
 )
 
 Written = Callable[[float], float | None]
@@ -166,3 +167,19 @@ def test_mirrors_by_what_the_leader_says_of_them() -> None:
     assert check([], *silent, kind="mirrored").numbers["caught_up_after_s"] == 0
     after_the_end = event(95, "sample", queues={"q1": {"behind": 1}})
     assert check([], *mirrors(70), after_the_end, kind="mirrored").verdict is Verdict.VALID
+
+
+def test_unknown_where_nobody_told_when_it_was_due() -> None:
+    """Behind at 74 s, due at 75 s, and caught up at 90 s, in the next look."""
+    hidden = raft(lambda at: 2000 if 20 <= at < 75 else None if at < 90 else entries(at))
+    finding = check(hidden)
+    assert (finding.verdict, finding.coverage) == (Verdict.UNKNOWN, Coverage(2, 3, "followers"))
+    soon = raft(lambda at: 2000 if 20 <= at < 75 else None if at < 85 else entries(at))
+    assert check(soon).verdict is Verdict.VALID
+
+
+def test_unknown_where_a_mirror_was_seen_once_and_then_no_more() -> None:
+    once = [e for e in mirrors(0) if e.t_us < us(62)]
+    finding = check([], *once, kind="mirrored")
+    assert (finding.verdict, finding.coverage) == (Verdict.UNKNOWN, Coverage(0, 1, "followers"))
+    assert check([], *mirrors(0), kind="mirrored").verdict is Verdict.VALID

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow.parquet as pq
 import pytest
 
-from invariants.catalogue import ASSUMPTIONS, INVARIANTS
-from invariants.judge import Judgement, judge
-from invariants.recorded import load_history
-from invariants.verdict import Assumption, Finding, History, Invariant, Verdict
-from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
-from reports.run_directory import RunDirectory
+from rabbitmq_resilience.invariants.catalogue import ASSUMPTIONS, INVARIANTS
+from rabbitmq_resilience.invariants.judge import Judgement, judge
+from rabbitmq_resilience.invariants.recorded import load_history
+from rabbitmq_resilience.invariants.verdict import Assumption, Coverage, Finding, History, Invariant, Verdict
+from rabbitmq_resilience.record.alerts import Alerts, RuleGroup, write_alerts
+from rabbitmq_resilience.record.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.record.run_directory import RunDirectory
 from tests.invariants.literal import (
     THREE,
     Row,
@@ -24,12 +26,14 @@ from tests.invariants.literal import (
     event,
     fault,
     history,
+    load,
     node_states,
     phases,
     publish,
     queues,
     sample,
     told,
+    us,
 )
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
@@ -118,6 +122,17 @@ def test_what_is_forgiven_exists_and_is_not_of_the_whole_run() -> None:
         assert not any(ASSUMPTIONS[name].whole_run for name in invariant.forgives)
 
 
+def every_invariant() -> dict[str, Invariant]:
+    """With its default bounds, as far as it has some and they fit 20 messages/s."""
+    stated = {"uptime": {"outage_s_max": 5}, "flow": {"window_s": 2}}
+    return {name: invariant.model_validate(stated.get(name, {})) for name, invariant in INVARIANTS.items()}
+
+
+def no_alerts() -> Alerts:
+    """Rules that were evaluated all the time, and none of which fired."""
+    return Alerts([RuleGroup("mine", 1.0, ["Something"], [(us(-1), us(96))])], [])
+
+
 def whole_run() -> History:
     times = [i / 20 for i in range(1800)]
     events = [cluster(), queues("q1"), phases(), node_states(), [sample(at) for at in range(95)]]
@@ -125,15 +140,17 @@ def whole_run() -> History:
     declared = [event(22, "declaration", item="queue x", node="b1", state=state) for state in ("asked", "created")]
     known = event(94, "metadata", nodes={node: ["queue x"] for node in THREE})
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
-    publishes = [publish(n, at_s) for n, at_s in enumerate(times)]
+    publishes = [publish(n, at_s) | {"node": 1} for n, at_s in enumerate(times)]
     deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
     rebalanced = fault(40, 40.5, step=9, name="rebalance")
-    happened = [*events, cut, rebalanced, declared, known, drained]
-    return history(publishes, deliveries, happened, metrics=[*whole_metrics()])
+    asked = [event(at, "flow_states", node="a1", connections={"running": 2}, flow_queues=[]) for at in range(5, 95, 5)]
+    happened = [*events, load(10, 20), cut, rebalanced, declared, known, asked, drained]
+    return replace(history(publishes, deliveries, happened, metrics=[*whole_metrics()]), alerts=no_alerts)
 
 
 def whole_metrics() -> Iterator[list[Row]]:
     of_nodes = {"memory_used": 2e8, "memory_limit": 1e9, "alarm_memory": 0, "alarm_disk": 0}
+    of_nodes |= {"disk_free": 1e10, "disk_limit": 5e7}
     of_queues = {"unacked": 0, "raft_written_index": 50, "raft_commit_index": 50}
     for node in THREE:
         yield from (told(metric, node, value) for metric, value in of_nodes.items())
@@ -141,28 +158,42 @@ def whole_metrics() -> Iterator[list[Row]]:
 
 
 def test_a_sane_run_is_valid_by_every_invariant() -> None:
-    judgement = judge(whole_run(), {name: invariant() for name, invariant in INVARIANTS.items()})
+    judgement = judge(whole_run(), every_invariant())
     assert (judgement.verdict, judgement.reason) == (VALID, "")
 
 
 def test_an_empty_history_is_never_valid() -> None:
-    assert judge(history(), {name: invariant() for name, invariant in INVARIANTS.items()}).verdict is UNKNOWN
+    assert judge(history(), every_invariant()).verdict is UNKNOWN
 
 
 def test_a_recorded_run_gives_the_same_judgement(tmp_path: Path) -> None:
     literal, run = whole_run(), RunDirectory.create(tmp_path, "literal")
     run.fault_file.write_text("version: 1\n")
-    run.events_file.write_text("".join(json.dumps(e) + "\n" for e in literal.events))
+    run.events_file.write_text("".join(json.dumps(e.as_fields()) + "\n" for e in literal.events))
     for suffix, schema, batches in (
         (PUBLISHES_SUFFIX, PUBLISHES, literal.publishes()),
         (DELIVERIES_SUFFIX, DELIVERIES, literal.deliveries()),
     ):
         writer = StreamWriter(run.history / f"w0{suffix}", schema)
         for batch in batches:
-            writer.append({name: batch.column(name) for name in schema.names})
+            writer.append({name: batch.column(name if name != "route" else "queue") for name in schema.names})
         writer.close()
+    Routes.plain(1).save(run.history)
     pq.write_table(literal.metrics(), run.metrics_file)
-    invariants = {name: invariant() for name, invariant in INVARIANTS.items()}
+    write_alerts(no_alerts(), run.alerts_file)
+    invariants = every_invariant()
     again = judge(load_history(run.path), invariants)
     assert again.as_dict() == judge(literal, invariants).as_dict()
     assert json.loads(json.dumps(again.as_dict()))["verdict"] == "VALID"
+
+
+def test_what_is_valid_though_nothing_was_judged_is_unknown() -> None:
+    class Covers(Says):
+        def check(self, history: History) -> Finding:
+            return Finding(self.verdict, "all is well", coverage=Coverage(len(history.events), 5))
+
+    for verdict, events, overall in ((VALID, [], UNKNOWN), (VALID, [phases()], VALID), (INVALID, [], INVALID)):
+        judgement = judge(history((), (), events), {"covers": Covers(verdict)}, {})
+        assert judgement.verdict is overall
+        assert judgement.as_dict()["invariants"]["covers"]["coverage"] == {"judged_s": 5 * len(events), "demanded_s": 5}
+    assert judge(history(), {"covers": Covers(VALID)}, {}).reason.startswith("covers: nothing of what is demanded")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from invariants.leaders_spread import LeadersSpread
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
+from rabbitmq_resilience.invariants.leaders_spread import LeadersSpread
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues
 
 
@@ -98,3 +98,12 @@ def test_unknown_where_a_fault_moves_leaders_before_the_time_is_over() -> None:
 def test_unknown_while_leaders_are_not_known() -> None:
     assert check(rebalanced(40), led(0, 95, "a1", None, "c1")).verdict is Verdict.UNKNOWN
     assert check(rebalanced(40)).verdict is Verdict.UNKNOWN
+
+
+def test_pathological_one_look_and_none_after_it() -> None:
+    whole = [cluster(), queues("q1", "q2", "q3"), phases(), node_states(), rebalanced(40)]
+    judged = [*led(40, 43, "a1", "b1", "c1"), *led(75, 95, "a1", "b1", "c1")]
+    finding = LeadersSpread(within_s=30).check(history((), (), [*whole, *judged]))
+    assert (finding.verdict, finding.coverage) == (Verdict.UNKNOWN, Coverage(0, 1, "rebalancings"))
+    assert "from +42.000 s on they were not seen" in finding.summary
+    assert LeadersSpread(within_s=12).check(history((), (), [*whole, *judged])).verdict is Verdict.VALID

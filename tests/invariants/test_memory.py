@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from invariants.memory import Memory
-from invariants.verdict import Finding, Verdict
-from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
+from rabbitmq_resilience.invariants.memory import Memory
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told, us
 
 GB = 1e9
 
@@ -52,10 +52,11 @@ def test_sane_an_alarm_that_a_step_raised() -> None:
     assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 20)
 
 
-def test_sane_an_alarm_that_was_never_cleared_excuses_to_the_end() -> None:
+def test_unknown_where_an_alarm_excuses_to_the_end() -> None:
     raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["b1"], states=("injecting", "injected", "proven"))
     finding = check(memory(0.24687 * GB, limit=lambda at: 0.1 * GB if at >= 30 else 1 * GB), raised)
-    assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 65)
+    assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.UNKNOWN, 65)
+    assert "b1 was still over it when it told for the last time, at +95.000 s" in finding.summary
     assert finding.numbers["memory_ratio_max"] == 0.2469
 
 
@@ -104,3 +105,29 @@ def test_unknown_where_a_node_that_served_said_nothing() -> None:
 def test_sane_a_node_that_was_down_has_a_gap() -> None:
     states = node_states(unlike={"b1": [(29, 51, "down")]})
     assert check(memory(lambda at: None if 30 <= at < 52 else 0.3 * GB), states=states).verdict is Verdict.VALID
+
+
+def test_unknown_where_a_node_that_came_back_told_nothing() -> None:
+    """Each silence is shorter than 15 s, and the second is all that there is of b1 after its restart."""
+    back = node_states(unlike={"b1": [(70, 84, "down")]})
+    silent = [[row for row in rows if row["node"] != "b1" or row["t_us"] < us(70)] for rows in memory()]
+    finding = check(silent, states=back)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "b1 served and said nothing for 10.5 s from +84.000 s" in finding.summary
+    assert check(memory(), states=back).coverage == Coverage(94.5, 94.5)
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "verdict"), [(None, Verdict.VALID), (301, Verdict.VALID), (300, Verdict.INVALID)]
+)
+def test_bytes_have_a_bound_of_their_own(bytes_max: int | None, verdict: Verdict) -> None:
+    metrics = [
+        *(told("memory_used", node, lambda at: 300.0 if at == 40 else 200.0) for node in THREE),
+        *(told("memory_limit", node, 1 * GB) for node in THREE),
+    ]
+    whole = [cluster(), queues("q1"), phases(), node_states()]
+    finding = Memory(bytes_max=bytes_max).check(history((), (), whole, metrics=metrics))
+    assert (finding.verdict, finding.numbers["memory_bytes_max"]) == (verdict, 300)
+    if verdict is Verdict.INVALID:
+        assert finding.summary == "c1 used 300 bytes at +40.000 s, beside no fault"
+        assert finding.numbers["nodes_over"] == 3

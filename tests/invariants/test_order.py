@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from invariants import columns
-from invariants.order import Order
-from invariants.verdict import Finding, Verdict
-from reports.history import Outcome
+from rabbitmq_resilience.invariants import columns, order
+from rabbitmq_resilience.invariants.order import Order
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.history import Outcome
 from tests.invariants.literal import Row, cluster, deliver, history, phases, publish, queues
 
 EVENTS = [cluster(), queues("q1", "q2"), phases()]
@@ -180,10 +180,34 @@ def test_shared_queue_is_not_judged_and_named() -> None:
     shared = [*in_turn(0, 2, 4), *in_turn(1, 3, 5, consumer=1)]
     finding = check(shared)
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.numbers == {"queues_judged": 0, "queues_shared": 1, "overtaken": 0}
+    assert finding.numbers == {"queues_judged": 0, "queues_shared": 1, "overtaken": 0, "overtaken_permitted": 0}
     assert "q1" in finding.summary
     both = [*shared, *in_turn(6, 8, queue=1), *in_turn(7, 9, queue=1, consumer=1)]
     assert check(both).summary.endswith("read from q1, q2")
     beside = check([*shared, *in_turn(6, 7, queue=1)])
     assert (beside.verdict, beside.numbers["queues_shared"]) == (Verdict.VALID, 1)
     assert "not judged" in beside.summary
+
+
+def test_what_goes_to_several_queues_has_an_order_in_each() -> None:
+    """It came out of one queue in order, and before it came out of the other one late."""
+    published = [publish(n, queue=queue, lane=queue) for n in (0, 1) for queue in (0, 1)]
+    events = [cluster(), queues("q1", "q2"), phases()]
+    late = [deliver(1, 3), deliver(0, 4)]
+    in_order = [deliver(0, 1, queue=1), deliver(1, 2, queue=1)]
+    finding = Order().check(history(published, [*in_order, *late], events))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
+    both = [deliver(1, 5, queue=1), deliver(0, 6, queue=1)]
+    assert Order().check(history(published, [*late, *both], events)).numbers["overtaken"] == 2
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 9, 1000])
+def test_shared_queues_are_judged_the_same_however_few_at_once(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(order, "SORTED_MAX", at_once)
+    publishes = [publish(n, queue=n % 3) for n in range(18)]
+    shared = [deliver(n, 1 + n / 100, queue=n % 3, consumer=n // 3 % 2) for n in range(18)]
+    finding = Order(shared_queues="judged").check(history(publishes, shared, EVENTS))
+    assert (finding.verdict, finding.numbers["queues_judged"]) == (Verdict.VALID, 3)
+    late = [d for d in shared if d["sequence"] not in (4, 8)] + [deliver(n, 2, queue=n % 3) for n in (4, 8)]
+    finding = Order(shared_queues="judged").check(history(publishes, late, EVENTS))
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 2)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from invariants.partition_mode import PartitionMode
-from invariants.pauses import pause_margin_s
-from invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.invariants.partition_mode import PartitionMode
+from rabbitmq_resilience.invariants.pauses import pause_margin_s
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from tests.invariants.literal import PHASES, apart, cluster, event, fault, history, node_states, phases, publish, queues
 
 A = apart(["a1"], ["b1", "c1"])
@@ -142,23 +142,48 @@ def test_a_node_that_never_returns_has_no_time_of_return() -> None:
 
 
 def test_sane_autoheal_after_each_of_two_cuts() -> None:
-    cuts = [fault(12, 24, cut=A), fault(56, 68, step=1, cut=A)]
-    later = paused((70, 76))
+    cuts = [fault(12, 24, cut=A), fault(50, 62, step=1, cut=A)]
+    later = paused((64, 70))
     finding = check(phases(), *cuts, mode="autoheal", a1=paused((26, 32)), b1=later, c1=later)
     assert (finding.verdict, finding.numbers["restarted"]) == (Verdict.VALID, "a1 b1 c1")
 
 
 def test_pathological_nobody_restarts_after_the_second_cut() -> None:
     """The first one leaves a node that both of the others see: nothing is promised of that."""
-    cuts = [fault(12, 24, cut=apart(["a1"], ["b1"])), fault(56, 68, step=1, cut=A)]
+    cuts = [fault(12, 24, cut=apart(["a1"], ["b1"])), fault(50, 62, step=1, cut=A)]
     assert check(phases(), *cuts, mode="autoheal").verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize(
     ("confirmed_s", "verdict"),
-    [(34.999_999, Verdict.VALID), (35, Verdict.INVALID), (49.999_999, Verdict.INVALID), (50, Verdict.VALID)],
+    [(20.004_999, Verdict.VALID), (20.005, Verdict.INVALID), (49.999_999, Verdict.INVALID), (50, Verdict.VALID)],
 )
-def test_confirms_count_from_when_the_cut_is_known_until_it_is_healed(confirmed_s: float, verdict: Verdict) -> None:
+def test_what_is_sent_and_confirmed_while_the_majority_is_out_of_reach_cannot_have_been_written(
+    confirmed_s: float, verdict: Verdict
+) -> None:
     events = [cluster(mode="autoheal"), phases(), queues("q1"), node_states(unlike={"a1": paused((52, 58))}), CUT]
     through_a1 = [publish(0, confirmed_s - 0.005)]
     assert PartitionMode().check(history(through_a1, (), events)).verdict is verdict
+
+
+def test_a_node_that_had_to_pause_only_between_two_looks_is_not_told_to_have_served() -> None:
+    """It has to from 30.1 s on; it did, was seen so at 30.5 s, and its cut was over then."""
+    short = fault(20.1, 30.4, cut=A)
+    finding = check(phases(), short, a1=paused((30.05, 33)))
+    assert (finding.verdict, finding.numbers["had_to_pause"]) == (Verdict.VALID, "")
+    unseen = [look for look in node_states(end_s=95) if not 30 <= (look.t_us - cluster().t_us) / 1e6 < 50]
+    blind = PartitionMode(margin_s=5).check(history((), (), [cluster(), phases(), CUT, unseen]))
+    assert (blind.verdict, "nobody looked" in blind.summary) == (Verdict.UNKNOWN, True)
+
+
+def test_looks_that_do_not_tell_of_a_node_are_none() -> None:
+    told = [
+        event(
+            half / 2,
+            "nodes",
+            states={node: "up" for node in ("a1", "b1", "c1") if node != "a1" or not 20 < half / 2 < 60},
+        )
+        for half in range(190)
+    ]
+    finding = PartitionMode(margin_s=5).check(history((), (), [cluster(), phases(), CUT, told]))
+    assert (finding.verdict, "nobody looked" in finding.summary) == (Verdict.UNKNOWN, True)

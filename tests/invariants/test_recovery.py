@@ -1,17 +1,20 @@
 from __future__ import annotations
 
-from invariants.recovery import Recovery, ill_nodes
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
-from tests.invariants.literal import THREE, cluster, event, fault, history, node_states, phases, queues, sample
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rabbitmq_resilience.invariants.recovery import Recovery, ill_nodes
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.record.events import Event, SampleEvent
+from tests.invariants.literal import THREE, cluster, event, fault, history, node_states, phases, queues, sample, us
 
 
-def samples(ill_until_s: float = 0, *, end_s: int = 95, **ill: int | str | None) -> list[Event]:
+def samples(ill_until_s: float = 0, *, end_s: int = 95, **ill: int | str | None) -> list[SampleEvent]:
     shown = ill or {"online": 2}
     return [sample(at, **(shown if at < ill_until_s else {})) for at in range(end_s)]  # type: ignore[arg-type]
 
 
-def check(states: list[Event], sampled: list[Event], *, within_s: float = 15) -> Finding:
+def check(states: Sequence[Event], sampled: Sequence[Event], *, within_s: float = 15) -> Finding:
     return Recovery(within_s=within_s).check(history((), (), [cluster(), queues("q1"), phases(), states, sampled]))
 
 
@@ -35,19 +38,47 @@ def test_sane_a_run_that_was_broken_off_before_its_end() -> None:
     assert Recovery(within_s=15).check(history((), (), events)).verdict is Verdict.VALID
 
 
-def test_sane_one_look_is_enough() -> None:
-    assert check(node_states(), [sample(84)]).verdict is Verdict.VALID
+def test_pathological_one_good_look_and_none_until_the_end() -> None:
+    finding = check(node_states(), [sample(72)])
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "nobody told of all nodes and queues from +72.000 s to +95.000 s, after they were whole" in finding.summary
+    assert finding.coverage == Coverage(2.0, 25.0)
+    assert check(node_states(end_s=75), samples()).verdict is Verdict.UNKNOWN
+
+
+def test_pathological_without_leader_in_every_second_look() -> None:
+    flapping = [sample(at, leader=None if at % 2 else "a1") for at in range(95)]
+    for last in (94, 95):
+        finding = check(node_states(), flapping[:last])
+        assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, None if last == 94 else 24)
+
+
+def test_pathological_whole_only_in_the_last_look() -> None:
+    finding = check(node_states(), samples(94), within_s=60)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "all was there for 1 s only before the record ended" in finding.summary
+    assert check(node_states(), samples(93), within_s=60).verdict is Verdict.VALID
+
+
+def test_when_it_became_whole_is_not_known_where_nobody_looked() -> None:
+    hidden = [e for e in samples(74) if not us(73) < e.t_us < us(90)]
+    assert check(node_states(), hidden, within_s=5).verdict is Verdict.UNKNOWN
+    assert check(node_states(), hidden, within_s=2).verdict is Verdict.INVALID
+
+
+def test_pathological_a_node_that_nobody_looks_at() -> None:
+    assert check(node_states(("a1", "b1")), samples()).verdict is Verdict.INVALID
 
 
 def test_mirrors_that_are_behind_at_the_end_are_counted_and_not_judged() -> None:
-    def mirrors(at_s: float, **behind: int) -> Event:
+    def mirrors(at_s: float, **behind: int) -> SampleEvent:
         listed = sample(at_s, names=["q1", "q2", "q3"])
         rows = {
-            name: row | ({"behind": behind[name]} if name in behind else {}) for name, row in listed["queues"].items()
+            name: {**row, **({"behind": behind[name]} if name in behind else {})} for name, row in listed.queues.items()
         }
-        return listed | {"queues": rows}
+        return replace(listed, queues=rows)
 
-    told = [mirrors(70, q1=5), mirrors(71, q1=7), mirrors(90, q2=4), mirrors(92, q1=2, q2=1)]
+    told = [mirrors(70, q1=5), mirrors(71, q1=7), mirrors(80), mirrors(90, q2=4), mirrors(92, q1=2, q2=1)]
     finding = check(node_states(), told)
     assert (finding.verdict, finding.numbers["mirrors_behind"]) == (Verdict.VALID, 3)
 
@@ -99,7 +130,9 @@ def test_a_queue_that_is_listed_as_ill_once_was_slow_to_tell() -> None:
     assert listed(70).numbers["recovered_after_s"] == 1
     assert listed(71).numbers["recovered_after_s"] == 0
     assert listed(80, 81).numbers["recovered_after_s"] == 12
-    assert listed(94).numbers["recovered_after_s"] == 0
+    assert listed(80, 91).numbers["recovered_after_s"] == 0
+    assert listed(80, 89).numbers["recovered_after_s"] == 20
+    assert listed(94).verdict is Verdict.UNKNOWN
     assert listed(93, 94).verdict is Verdict.INVALID
 
 
@@ -126,12 +159,12 @@ def test_nobody_watched() -> None:
 def test_what_happens_after_the_end_does_not_count() -> None:
     states = node_states(unlike={"a1": [(95, 99, "down")]}, end_s=99)
     assert check(states, samples()).verdict is Verdict.VALID
-    late = [sample(at, online=2 if at >= 94 else 3) for at in range(99)]
+    late = [sample(at, online=2 if at >= 95 else 3) for at in range(99)]
     assert check(node_states(), late).verdict is Verdict.VALID
 
 
 def test_pathological_split_outlives_the_cut() -> None:
-    split = [event | {"partitions": {"a1": ["c1"], "c1": ["a1"]}} for event in samples()]
+    split = [replace(event, partitions={"a1": ["c1"], "c1": ["a1"]}) for event in samples()]
     finding = check(node_states(), split)
     assert finding.verdict is Verdict.INVALID
     assert "a1 says that it is partitioned from c1" in finding.summary
@@ -158,3 +191,12 @@ def test_of_many_that_are_ill_some_are_named_and_the_others_counted() -> None:
     names = [f"n{i}" for i in range(12)]
     assert "more" not in ill_nodes(dict.fromkeys(names[:10], "down"))
     assert ill_nodes(dict.fromkeys(names, "down")).endswith("n9 is down and 2 more")
+
+
+def test_late_while_others_keep_the_machine_busy_is_not_told_and_very_late_is() -> None:
+    """Whole 8 s after healing."""
+    states, busy = node_states(unlike={"a1": [(40, 73, "paused")]}), event(80, "machine", busy=1.0, others=0.6)
+    told = {within_s: check(states, [*samples(78), busy], within_s=within_s) for within_s in (8, 5, 3.9)}
+    assert [finding.verdict for finding in told.values()] == [Verdict.VALID, Verdict.UNKNOWN, Verdict.INVALID]
+    assert "other programs took 60% of this machine's processors then" in told[5].summary
+    assert check(states, samples(78), within_s=5).verdict is Verdict.INVALID

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from invariants.throughput import Throughput
-from invariants.verdict import Finding, Verdict
-from reports.events import Event
+from rabbitmq_resilience.invariants.throughput import Throughput
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.record.events import Event
 from tests.invariants import literal
 from tests.invariants.literal import (
     Row,
@@ -258,3 +258,82 @@ def test_what_is_kept_is_a_part_of_the_target_of_then() -> None:
 
 #: Twice the rate of the steady phase.
 STEP = {"rate_per_s": 100, "for_s": 30}
+
+
+def machine(*others: float) -> list[Event]:
+    """What other programs took, told each 5 s."""
+    return [literal.event(5 * (i + 1), "machine", busy=1.0, others=part) for i, part in enumerate(others)]
+
+
+SLOW = load((0, 60, 50), (60, 65, 20), (65, 90, 50))
+
+
+@pytest.mark.parametrize(
+    ("others", "driver", "verdict"),
+    [
+        ([0.0] * 18, "local", Verdict.INVALID),
+        ([0.9] * 12 + [0.0] * 6, "local", Verdict.INVALID),  # at another time
+        ([0.0] * 12 + [0.5, 0.5] + [0.0] * 4, "local", Verdict.UNKNOWN),
+        ([0.24] * 18, "local", Verdict.INVALID),
+        ([0.5] * 18, "docker", Verdict.INVALID),  # brokers count as others there
+        ([], "local", Verdict.INVALID),
+    ],
+)
+def test_what_is_slow_while_others_keep_the_machine_busy_is_not_told(
+    others: list[float], driver: str, verdict: Verdict
+) -> None:
+    told = cluster(driver=driver)
+    events = [told, queues("q1"), phases(), node_states(), *machine(*others)]
+    demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=10)
+    finding = demanded.check(history(SLOW, (), events))
+    assert finding.verdict is verdict, finding
+    assert ("other programs took 50% of this machine's processors then" in finding.summary) == (
+        verdict is Verdict.UNKNOWN
+    )
+
+
+def test_one_slow_window_that_nobody_disturbed_is_enough() -> None:
+    slow_twice = load((0, 60, 50), (60, 65, 20), (65, 80, 50), (80, 85, 20), (85, 90, 50))
+    finding = check(slow_twice, machine(*[0.0] * 12, 0.9, 0.9, *[0.0] * 4))
+    assert finding.verdict is Verdict.INVALID
+
+
+def test_pathological_one_window_before_the_fault_and_next_to_nothing_from_then_on() -> None:
+    """The load ends 9 s after the cut was healed, and the grace is 10 s."""
+    soon = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=59, end=60), node_states(), CUT]
+    demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=40)
+
+    def judged(*spans: tuple[float, float, float]) -> Finding:
+        return demanded.check(history(load((0, 20, 50), *spans), (), soon))
+
+    finding = judged((20, 59, 1))
+    assert (finding.verdict, finding.numbers["windows"]) == (Verdict.UNKNOWN, 2)
+    assert finding.summary.startswith("after the last healing there were only 2% of the steady rate from +54.000 s")
+    assert "phases.settled_s" in finding.summary
+    assert finding.coverage == Coverage(10.0, 10.0)
+    assert judged((20, 54, 1), (54, 59, 50)).verdict is Verdict.VALID
+    assert judged((20, 54, 50), (54, 59, 24)).verdict is Verdict.UNKNOWN
+
+
+def test_pathological_the_load_ends_with_the_last_fault() -> None:
+    soon = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=54, end=60), node_states(), CUT]
+    finding = Throughput(window_s=5, grace_s=10).check(history(load((0, 54, 50)), (), soon))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary.startswith("the load ended less than 5 s after the last healing")
+
+
+def test_what_is_shorter_than_a_window_is_not_judged() -> None:
+    assert check(load((0, 90, 50)), lost_grace_s=None).coverage == Coverage(80.0, 80.0)
+    finding = Throughput(window_s=30, grace_s=10).check(history(load((0, 90, 50)), (), BASE))
+    assert finding.coverage == Coverage(60.0, 80.0)
+
+
+def test_the_last_window_counts_where_the_load_pauses_after_the_last_healing() -> None:
+    """It pauses from 52 s to 55 s; until then the rate had come back."""
+    healed = fault(20, 44, cut=apart(["a1"], ["b1", "c1"]))
+    told = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=44, drain=60, end=65), node_states(), healed]
+    demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=20, lost_grace_s=5)
+    pause = literal.load(10, 50, (50, 42), (0, 3))
+    for rate_per_s, verdict in ((1, Verdict.UNKNOWN), (50, Verdict.VALID)):
+        rows = load((0, 52, 50), (55, 60, rate_per_s))
+        assert demanded.check(history(rows, (), [*told, pause])).verdict is verdict

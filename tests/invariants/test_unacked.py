@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from invariants.unacked import Unacked
-from invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.invariants.unacked import Unacked
+from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import PHASES, Row, cluster, event, history, node_states, phases, queues, told
 
 
@@ -67,3 +67,18 @@ def test_unknown_where_nobody_tells_of_a_queue() -> None:
     finding = check([CALM, unacked("q1", 0, end_s=80)])
     assert finding.verdict is Verdict.UNKNOWN
     assert "q1" in finding.summary
+
+
+def test_unknown_where_the_last_word_is_of_before_the_drain_was_over() -> None:
+    drained = event(93, "drain", complete=True)
+    for value in (0, 3):
+        finding = check([CALM, unacked("q1", value, end_s=92)], drained)
+        assert (finding.verdict, finding.coverage) == (Verdict.UNKNOWN, Coverage(1, 2, "queues"))
+    assert check([CALM, unacked("q1", 0, end_s=95)], drained).verdict is Verdict.VALID
+
+
+def test_unknown_where_nobody_told_for_long() -> None:
+    whole = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=20, drain=30, end=95), node_states()]
+    for end_s, verdict in ((80, Verdict.UNKNOWN), (81, Verdict.VALID)):
+        judged = history((), (), whole, metrics=[unacked("q1", 0, end_s=end_s)])
+        assert Unacked().check(judged).verdict is verdict

@@ -11,9 +11,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.broker  # its version decides which scenarios apply
+NODES = {"three": 3, "four": 4, "five": 5, "seven": 7}
 
 
+def test_the_first_verdict_is_of_the_smallest_cluster() -> None:
+    """As ``make partitions`` plays them."""
+    options = ["--collect-only", "-q", "-m", "partitions and not slow", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "suites", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    told = re.findall(r"::.*\b(three|four|five|seven)_nodes", done.stdout)
+    assert len(told) >= 20, done.stdout
+    assert [NODES[word] for word in told] == sorted(NODES[word] for word in told)
+
+
+@pytest.mark.broker  # its version decides which scenarios apply
 @pytest.mark.parametrize("scale", ["0.01", "0.04", "1"])
 def test_none_is_refused(scale: str) -> None:
     command = [

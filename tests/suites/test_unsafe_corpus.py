@@ -6,24 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from faults import fault_file
-from invariants.verdict import Verdict
-from reports.would_notice import CORPUS, UNSAFE, corpus_titles
-from suites.test_unsafe import FILES
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.tables.would_notice import CORPUS, corpus
 
 ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(CORPUS.glob("*.fault.yaml"))
 
 
 def test_all_of_them_are_played() -> None:
-    assert sorted(CORPUS.glob("*.yaml")) == FILES
-    assert len(set(corpus_titles())) == len(FILES) >= 18
+    assert sorted(CORPUS.iterdir()) == FILES
+    assert len(set(corpus().values())) == len(FILES) >= 18
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_says_what_and_why_and_what_must_be_noticed(file: Path) -> None:
     assert file.read_text(encoding="utf-8").startswith("# "), "what is unsafe, for people"
     scenario = fault_file.load(file)
-    assert scenario.title.startswith(UNSAFE)
+    assert scenario.title == f"Unsafe: {scenario.name}"
+    assert scenario.markers == ("unsafe",)
+    assert scenario.tries == 3, "most lose messages only where a fault meets them at work"
     assert (scenario.reference or "").startswith("https://www.rabbitmq.com/docs/")
     (expected,) = scenario.expect
     assert (expected.verdict, expected.always) == (Verdict.INVALID, True)
@@ -32,5 +34,5 @@ def test_each_says_what_and_why_and_what_must_be_noticed(file: Path) -> None:
 
 
 def test_the_page_tells_of_each() -> None:
-    page = (ROOT / "docs" / "would-notice.md").read_text(encoding="utf-8")
-    assert [title for title in corpus_titles() if f"| {title.removeprefix(UNSAFE)} |" not in page] == []
+    page = (ROOT / "reports" / "would-notice.md").read_text(encoding="utf-8")
+    assert [name for name in corpus().values() if f"| {name} |" not in page] == []

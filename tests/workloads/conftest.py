@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from topologies.local import LocalCluster
-from topologies.spec import Topology
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Topology
 
 
 @pytest.fixture(scope="package")

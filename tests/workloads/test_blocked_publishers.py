@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from reports.events import read_events
-from reports.history import Outcome
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.record.event_log import read_events
+from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.run import RunningWorkload
 from tests.workloads.test_running_workload import await_confirmed, drained, publishes, running
-from topologies.local import LocalCluster
-from topologies.waiting import wait_until
-from workloads.run import RunningWorkload
 
 pytestmark = pytest.mark.broker
 
@@ -58,7 +59,7 @@ def test_a_blocked_publisher_waits_and_loses_nothing(cluster: LocalCluster, tmp_
     assert (result.complete, result.unconsumed) == (True, 0)
     assert {row["outcome"] for row in publishes(tmp_path)} == {Outcome.CONFIRMED}
     for worker in ("publisher-0", "publisher-1"):
-        told = [e["event"] for e in read_events(tmp_path / f"{worker}.jsonl")]
+        told = [e.event for e in read_events(tmp_path / f"{worker}.jsonl") if isinstance(e, WorkerEvent)]
         assert told == ["started", "connected", "blocked", "unblocked", "stopped"]
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from reports.history import DELIVERIES, StreamReader
+from rabbitmq_resilience.record.history import DELIVERIES, StreamReader
+from rabbitmq_resilience.workloads import consumer as module
+from rabbitmq_resilience.workloads.counters import Count
+from rabbitmq_resilience.workloads.load import Load, deliveries_path
+from rabbitmq_resilience.workloads.message import Encoder
+from tests.workloads import hosted
 from tests.workloads.test_publisher import Notes
 from tests.workloads.test_settlement import load
-from workloads import consumer as module
-from workloads.consumer import Consumer
-from workloads.counters import Count
-from workloads.load import Load, deliveries_path
-from workloads.message import Encoder
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Rig:
             self.consumer.tick()
 
     def rows(self) -> list[int]:
-        batches = StreamReader(deliveries_path(self.folder, 0, 0), DELIVERIES).batches()
+        batches = StreamReader(deliveries_path(self.folder, "consumer-0", 0), DELIVERIES).batches()
         return [row["sequence"] for batch in batches for row in batch.to_pylist()]
 
 
@@ -66,19 +66,18 @@ class Rig:
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made: list[Rig] = []
     notes = Notes()
-    monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
     monkeypatch.setattr(module, "now_us", lambda: made[0].clock_us if made else 0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made[0].clock_us / 1e6))
 
     def rig(**fields: Any) -> Rig:
         few: Load = replace(load(), prefetch=1000, **fields)
-        consumer = Consumer(few, tmp_path, index=0, life=0)
-        made.append(Rig(tmp_path, consumer, notes, Acks(lambda: notes.counts[Count.RECEIVED])))
+        consumer = hosted.consumer(few, tmp_path, notes)
+        made.append(Rig(tmp_path, consumer, notes, Acks(lambda: notes.counts[Count.RECORDED])))
         consumer._channel = made[0].channel
         return made[0]
 
     yield rig
-    made[0].consumer.close()
+    hosted.close(made[0].consumer)
 
 
 def test_without_processing_a_full_batch_is_acknowledged_at_once_and_the_last_few_soon(make: Any) -> None:
@@ -95,7 +94,7 @@ def test_processing_delays_acknowledgements_and_not_the_record(make: Any) -> Non
     rig = make(ack_every=10, processing_ms=20)
     rig.deliver(25)
     rig.wait(110)
-    assert (rig.channel.tags, rig.notes.counts[Count.RECEIVED]) == ([], 25)
+    assert (rig.channel.tags, rig.notes.counts[Count.RECORDED]) == ([], 25)
     rig.wait(90)
     assert rig.channel.tags == [10]
     rig.wait(400)
@@ -161,7 +160,7 @@ def test_early_acknowledgements_come_before_the_work_and_the_record_after_it(mak
     rig = make(acks="early", ack_every=10, processing_ms=20)
     rig.consumer._channel = rig.channel = EarlyAcks(rig.channel.recorded)
     rig.deliver(25)
-    assert (rig.channel.tags, rig.notes.counts[Count.RECEIVED]) == ([25], 0)
+    assert (rig.channel.tags, rig.notes.counts[Count.RECORDED]) == ([25], 0)
     rig.wait(210)
     assert (rig.channel.tags, rig.rows()) == ([25], list(range(10)))
     rig.deliver(2, first_tag=26)
@@ -187,4 +186,4 @@ def test_automatic_acknowledgement_acknowledges_nothing(make: Any) -> None:
     rig = make(acks="automatic")
     rig.deliver(10)
     rig.wait(100)
-    assert (rig.channel.tags, rig.notes.counts[Count.RECEIVED]) == ([], 10)
+    assert (rig.channel.tags, rig.notes.counts[Count.RECORDED]) == ([], 10)

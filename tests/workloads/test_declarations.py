@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from reports.events import Event
-from topologies.local import LocalCluster
-from topologies.waiting import wait_until
-from workloads.declarations import DECLARATIONS_MAX, KINDS, declaring, planned_items, read_metadata
-from workloads.queues import declare
-from workloads.spec import Workload
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.record.events import DeclarationEvent
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.declarations import DECLARATIONS_MAX, KINDS, declaring, planned_items, read_metadata
+from rabbitmq_resilience.workloads.queues import declare
+from rabbitmq_resilience.workloads.spec import Workload
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 5, 7])
@@ -33,27 +33,27 @@ def test_what_is_created_is_known_to_every_node(
     has_queue_type(queue_type)
     workload = Workload(queue_type=queue_type, queues=2, declare_every_s=0.1)
     vhost = f"declarations-{queue_type}"
-    events: list[Event] = []
+    events: list[DeclarationEvent] = []
 
     def record(kind: str, **fields: Any) -> None:
         assert kind == "declaration"
-        events.append(fields)
+        events.append(DeclarationEvent(t_us=0, **fields))
 
-    def created() -> list[Event]:
-        return [event for event in events if event["state"] == "created"]
+    def created() -> list[DeclarationEvent]:
+        return [event for event in events if event.state == "created"]
 
     declare(cluster, workload, vhost=vhost)
     try:
         with declaring(cluster, workload, vhost=vhost, record=record):
-            wait_until(lambda: len(created()) >= 12, timeout_s=30, what="some declarations")
-        metadata = read_metadata(cluster, vhost, timeout_s=10)
+            wait_until(lambda: len(created()) >= 12, timeout_s=60, what="some declarations")
+        metadata = read_metadata(cluster, vhost, timeout_s=60)
     finally:
         cluster.api("a1").delete_vhost(vhost)
 
-    items = sorted(event["item"] for event in created())
-    assert {event["state"] for event in events} == {"asked", "created"}
+    items = sorted(event.item for event in created())
+    assert {event.state for event in events} == {"asked", "created"}
     assert 2 * len(items) == len(events)
-    assert {event["node"] for event in events} == {"a1", "b1", "c1"}
+    assert {event.node for event in events} == {"a1", "b1", "c1"}
     assert {item.split()[0] for item in items} == set(KINDS)
     assert metadata == dict.fromkeys(("a1", "b1", "c1"), items)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reports.history import DELIVERIES, Outcome, StreamWriter
-from workloads.drain import Bitmap, Depth, Tally, drain
-from workloads.load import deliveries_path, publishes_path
-from workloads.publisher import Publishes
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.workloads.drain import Bitmap, Depth, DepthsUnknown, Tally, drain
+from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path
 
 
 class Folder:
@@ -15,16 +15,16 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._publishes = Publishes(publishes_path(path, 0, 0), publisher=0, queues=(0,))
-        self._deliveries = StreamWriter(deliveries_path(path, 0, 0), DELIVERIES)
+        self._publishes = StreamWriter(publishes_path(path, "publisher-0", 0), PUBLISHES)
+        self._deliveries = StreamWriter(deliveries_path(path, "consumer-0", 0), DELIVERIES)
 
     def published(self, sequences: list[int], outcome: Outcome) -> None:
-        self._publishes.add(sequences, [1] * len(sequences), outcome)
-        self._publishes.flush(node=0)
+        rows: dict[str, list[int]] = {name: [0] * len(sequences) for name in PUBLISHES.names}
+        self._publishes.append(rows | {"sequence": sequences, "outcome": [outcome] * len(sequences)})
 
-    def received(self, sequences: list[int], *, intact: bool = True) -> None:
+    def received(self, sequences: list[int], *, intact: bool = True, queue: int = 0) -> None:
         count = len(sequences)
-        columns = {"consumer": [0] * count, "publisher": [0] * count, "queue": [0] * count, "sequence": sequences}
+        columns = {"consumer": [0] * count, "publisher": [0] * count, "queue": [queue] * count, "sequence": sequences}
         columns |= {"received_us": [2] * count, "redelivered": [False] * count, "intact": [intact] * count}
         self._deliveries.append(columns)
 
@@ -33,7 +33,7 @@ class Folder:
         self._deliveries.close()
 
     def tally(self) -> Tally:
-        return Tally(self.path, publishers=1)
+        return Tally(self.path, publishers=1, routes=Routes.plain(1))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_complete_once_every_confirmed_message_is_received(folder: Folder) -> No
 def test_lost_messages_do_not_keep_the_drain_waiting(folder: Folder) -> None:
     folder.published([0, 1], Outcome.CONFIRMED)
     folder.received([1])
-    result = drain(folder.tally(), empty, idle_s=0.3, timeout_s=1)
+    result = drain(folder.tally(), empty, idle_s=0.3, timeout_s=60)
     assert (result.complete, result.unconsumed) == (True, 1)
     assert "all queues are empty" in result.detail
 
@@ -74,8 +74,13 @@ def test_incomplete_while_queues_hold_messages(folder: Folder, held: Depth) -> N
 
 def test_incomplete_if_no_broker_tells(folder: Folder) -> None:
     folder.published([0], Outcome.CONFIRMED)
-    result = drain(folder.tally(), lambda: None, idle_s=0.3, timeout_s=1)
+
+    def asked() -> dict[str, Depth]:
+        raise DepthsUnknown("a1 does not answer")
+
+    result = drain(folder.tally(), asked, idle_s=0.3, timeout_s=1)
     assert (result.complete, result.unconsumed) == (False, 1)
+    assert "no broker says whether the queues are empty (a1 does not answer)" in result.detail
 
 
 def test_incomplete_after_the_time_is_up(folder: Folder) -> None:
@@ -88,7 +93,7 @@ def test_incomplete_after_the_time_is_up(folder: Folder) -> None:
 def test_a_damaged_delivery_is_not_an_arrival(folder: Folder) -> None:
     folder.published([0], Outcome.CONFIRMED)
     folder.received([0], intact=False)
-    assert drain(folder.tally(), empty, idle_s=0.3, timeout_s=1).unconsumed == 1
+    assert drain(folder.tally(), empty, idle_s=0.3, timeout_s=60).unconsumed == 1
 
 
 def test_the_tally_follows_growing_histories(folder: Folder) -> None:
@@ -101,6 +106,21 @@ def test_the_tally_follows_growing_histories(folder: Folder) -> None:
     folder.received([200_000])
     tally.update()
     assert (tally.confirmed, tally.received, tally.unconsumed) == (2, 1, 1)
+
+
+def test_what_goes_to_several_queues_must_come_from_each(folder: Folder) -> None:
+    routes = Routes.of([[0, 1], [2]])
+    tally = Tally(folder.path, publishers=1, routes=routes)
+    folder.published([0, 1], Outcome.CONFIRMED)
+    folder.received([0, 1])
+    tally.update()
+    assert (tally.confirmed, tally.received, tally.unconsumed) == (4, 2, 2)
+    folder.received([1], queue=1)
+    tally.update()
+    assert tally.unconsumed == 1
+    folder.received([0], queue=1)
+    tally.update()
+    assert tally.unconsumed == 0
 
 
 def test_bitmaps_of_different_sizes() -> None:

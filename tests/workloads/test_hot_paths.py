@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.workloads.counters import Count
+from rabbitmq_resilience.workloads.message import Encoder
+from tests.workloads import hosted
 from tests.workloads.test_consumer import Acks
 from tests.workloads.test_publisher import Notes, Rig, Wire
 from tests.workloads.test_settlement import load
-from workloads import consumer, publisher
-from workloads.counters import Count
-from workloads.message import Encoder
 
 MESSAGES = 1000
 #: For each batch or tick, however many messages it holds.
@@ -41,17 +41,14 @@ def calls_of(act: Callable[[], object]) -> int:
 
 
 @pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    noted = Notes()
-    for module in (publisher, consumer):
-        monkeypatch.setattr(module, "Session", lambda *_, **__: noted)
-    return noted
+def notes() -> Notes:
+    return Notes()
 
 
 def calls_to_consume(folder: Path, notes: Notes, **fields: Any) -> int:
     folder.mkdir()
-    client = consumer.Consumer(replace(load(), prefetch=MESSAGES, ack_every=50, **fields), folder, index=0, life=0)
-    client._channel = Acks(lambda: notes.counts[Count.RECEIVED])
+    client = hosted.consumer(replace(load(), prefetch=MESSAGES, ack_every=50, **fields), folder, notes)
+    client._channel = Acks(lambda: notes.counts[Count.RECORDED])
     client.vary(0)
     bodies = [Encoder(1, 0, b"payload").encode(sequence) for sequence in range(MESSAGES)]
 
@@ -64,19 +61,19 @@ def calls_to_consume(folder: Path, notes: Notes, **fields: Any) -> int:
     try:
         return calls_of(consume)
     finally:
-        client.close()
+        hosted.close(client)
 
 
 def calls_to_publish(folder: Path, notes: Notes, **fields: Any) -> int:
     folder.mkdir()
     notes.counts.clear()
-    client = publisher.Publisher(replace(load(), in_flight=MESSAGES, **fields), folder, index=0, life=0)
+    client = hosted.publisher(replace(load(), in_flight=MESSAGES, **fields), folder, notes)
     rig = Rig(folder, client, notes, Wire(notes))
     client.vary(0)
     try:
         return calls_of(rig.connect) + calls_of(client.tick)
     finally:
-        client.close()
+        hosted.close(client)
         assert rig.wire.written == MESSAGES
 
 

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pika import spec
 
-from reports.history import PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.workloads import publisher as module
+from rabbitmq_resilience.workloads import publishes
+from rabbitmq_resilience.workloads.counters import Count
+from rabbitmq_resilience.workloads.load import publishes_path, under_way_path
+from rabbitmq_resilience.workloads.message import Encoder
+from rabbitmq_resilience.workloads.under_way import left_under_way
+from tests.workloads import hosted
 from tests.workloads.test_settlement import load
-from workloads import publisher as module
-from workloads.counters import Count
-from workloads.load import publishes_path
-from workloads.message import Encoder
-from workloads.publisher import Publisher
 
 
 @dataclass
@@ -49,6 +49,8 @@ class Notes:
 
     def ready(self) -> None: ...
 
+    def close(self) -> None: ...
+
     def record(self, event: str, *, detail: str = "") -> None:  # noqa: ARG002 - one form for all
         self.events.append(event)
 
@@ -58,16 +60,45 @@ class Wire:
 
     is_open = True
     unsent_bytes = 0
-    on_confirm: Callable[[int, bool], None]
+    on_confirm: Callable[[int, int, bool], None]
     on_nack: Callable[[object], None]
+    asked_for_confirms = False
 
     def __init__(self, notes: Notes) -> None:
         self.params = SimpleNamespace(frame_max=131_072)
-        self.written = 0
+        self.messages: list[bytes] = []
         self._notes = notes
+        self._channels = 0
+
+    @property
+    def written(self) -> int:
+        return len(self.messages)
+
+    def add_on_connection_blocked_callback(self, _: object) -> None: ...
+
+    add_on_connection_unblocked_callback = add_on_connection_blocked_callback
+
+    def channel(self, *, on_open_callback: Callable[[Any], None]) -> None:
+        self._channels += 1
+        on_open_callback(
+            SimpleNamespace(
+                channel_number=self._channels,
+                add_on_close_callback=id,
+                add_on_return_callback=id,
+                confirm_delivery=self._confirm_delivery,
+            )
+        )
+
+    def _confirm_delivery(self, on_nack: Callable[[object], None], callback: Callable[[object], None]) -> None:
+        self.asked_for_confirms, self.on_nack = True, on_nack
+        callback(None)
+
+    def close(self) -> None:
+        """Channels of the next connection have their own numbers and tags."""
+        self._channels = 0
 
     def write_messages(self, messages: list[bytes]) -> None:
-        self.written += len(messages)
+        self.messages += messages
         assert self._notes.counts[Count.SENT] >= self.written, "what is written was counted before"
 
 
@@ -77,41 +108,43 @@ class Rig:
     publisher: Any
     notes: Notes
     wire: Wire
-    asked_for_confirms: bool = False
+    closed: bool = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            hosted.close(self.publisher)
 
     def rows(self) -> dict[int, Outcome]:
         """The outcomes on record after the connection was lost for good."""
         self.publisher.lost()
-        batches = StreamReader(publishes_path(self.folder, 0, 0), PUBLISHES).batches()
+        self.publisher._history.flush()
+        batches = StreamReader(publishes_path(self.folder, "publisher-0", 0), PUBLISHES).batches()
         rows = [row for batch in batches for row in batch.to_pylist()]
         assert len({row["sequence"] for row in rows}) == len(rows)
         return {row["sequence"]: Outcome(row["outcome"]) for row in rows}
 
     def connect(self) -> None:
-        channel = SimpleNamespace(channel_number=1, add_on_close_callback=id, add_on_return_callback=id)
+        self.wire.close()
+        self.publisher.opened(self.wire, 0)
 
-        def confirm_delivery(on_nack: Any, callback: Callable[[object], None]) -> None:
-            self.asked_for_confirms, self.wire.on_nack = True, on_nack
-            callback(None)
-
-        channel.confirm_delivery = confirm_delivery
-        self.publisher._on_channel(self.wire, channel, 0)
+    def confirm(self, tag: int, multiple: bool, *, channel: int = 1) -> None:
+        self.publisher._on_confirm(channel, tag, multiple)
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rig]]:
+def make(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
     made: list[Rig] = []
 
     def rig(**fields: Any) -> Rig:
         notes = Notes()
-        monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
-        publisher = Publisher(replace(load(), in_flight=5, **fields), tmp_path, index=0, life=0)
+        publisher = hosted.publisher(replace(load(), **{"in_flight": 5, **fields}), tmp_path, notes)
         made.append(Rig(tmp_path, publisher, notes, Wire(notes)))
         made[0].connect()
         return made[0]
 
     yield rig
-    made[0].publisher.close()
+    made[0].close()
 
 
 @pytest.fixture
@@ -119,8 +152,66 @@ def rig(make: Callable[..., Rig]) -> Rig:
     return make()
 
 
-def nack(tag: int, *, multiple: bool = False) -> object:
-    return SimpleNamespace(method=spec.Basic.Nack(tag, multiple))
+def table(rig: Rig) -> list[dict[str, Any]]:
+    rig.publisher._history.flush()
+    batches = StreamReader(publishes_path(rig.folder, "publisher-0", 0), PUBLISHES).batches()
+    return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["sequence"]))
+
+
+def test_routes_are_written_down_and_go_round_whatever_was_sent_before(make: Callable[..., Rig]) -> None:
+    rig = make(queues=("q1", "q2", "q3"), in_flight=4)
+    for tag in (2, 3, 7):
+        rig.confirm(tag, True)
+        rig.publisher.tick()
+    rig.confirm(rig.wire.written, True)
+    rows = table(rig)
+    assert [row["sequence"] for row in rows] == list(range(11))
+    assert [row["route"] for row in rows] == [n % 3 for n in range(11)]
+
+
+def test_without_a_rate_a_message_is_due_when_it_is_sent(rig: Rig) -> None:
+    rig.confirm(5, True)
+    rows = table(rig)
+    assert [row["due_us"] for row in rows] == [row["sent_us"] for row in rows]
+
+
+def test_what_is_under_way_is_written_down_before_it_is_counted_and_counted_before_it_is_sent(rig: Rig) -> None:
+    path = under_way_path(rig.folder, "publisher-0", 0)
+
+    def numbers() -> set[int]:
+        return {int(place["number"]) for place in left_under_way(path)}
+
+    assert numbers() == {1, 2, 3, 4, 5}
+    counted = rig.notes.count
+
+    def count(what: Count, value: int) -> None:
+        if what is Count.SENT:
+            assert numbers() >= set(range(6, value + 1)), "what is counted was written down before"
+        counted(what, value)
+
+    rig.notes.count = count  # type: ignore[method-assign, assignment]
+    rig.confirm(5, True)
+    rig.publisher.tick()
+    assert rig.notes.counts[Count.SENT] == rig.wire.written == 10
+    assert rig.notes.counts[Count.RECORDED] == 5, "the rows of the first five are written"
+    rig.close()
+    assert not path.exists(), "nothing is under way any more"
+
+
+def test_a_place_is_taken_until_its_row_is_written(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long one message waits for its confirm while others come and go."""
+    monkeypatch.setattr(publishes, "FLUSH_ROWS", 20)
+    rig = make(in_flight=7)
+    for tag in range(2, 3000):
+        rig.confirm(tag, False)
+        rig.publisher._publish()
+    assert rig.rows() == {0: Outcome.UNKNOWN} | {n: Outcome.CONFIRMED for n in range(1, 2999)} | {
+        n: Outcome.UNKNOWN for n in range(2999, rig.wire.written)
+    }
+
+
+def nack(tag: int, *, multiple: bool = False, channel: int = 1) -> object:
+    return SimpleNamespace(method=spec.Basic.Nack(tag, multiple), channel_number=channel)
 
 
 @pytest.mark.parametrize("confirms", ["none", "ignored"])
@@ -128,11 +219,11 @@ def test_a_publisher_that_heeds_no_confirm_counts_each_write_as_a_promise(
     make: Callable[..., Rig], confirms: str
 ) -> None:
     rig = make(confirms=confirms)
-    assert rig.asked_for_confirms is (confirms == "ignored")
+    assert rig.wire.asked_for_confirms is (confirms == "ignored")
     rig.publisher.tick()
     assert rig.wire.written == 10
     if confirms == "ignored":
-        rig.wire.on_confirm(1, True)
+        rig.wire.on_confirm(1, 1, True)
         rig.wire.on_nack(nack(2, multiple=True))
     assert rig.rows() == dict.fromkeys(range(10), Outcome.CONFIRMED)
 
@@ -141,15 +232,15 @@ def test_the_limit_in_flight_is_kept(rig: Rig) -> None:
     assert rig.wire.written == 5
     rig.publisher.tick()
     assert rig.wire.written == 5
-    rig.publisher._on_confirm(3, True)
+    rig.confirm(3, True)
     rig.publisher.tick()
     assert rig.wire.written == 8
 
 
 def test_confirms_nacks_and_what_stays_open(rig: Rig) -> None:
-    rig.publisher._on_confirm(2, False)
+    rig.confirm(2, False)
     rig.publisher._on_nack(nack(4))
-    rig.publisher._on_confirm(3, True)
+    rig.confirm(3, True)
     assert rig.rows() == {
         0: Outcome.CONFIRMED,
         1: Outcome.CONFIRMED,
@@ -161,16 +252,16 @@ def test_confirms_nacks_and_what_stays_open(rig: Rig) -> None:
 
 def test_a_returned_message_is_not_confirmed(rig: Rig) -> None:
     rig.publisher._on_return(None, None, None, Encoder(1, 0, b"payload").encode(1))
-    rig.publisher._on_confirm(3, True)
+    rig.confirm(3, True)
     rows = rig.rows()
     assert [rows[sequence] for sequence in range(3)] == [Outcome.CONFIRMED, Outcome.RETURNED, Outcome.CONFIRMED]
 
 
 def test_tags_begin_anew_on_the_next_connection(rig: Rig) -> None:
-    rig.publisher._on_confirm(1, False)
+    rig.confirm(1, False)
     rig.publisher.lost()
     rig.connect()
-    rig.publisher._on_confirm(1, False)
+    rig.confirm(1, False)
     rows = rig.rows()
     assert rows[0] is Outcome.CONFIRMED
     assert {rows[sequence] for sequence in range(1, 5)} == {Outcome.UNKNOWN}
@@ -178,15 +269,15 @@ def test_tags_begin_anew_on_the_next_connection(rig: Rig) -> None:
 
 
 def test_a_confirm_that_comes_twice_counts_once(rig: Rig) -> None:
-    rig.publisher._on_confirm(1, False)
-    rig.publisher._on_confirm(1, False)
-    rig.publisher._on_confirm(1, True)
+    rig.confirm(1, False)
+    rig.confirm(1, False)
+    rig.confirm(1, True)
     assert rig.notes.counts[Count.CONFIRMED] == 1
 
 
 def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
     rig.publisher._block(True)
-    rig.publisher._on_confirm(5, True)
+    rig.confirm(5, True)
     rig.publisher.tick()
     assert rig.wire.written == 5
     rig.publisher._block(False)
@@ -195,7 +286,7 @@ def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
 
 
 def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent_us = next(iter(rig.publisher._pending.values()))
+    sent_us = rig.publisher._under_way.sent_us(rig.publisher._channels[1].oldest)
     monkeypatch.setattr(module, "now_us", lambda: sent_us + 29_000_000)
     rig.publisher._check_patience()
     assert rig.notes.failures == []
@@ -206,7 +297,7 @@ def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
 
 def test_patience_begins_anew_when_the_broker_lets_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before the broker blocked may be unread until then."""
-    sent_us = next(iter(rig.publisher._pending.values()))
+    sent_us = rig.publisher._under_way.sent_us(rig.publisher._channels[1].oldest)
 
     def look(after_s: float) -> list[str]:
         monkeypatch.setattr(module, "now_us", lambda: sent_us + round(after_s * 1e6))
@@ -229,75 +320,10 @@ def test_a_blocked_publisher_that_loses_its_connection_is_blocked_no_more(rig: R
     assert rig.notes.events == ["blocked", "unblocked"]
 
 
-def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates are of all publishers together; this is one of two."""
-    clock_s, notes = [1000.0], Notes()
-    monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
-    monkeypatch.setattr(module, "now_us", lambda: round(clock_s[0] * 1e6))
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
-    steps = ({"rate_per_s": 600, "for_s": 2}, {"rate_per_s": 0, "for_s": 3}, {"rate_per_s": None, "for_s": 1})
-    fields: dict[str, Any] = {"rate_per_s": 200, "variable_rate": steps, "in_flight": 10_000}
-    rig = Rig(tmp_path, Publisher(replace(load(publishers=2), **fields), tmp_path, index=1, life=0), notes, Wire(notes))
-    rig.connect()
-
-    def sent_in(ms: int) -> int:
-        before = rig.wire.written
-        for _ in range(ms // 10):
-            clock_s[0] += 0.01
-            rig.publisher.tick()
-        return rig.wire.written - before
-
-    assert abs(sent_in(2000) - 200) <= 2
-    rig.publisher.vary(round(clock_s[0] * 1e6) - 1_000_000)
-    assert abs(sent_in(990) - 297) <= 5
-    sent_in(20)
-    assert sent_in(2980) == 0
-    sent_in(20)
-    assert len(rig.publisher._pending) == 10_000
-    sent_in(1000)
-    rig.publisher._on_confirm(20_000, True)
-    assert abs(sent_in(2000) - 200) <= 2
-    rig.publisher.close()
-
-
 def test_it_stops_once_all_is_confirmed(rig: Rig) -> None:
     rig.publisher.stop()
     assert not rig.notes.finished
-    rig.publisher._on_confirm(5, True)
+    rig.confirm(5, True)
     rig.publisher.tick()
     assert rig.notes.finished
     assert rig.wire.written == 5
-
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("confirm"), st.integers(1, 12), st.booleans()),
-        st.tuples(st.just("nack"), st.integers(1, 12), st.booleans()),
-        st.tuples(st.sampled_from(["tick", "lose"]), st.just(0), st.just(False)),
-    ),
-    max_size=40,
-)
-
-
-@settings(max_examples=50)
-@given(steps)
-def test_each_message_has_one_outcome_whatever_the_broker_says(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, bool]]
-) -> None:
-    folder, notes = tmp_path_factory.mktemp("history"), Notes()
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(module, "Session", lambda *_, **__: notes)
-        rig = Rig(folder, Publisher(replace(load(), in_flight=5), folder, index=0, life=0), notes, Wire(notes))
-    rig.connect()
-    for step, tag, multiple in steps:
-        if step == "confirm":
-            rig.publisher._on_confirm(tag, multiple)
-        elif step == "nack":
-            rig.publisher._on_nack(nack(tag, multiple=multiple))
-        elif step == "tick":
-            rig.publisher.tick()
-        else:
-            rig.publisher.lost()
-            rig.connect()
-    assert set(rig.rows()) == set(range(rig.wire.written))
-    rig.publisher.close()

@@ -1,53 +1,76 @@
-from hypothesis import given
+import math
+
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workloads.publisher import BURST_S, Pace
+from rabbitmq_resilience.workloads.pace import BURST_S, Pace
 
 
-def test_no_rate_is_no_limit() -> None:
-    assert Pace(None, now_s=0).take(1000, now_s=0) == 1000
+def us(at_s: float) -> int:
+    return round(at_s * 1e6)
+
+
+def test_no_rate_is_no_limit_and_all_is_due_when_it_is_sent() -> None:
+    assert Pace(None, now_us=0).take(1000, now_us=7) == [7] * 1000
 
 
 def test_the_rate_is_kept_smoothly() -> None:
-    pace = Pace(250, now_s=0)
-    taken = [pace.take(100, now_s=i / 100) for i in range(1, 1001)]
+    pace = Pace(250, now_us=0)
+    taken = [len(pace.take(100, now_us=us(i / 100))) for i in range(1, 1001)]
     assert sum(taken) in range(2499, 2501)
     assert set(taken) == {2, 3}
 
 
 def test_a_rate_below_one_a_tick() -> None:
-    pace = Pace(0.5, now_s=0)
-    assert sum(pace.take(100, now_s=i / 100) for i in range(1, 1001)) == 5
+    pace = Pace(0.5, now_us=0)
+    assert sum(len(pace.take(100, now_us=us(i / 100))) for i in range(1, 1001)) == 5
 
 
-@given(st.floats(1, 10_000), st.lists(st.floats(0.001, 10), min_size=1, max_size=50))
-def test_never_more_than_the_rate_and_one_burst(rate_per_s: float, waits_s: list[float]) -> None:
-    pace, now_s, taken = Pace(rate_per_s, now_s=0), 0.0, 0
-    for wait_s in waits_s:
-        now_s += wait_s
-        burst = pace.take(1_000_000, now_s=now_s)
-        assert burst <= max(1, rate_per_s * BURST_S)
-        taken += burst
-        assert taken <= rate_per_s * now_s + 1
+@given(st.floats(1, 10_000), st.lists(st.tuples(st.floats(0.001, 10), st.integers(0, 3000)), min_size=1, max_size=50))
+def test_each_message_is_due_when_a_bucket_that_is_filled_token_by_token_gets_its_token(
+    rate_per_s: float, looks: list[tuple[float, int]]
+) -> None:
+    pace, now_us, come = Pace(rate_per_s, now_us=0), 0, 0
+    bucket: list[float] = []
+    for wait_s, wanted in looks:
+        now_us += us(wait_s)
+        turns = now_us * rate_per_s / 1e6
+        assume(abs(turns - round(turns)) > 1e-6)  # what comes at this very moment may be seen or not
+        while come + 1 < turns:
+            come += 1
+            if len(bucket) < max(1, math.floor(rate_per_s * BURST_S)):
+                bucket.append(come * 1e6 / rate_per_s)
+        due_us = pace.take(wanted, now_us=now_us)
+        assert len(due_us) == min(wanted, len(bucket))
+        assert all(abs(due - token) < 2 for due, token in zip(due_us, bucket, strict=False))
+        assert all(due <= now_us for due in due_us)
+        del bucket[: len(due_us)]
 
 
 def test_what_is_not_wanted_is_not_taken() -> None:
-    pace = Pace(100, now_s=0)
-    assert pace.take(3, now_s=0.1) == 3
-    assert pace.take(100, now_s=0.1) == 7
+    pace = Pace(100, now_us=0)
+    assert pace.take(3, now_us=us(0.1)) == [10_000, 20_000, 30_000]
+    assert pace.take(100, now_us=us(0.1)) == [40_000, 50_000, 60_000, 70_000, 80_000, 90_000, 100_000]
+
+
+def test_what_a_full_bucket_does_not_take_is_never_due() -> None:
+    """After a stall of 10 s, 25 messages are made up for: those that were due first in it."""
+    pace = Pace(100, now_us=0)
+    assert pace.take(1000, now_us=us(10)) == [10_000 * i for i in range(1, 26)]
+    assert pace.take(1000, now_us=us(10.02)) == [10_010_000, 10_020_000]
 
 
 def test_a_pause_sends_nothing_and_nothing_is_made_up_for_after_it() -> None:
-    pace = Pace(100, now_s=0)
-    pace.change(0, now_s=1)
-    assert [pace.take(1000, now_s=1 + i / 10) for i in range(100)] == [0] * 100
-    pace.change(100, now_s=11)
-    assert (pace.take(1000, now_s=11), pace.take(1000, now_s=11.25)) == (0, 25)
+    pace = Pace(100, now_us=0)
+    pace.change(0, now_us=us(1))
+    assert [pace.take(1000, now_us=us(1 + i / 10)) for i in range(100)] == [[]] * 100
+    pace.change(100, now_us=us(11))
+    assert (pace.take(1000, now_us=us(11)), len(pace.take(1000, now_us=us(11.25)))) == ([], 25)
 
 
 def test_a_limit_begins_and_ends_at_once() -> None:
-    pace = Pace(None, now_s=0)
-    pace.change(100, now_s=5)
-    assert (pace.take(1000, now_s=5), pace.take(1000, now_s=5.25)) == (0, 25)
-    pace.change(None, now_s=6)
-    assert pace.take(1000, now_s=6) == 1000
+    pace = Pace(None, now_us=0)
+    pace.change(100, now_us=us(5))
+    assert (pace.take(1000, now_us=us(5)), len(pace.take(1000, now_us=us(5.25)))) == ([], 25)
+    pace.change(None, now_us=us(6))
+    assert pace.take(3, now_us=us(6)) == [us(6)] * 3

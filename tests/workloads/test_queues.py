@@ -5,11 +5,19 @@ from typing import Any
 
 import pytest
 
-from topologies.local import LocalCluster
-from topologies.spec import Topology
-from topologies.waiting import wait_until
-from workloads.queues import declare, depths, leader_nodes, member_count, queue_arguments, queue_policy
-from workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.drain import DepthsUnknown
+from rabbitmq_resilience.workloads.queues import (
+    declare,
+    depths,
+    leader_nodes,
+    member_count,
+    queue_arguments,
+    queue_policy,
+)
+from rabbitmq_resilience.workloads.spec import Mirroring, Workload
 
 FIVE = Topology(name="five", zones={"a": 2, "b": 2, "c": 1})
 
@@ -49,7 +57,7 @@ def described(cluster: LocalCluster, vhost: str) -> list[dict[str, Any]]:
     """The queues with their policies, which come with the first statistics."""
     return wait_until(
         lambda: cluster.api("a1").get(f"queues/{vhost}"),
-        timeout_s=30,
+        timeout_s=60,
         what="the queues' policies",
         until=lambda rows: all("effective_policy_definition" in row for row in rows),
     )
@@ -95,4 +103,5 @@ def test_queues_are_where_they_belong(
 
 @pytest.mark.broker
 def test_no_depths_of_a_virtual_host_that_is_not_there(cluster: LocalCluster) -> None:
-    assert depths(cluster.api("a1"), "nowhere") is None
+    with pytest.raises(DepthsUnknown, match="nowhere"):
+        depths(cluster.api("a1"), "nowhere")

@@ -16,14 +16,16 @@ from typing import Any
 import psutil
 import pytest
 
-from reports.events import read_events
-from reports.history import DELIVERIES, PUBLISHES, Outcome, StreamReader, now_us
-from topologies.local import LocalCluster
-from topologies.waiting import wait_until
-from workloads.drain import DrainResult
-from workloads.queues import declare, depths
-from workloads.run import RunningWorkload, WorkloadError, addresses, start
-from workloads.spec import Workload
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.record.event_log import read_events
+from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamReader, now_us
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.drain import DrainResult
+from rabbitmq_resilience.workloads.queues import declare, depths
+from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
+from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workloads.worker import WorkloadError
 
 pytestmark = pytest.mark.broker
 _numbers = itertools.count(1)
@@ -38,7 +40,7 @@ def running(cluster: LocalCluster, folder: Path, **fields: Any) -> Iterator[Runn
     try:
         shared: dict[str, Any] = {"addresses": addresses(cluster), "queues": queues, "vhost": vhost}
         with start(workload, run=number, seed=1, folder=folder, **shared) as load:
-            load.await_connected(timeout_s=20)
+            load.await_connected(timeout_s=60)
             yield load
         load.check()
     finally:
@@ -67,12 +69,16 @@ def await_confirmed(load: RunningWorkload, count: int) -> None:
         load.check()
         return load.progress().confirmed
 
-    wait_until(confirmed, timeout_s=30, what=f"{count} confirms", until=lambda seen: seen >= count)
+    wait_until(confirmed, timeout_s=60, what=f"{count} confirms", until=lambda seen: seen >= count)
 
 
 def drained(cluster: LocalCluster, load: RunningWorkload) -> DrainResult:
-    assert load.stop_publishers(timeout_s=20)
+    assert load.stop_publishers(timeout_s=60)
     return load.drain(lambda: depths(cluster.api("a1"), load.load.vhost), idle_s=5, timeout_s=60)
+
+
+def worker_events(folder: Path) -> list[WorkerEvent]:
+    return [event for event in read_events(*folder.glob("*.jsonl")) if isinstance(event, WorkerEvent)]
 
 
 def assert_one_outcome_each(folder: Path) -> None:
@@ -107,17 +113,17 @@ def test_what_is_confirmed_is_received(cluster: LocalCluster, tmp_path: Path, fi
     assert messages(published, Outcome.CONFIRMED) == messages(received)
     assert all(row["intact"] and not row["redelivered"] for row in received)
     assert_one_outcome_each(tmp_path)
-    queue_of = {(row["publisher"], row["sequence"]): row["queue"] for row in published}
+    queue_of = {(row["publisher"], row["sequence"]): row["route"] for row in published}
     assert all(queue_of[row["publisher"], row["sequence"]] == row["queue"] for row in received)
 
 
 def test_the_target_rate_is_kept(cluster: LocalCluster, tmp_path: Path) -> None:
-    with running(cluster, tmp_path, queue_type="classic", publishers=2, rate_per_s=300) as load:
-        await_confirmed(load, 600)
+    with running(cluster, tmp_path, queue_type="classic", publishers=2, rate_per_s=60) as load:
+        await_confirmed(load, 150)
         drained(cluster, load)
     times = sorted(row["sent_us"] for row in publishes(tmp_path))
     rate_per_s = (len(times) - 1) / ((times[-1] - times[0]) / 1e6)
-    assert 150 < rate_per_s < 330  # a busy machine may keep it from its target, and nothing lets it go beyond
+    assert 30 < rate_per_s < 66  # a busy machine may keep it from its target, and nothing lets it go beyond
 
 
 def test_a_killed_publisher_leaves_a_consistent_history(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -151,9 +157,13 @@ def test_a_killed_consumer_loses_nothing(cluster: LocalCluster, tmp_path: Path) 
 def test_automatic_acks_lose_what_a_killed_consumer_held(cluster: LocalCluster, tmp_path: Path) -> None:
     with running(cluster, tmp_path, queue_type="classic", rate_per_s=2000, acks="automatic") as load:
         await_confirmed(load, 1000)
+        holding = load.consumers[0].pid
+        assert holding is not None
+        os.kill(holding, signal.SIGSTOP)  # what the broker sends it now is in its hands, and not on record
+        await_confirmed(load, load.progress().confirmed + 1000)
         load.kill_consumer(0)
         load.restart_consumer(0)
-        await_confirmed(load, 2000)
+        await_confirmed(load, load.progress().confirmed + 1000)
         result = drained(cluster, load)
     assert result.complete
     assert result.unconsumed > 0
@@ -163,7 +173,7 @@ def test_unroutable_messages_are_returned(cluster: LocalCluster, tmp_path: Path)
     with running(cluster, tmp_path, queue_type="classic", rate_per_s=500) as load:
         await_confirmed(load, 100)
         cluster.api("a1").delete_queue(load.load.vhost, "q1")
-        wait_until(lambda: load.progress().refused >= 100, timeout_s=10, what="returned messages")
+        wait_until(lambda: load.progress().refused >= 100, timeout_s=60, what="returned messages")
     assert len(messages(publishes(tmp_path), Outcome.RETURNED)) >= 100
     assert_one_outcome_each(tmp_path)
 
@@ -173,14 +183,14 @@ def test_workers_go_to_another_node(cluster: LocalCluster, tmp_path: Path) -> No
         await_confirmed(load, 500)
         cluster.kill("b1")
         await_confirmed(load, 2000)
-        load.await_connected(timeout_s=20)
+        load.await_connected(timeout_s=60)
         cluster.start("b1")
         wait_until(lambda: cluster.state("b1"), timeout_s=60, what="b1 to be up", until=lambda state: state == "up")
         result = drained(cluster, load)
     assert (result.complete, result.unconsumed) == (True, 0)
     assert_one_outcome_each(tmp_path)
-    events = [e for e in read_events(*tmp_path.glob("*.jsonl")) if e["worker"] == "publisher-1"]
-    story = [(event["event"], event["node"]) for event in events]
+    events = [e for e in worker_events(tmp_path) if e.worker == "publisher-1"]
+    story = [(event.event, event.node) for event in events]
     assert story[:4] == [("started", "b1"), ("connected", "b1"), ("connection_lost", "b1"), ("connected", "c1")]
 
 
@@ -188,19 +198,19 @@ def test_a_worker_that_fails_is_noticed(cluster: LocalCluster, tmp_path: Path) -
     with pytest.raises(WorkloadError, match="publisher-0 ended by itself"), running(cluster, tmp_path) as load:
         assert load.publishers[0].pid is not None
         os.kill(load.publishers[0].pid, signal.SIGTERM)
-        wait_until(lambda: load.publishers[0].ended, timeout_s=5, what="the end of the publisher")
+        wait_until(lambda: load.publishers[0].ended, timeout_s=60, what="the end of the publisher")
         load.check()
 
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from workloads.load import Address
-from workloads.run import start
-from workloads.spec import Workload
+from rabbitmq_resilience.workloads.load import Address
+from rabbitmq_resilience.workloads.run import start
+from rabbitmq_resilience.workloads.spec import Workload
 load = start(Workload(), addresses=[Address("a1", "127.0.0.1", int(sys.argv[1]))], queues=["q1"],
              vhost=sys.argv[2], run=1, seed=1, folder=Path(sys.argv[3]))
-load.await_connected(timeout_s=20)
+load.await_connected(timeout_s=60)
 print(*[worker.pid for worker in load.workers], flush=True)
 time.sleep(60)
 """
@@ -218,8 +228,8 @@ def test_workers_end_when_their_parent_is_killed(cluster: LocalCluster, tmp_path
         assert psutil.pid_exists(pids[0])
         parent.kill()
     alive: Callable[[], list[int]] = lambda: [pid for pid in pids if psutil.pid_exists(pid)]  # noqa: E731
-    wait_until(alive, timeout_s=5, what="the workers to end", until=lambda left: not left)
-    ends = [event["event"] for event in read_events(*tmp_path.glob("*.jsonl"))][-2:]
+    wait_until(alive, timeout_s=60, what="the workers to end", until=lambda left: not left)
+    ends = [event.event for event in worker_events(tmp_path)][-2:]
     assert ends == ["stopped", "stopped"]
     cluster.api("a1").delete_vhost(vhost)
 
@@ -232,28 +242,28 @@ def sent_by_second(folder: Path, begins_us: int, publisher: int) -> Counter[int]
 
 def test_the_load_varies_and_a_killed_worker_goes_on_in_the_right_place(cluster: LocalCluster, tmp_path: Path) -> None:
     """A pause of 6 s after 2 s; the publisher that is killed and started again in it must keep it."""
-    steps = [{"rate_per_s": 800, "for_s": 2}, {"rate_per_s": 0, "for_s": 6}, {"rate_per_s": 200, "for_s": 60}]
+    steps = [{"rate_per_s": 200, "for_s": 2}, {"rate_per_s": 0, "for_s": 6}, {"rate_per_s": 50, "for_s": 60}]
     fields = {"queue_type": "classic", "queue_pattern": "varied-%d", "lazy": True, "start_spread_s": 1}
-    with running(cluster, tmp_path, publishers=2, rate_per_s=400, variable_rate=steps, **fields) as load:
-        await_confirmed(load, 200)
+    with running(cluster, tmp_path, publishers=2, rate_per_s=100, variable_rate=steps, **fields) as load:
+        await_confirmed(load, 50)
         begins_us = load.begin_variation()
         moment_us = begins_us + 2_200_000
-        wait_until(lambda: now_us() > moment_us, timeout_s=10, what="the pause")
+        wait_until(lambda: now_us() > moment_us, timeout_s=60, what="the pause")
         load.kill_publisher(0)
         load.restart_publisher(0)
-        load.await_connected(timeout_s=20)
+        load.await_connected(timeout_s=60)
         moment_us = begins_us + 10_000_000
-        wait_until(lambda: now_us() > moment_us, timeout_s=20, what="the pause to be over")
+        wait_until(lambda: now_us() > moment_us, timeout_s=60, what="the pause to be over")
         policies = {q["effective_policy_definition"]["queue-mode"] for q in cluster.api("a1").get("queues")}
         result = drained(cluster, load)
     assert (result.complete, result.unconsumed, policies) == (True, 0, {"lazy"})
     for publisher in (0, 1):
         sent = sent_by_second(tmp_path, begins_us, publisher)
         assert sum(sent[second] for second in range(3, 8)) == 0
-        assert sent[9] in range(1, 151), "100 messages/s each, as far as the machine keeps up"
-        assert sent[0] + sent[1] in range(401, 901), "more than the plain 200 messages/s each"
+        assert sent[9] in range(1, 38), "25 messages/s each, as far as the machine keeps up"
+        assert sent[0] + sent[1] in range(101, 226), "more than the plain 50 messages/s each"
     events = list(read_events(*tmp_path.glob("publisher-1.jsonl")))
-    started_us, connected_us = (e["t_us"] for e in events[:2])
+    started_us, connected_us = (e.t_us for e in events[:2])
     assert connected_us - started_us >= 500_000, "the second of two connects after half of the time"
 
 
@@ -264,7 +274,7 @@ def test_a_slow_consumer_builds_a_backlog_and_loses_nothing(cluster: LocalCluste
         await_confirmed(load, 1200)
         load.kill_consumer(0)
         load.restart_consumer(0)
-        load.await_connected(timeout_s=20)
+        load.await_connected(timeout_s=60)
         result = drained(cluster, load)
     received = deliveries(tmp_path)
     assert (result.complete, result.unconsumed) == (True, 0)
@@ -273,4 +283,4 @@ def test_a_slow_consumer_builds_a_backlog_and_loses_nothing(cluster: LocalCluste
     assert (len(times) - 2 * 30) / ((times[-1] - times[0]) / 1e6) <= 50
     redelivered = sum(row["redelivered"] for row in received)
     assert 0 < redelivered <= 30
-    assert not any(e["event"] == "connection_lost" for e in read_events(*tmp_path.glob("*.jsonl")))
+    assert not any(e.event == "connection_lost" for e in worker_events(tmp_path))

@@ -1,14 +1,16 @@
 """Whatever a killed publisher left, each message that it may have sent ends up with exactly one outcome."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from reports.history import PUBLISHES, Outcome, StreamReader
-from workloads.counters import Count, Counters
-from workloads.load import Address, Load, publishes_path
-from workloads.publisher import Publishes
-from workloads.settlement import settle
+from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.workloads.counters import Count, Counters
+from rabbitmq_resilience.workloads.load import Address, Load, publishes_path, under_way_path
+from rabbitmq_resilience.workloads.publishes import Publishes
+from rabbitmq_resilience.workloads.settlement import SETTLED, settle
+from rabbitmq_resilience.workloads.under_way import UnderWay
 
 
 def load(*, publishers: int = 1, queues: int = 1) -> Load:
@@ -33,6 +35,9 @@ def load(*, publishers: int = 1, queues: int = 1) -> Load:
     )
 
 
+def _uncounted(_publisher: int, _count: int) -> None: ...
+
+
 def outcomes(folder: Path) -> dict[int, list[Outcome]]:
     found: dict[int, list[Outcome]] = {}
     for path in folder.glob("*.publishes.arrows"):
@@ -54,29 +59,60 @@ def test_a_load_is_read_as_it_was_saved(tmp_path: Path) -> None:
 )
 def test_queues_are_shared_out(publishers: int, queues: int, expected: list[tuple[int, ...]]) -> None:
     shared = load(publishers=publishers, queues=queues)
-    assert [shared.publisher_queues(p) for p in range(publishers)] == expected
+    assert [shared.publisher_routes(p) for p in range(publishers)] == expected
 
 
-@pytest.mark.parametrize("cut_bytes", [0, 1, 500])
-def test_messages_without_a_row_become_unknown_once(tmp_path: Path, cut_bytes: int) -> None:
-    load(queues=2).save(tmp_path)
-    first = Publishes(publishes_path(tmp_path, 0, 0), publisher=0, queues=(0, 1))
-    first.add([0, 1, 2], [10, 10, 10], Outcome.CONFIRMED)
-    first.flush(node=0)
-    first.add([3, 5], [11, 11], Outcome.CONFIRMED)
-    first.flush(node=0)
-    path = publishes_path(tmp_path, 0, 0)
-    data = path.read_bytes()
-    first.close()
-    path.write_bytes(data[: len(data) - cut_bytes])
+def killed(folder: Path, *, life: int, first: int, sent: list[int], recorded: list[int]) -> None:
+    """What a process leaves that is killed after it wrote down ``sent`` and recorded some of it."""
+    under_way = UnderWay(under_way_path(folder, "publisher-0", life), size=20)
+    routes = [sequence % 3 for sequence in sent]
+    places = under_way.take(0, first, routes, [10 * sequence for sequence in sent], 1000 * (life + 1), 2)
+    rows = Publishes(publishes_path(folder, "publisher-0", life), under_way=under_way, on_written=_uncounted)
+    rows.add([places[sequence - first] for sequence in recorded], Outcome.CONFIRMED)
+    rows.flush()
+    rows._writer._file.close()
+    under_way.close()
+
+
+def test_what_a_killed_publisher_had_under_way_becomes_unknown_once_with_all_that_is_known(tmp_path: Path) -> None:
+    load(queues=3).save(tmp_path)
+    killed(tmp_path, life=0, first=0, sent=list(range(7)), recorded=[0, 1, 2, 3, 5])
     with Counters(tmp_path, workers=2, create=True) as counters:
         counters.set(0, Count.SENT, 7)
-        counters.set(0, Count.SENT_US, 99)
-    survived = {0, 1, 2, 3, 5} if cut_bytes == 0 else {0, 1, 2}
-    assert settle(tmp_path) == 7 - len(survived)
-    assert settle(tmp_path) == 0
-    expected = {s: [Outcome.CONFIRMED if s in survived else Outcome.UNKNOWN] for s in range(7)}
+    assert (settle(tmp_path), settle(tmp_path)) == (2, 0)
+    expected = {s: [Outcome.UNKNOWN if s in (4, 6) else Outcome.CONFIRMED] for s in range(7)}
     assert outcomes(tmp_path) == expected
+    (batch,) = StreamReader(publishes_path(tmp_path, "publisher-0", SETTLED), PUBLISHES).batches()
+    row = {"publisher": 0, "outcome": Outcome.UNKNOWN, "outcome_us": 1000, "sent_us": 1000, "node": 2}
+    assert batch.to_pylist() == [row | {"sequence": s, "route": s % 3, "due_us": 10 * s} for s in (4, 6)]
+
+
+def test_what_was_not_counted_as_sent_was_not_sent_and_its_sequence_belongs_to_the_next_life(tmp_path: Path) -> None:
+    load(queues=3).save(tmp_path)
+    killed(tmp_path, life=0, first=0, sent=list(range(5)), recorded=[0])
+    killed(tmp_path, life=1, first=3, sent=list(range(3, 8)), recorded=[4])
+    with Counters(tmp_path, workers=2, create=True) as counters:
+        counters.set(0, Count.SENT, 6)
+    assert settle(tmp_path) == 4
+    assert outcomes(tmp_path) == {s: [Outcome.CONFIRMED if s in (0, 4) else Outcome.UNKNOWN] for s in range(6)}
+    (batch,) = StreamReader(publishes_path(tmp_path, "publisher-0", SETTLED), PUBLISHES).batches()
+    assert {row["sequence"]: row["sent_us"] for row in batch.to_pylist()} == {1: 1000, 2: 1000, 3: 2000, 5: 2000}
+
+
+def test_what_is_cut_off_a_stream_is_not_made_up_for(tmp_path: Path) -> None:
+    """A publisher that stopped in order left nothing under way."""
+    load().save(tmp_path)
+    under_way = UnderWay(under_way_path(tmp_path, "publisher-0", 0), size=20)
+    rows = Publishes(publishes_path(tmp_path, "publisher-0", 0), under_way=under_way, on_written=_uncounted)
+    rows.add(under_way.take(0, 0, [0] * 5, [1] * 5, 1, 0), Outcome.CONFIRMED)
+    rows.flush()
+    rows.close()
+    with Counters(tmp_path, workers=2, create=True) as counters:
+        counters.set(0, Count.SENT, 5)
+    path = publishes_path(tmp_path, "publisher-0", 0)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert settle(tmp_path) == 0
+    assert outcomes(tmp_path) == {}
 
 
 def test_a_publisher_that_never_sent_needs_no_settlement(tmp_path: Path) -> None:
@@ -84,3 +120,26 @@ def test_a_publisher_that_never_sent_needs_no_settlement(tmp_path: Path) -> None
     Counters(tmp_path, workers=2, create=True).close()
     assert settle(tmp_path) == 0
     assert list(tmp_path.glob("*.arrows")) == []
+
+
+def test_publishers_that_shared_a_process_are_settled_each_for_itself(tmp_path: Path) -> None:
+    replace(load(publishers=3), shared={"publisher": ((0, 2),)}).save(tmp_path)
+    under_way = UnderWay(under_way_path(tmp_path, "publishers-0", 0), size=20)
+    rows = Publishes(publishes_path(tmp_path, "publishers-0", 0), under_way=under_way, on_written=_uncounted)
+    first = under_way.take(0, 0, [0] * 3, [1] * 3, 1, 0)
+    under_way.take(2, 0, [0] * 2, [2] * 2, 2, 0)
+    rows.add(first[:1], Outcome.CONFIRMED)
+    rows.flush()
+    rows._writer._file.close()
+    under_way.close()
+    with Counters(tmp_path, workers=4, create=True) as counters:
+        counters.set(0, Count.SENT, 3)
+        counters.set(2, Count.SENT, 1)
+    assert (settle(tmp_path), settle(tmp_path)) == (3, 0)
+    told = [
+        (row["publisher"], row["sequence"], row["sent_us"])
+        for path in tmp_path.glob(f"*.{SETTLED}.*")
+        for batch in StreamReader(path, PUBLISHES).batches()
+        for row in batch.to_pylist()
+    ]
+    assert sorted(told) == [(0, 1, 1), (0, 2, 1), (2, 0, 2)]

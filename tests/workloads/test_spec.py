@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from topologies.spec import Topology
-from workloads.queues import queue_arguments, queue_names, queue_policy
-from workloads.spec import Mirroring, ProcessingStep, QueueLimits, RateStep, Workload
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.workloads.queues import queue_arguments, queue_names, queue_policy
+from rabbitmq_resilience.workloads.services import ProcessingStep
+from rabbitmq_resilience.workloads.spec import Mirroring, QueueLimits, RateStep, Workload
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 
@@ -58,6 +59,14 @@ def test_a_limit_of_memory_is_an_argument() -> None:
     assert "x-max-in-memory-length" not in queue_arguments(Workload(), THREE)
 
 
+@pytest.mark.parametrize("queue_type", ["quorum", "mirrored", "classic"])
+def test_queues_have_a_single_active_consumer_where_it_is_asked_for(queue_type: str) -> None:
+    plain = Workload.model_validate({"queue_type": queue_type})
+    single = plain.model_copy(update={"single_active_consumer": True})
+    told = {"x-single-active-consumer": True}
+    assert queue_arguments(single, THREE) == queue_arguments(plain, THREE) | told
+
+
 @pytest.mark.parametrize("queue_type", ["quorum", "classic", "mirrored"])
 def test_limits_are_arguments_in_the_words_of_the_broker(queue_type: Any) -> None:
     plain = queue_arguments(Workload(queue_type=queue_type), THREE)
@@ -102,3 +111,9 @@ def test_it_is_not_scaled_past_what_it_may_be(factor: float, told: str) -> None:
 
 def test_how_long_it_varies() -> None:
     assert (Workload().variation_s, LOAD.variation_s) == (0, 20)
+
+
+@pytest.mark.parametrize("clients", ["publishers", "consumers"])
+def test_clients_beyond_all_bounds_are_refused_at_once(clients: str) -> None:
+    with pytest.raises(ValueError, match="less than or equal to 100000"):
+        Workload.model_validate({clients: 10**18})

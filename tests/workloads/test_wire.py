@@ -1,4 +1,6 @@
+import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from pika import frame, spec
 from pika.adapters.select_connection import IOLoop
 
-from workloads.message import HEADER_BYTES
-from workloads.wire import Connection, PublishFrames
+from rabbitmq_resilience.workloads.message import HEADER_BYTES
+from rabbitmq_resilience.workloads.routing import Turn
+from rabbitmq_resilience.workloads.wire import Connection, PublishFrames
 
 Seen = list[tuple[Any, ...]]
 
@@ -27,7 +30,7 @@ def connection(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> tuple[Connectio
     seen: Seen = []
     monkeypatch.setattr(made, "_process_frame", lambda value: seen.append(("pika", type(value).__name__)))
     made.on_delivery = lambda *delivery: seen.append(("delivery", *delivery))
-    made.on_confirm = lambda tag, multiple: seen.append(("confirm", tag, multiple))
+    made.on_confirm = lambda channel, tag, multiple: seen.append(("confirm", channel, tag, multiple))
     return made, seen
 
 
@@ -39,8 +42,8 @@ def delivery(tag: int, body: bytes, *, redelivered: bool = False, frame_bytes: i
     return bytes(frame.Method(1, method).marshal() + frame.Header(1, len(body), properties).marshal() + content)
 
 
-def confirm(tag: int, *, multiple: bool) -> bytes:
-    return bytes(frame.Method(1, spec.Basic.Ack(tag, multiple)).marshal())
+def confirm(tag: int, *, multiple: bool, channel: int = 1) -> bytes:
+    return bytes(frame.Method(channel, spec.Basic.Ack(tag, multiple)).marshal())
 
 
 HEARTBEAT = frame.Heartbeat().marshal()
@@ -57,7 +60,7 @@ def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: 
         + delivery(2, long, redelivered=True)
         + delivery(3, b"")
         + frame.Method(1, spec.Basic.Cancel("q0")).marshal()
-        + confirm(7, multiple=True)
+        + confirm(7, multiple=True, channel=300)
     )
     with pytest.MonkeyPatch.context() as monkeypatch:
         made, seen = connection(monkeypatch, loop)
@@ -67,13 +70,13 @@ def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: 
             stream = stream[size:]
         assert made.bytes_received > 0
     assert seen == [
-        ("confirm", 1, False),
+        ("confirm", 1, 1, False),
         ("delivery", b"q0", 1, False, b"short"),
         ("pika", "Heartbeat"),
         ("delivery", b"q0", 2, True, long),
         ("delivery", b"q0", 3, False, b""),
         ("pika", "Method"),
-        ("confirm", 7, True),
+        ("confirm", 300, 7, True),
     ]
 
 
@@ -82,7 +85,7 @@ def test_returned_messages_stay_with_pika(monkeypatch: pytest.MonkeyPatch, loop:
     method = frame.Method(1, spec.Basic.Return(312, "NO_ROUTE", "", "q")).marshal()
     header = frame.Header(1, 3, spec.BasicProperties()).marshal()
     made._on_data_available(method + header + frame.Body(1, b"abc").marshal() + confirm(4, multiple=False))
-    assert seen == [("pika", "Method"), ("pika", "Header"), ("pika", "Body"), ("confirm", 4, False)]
+    assert seen == [("pika", "Method"), ("pika", "Header"), ("pika", "Body"), ("confirm", 1, 4, False)]
 
 
 def test_another_protocol_version_is_left_to_pika(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
@@ -107,7 +110,9 @@ def test_what_a_callback_raises_is_kept(monkeypatch: pytest.MonkeyPatch, loop: I
 def test_published_frames_are_those_that_pika_would_write(payload_bytes: int, frame_max_bytes: int) -> None:
     payload = bytes(range(256)) * 2
     payload = payload[:payload_bytes]
-    frames = PublishFrames(channel=1, queue="q1", payload=payload, persistent=True, frame_max_bytes=frame_max_bytes)
+    frames = PublishFrames(
+        channel=1, turn=Turn("", "q1", {}), payload=payload, persistent=True, frame_max_bytes=frame_max_bytes
+    )
     header = b"h" * HEADER_BYTES
     body, piece_bytes = header + payload, frame_max_bytes - 8
     expected = frame.Method(1, spec.Basic.Publish(routing_key="q1", mandatory=True)).marshal()
@@ -120,9 +125,42 @@ def test_published_frames_are_those_that_pika_would_write(payload_bytes: int, fr
 @pytest.mark.parametrize("copied_to", [None, "copies"])
 def test_a_message_says_where_its_copy_goes(copied_to: str | None) -> None:
     frames = PublishFrames(
-        channel=1, queue="q1", payload=b"", persistent=True, frame_max_bytes=4096, copied_to=copied_to
+        channel=1, turn=Turn("", "q1", {}), payload=b"", persistent=True, frame_max_bytes=4096, copied_to=copied_to
     )
     marshalled = frames.marshal(bytes(HEADER_BYTES))
     read, _ = frame.decode_frame(marshalled)
     _, header = frame.decode_frame(marshalled[read:])
     assert header.properties.headers == ({"CC": [copied_to]} if copied_to else None)
+
+
+def test_a_message_is_published_to_its_exchange_with_its_key_and_headers() -> None:
+    turn = Turn("prices", "eur.1", {"kind": "tick"})
+    frames = PublishFrames(channel=1, turn=turn, payload=b"", persistent=True, frame_max_bytes=4096, copied_to="copies")
+    marshalled = frames.marshal(bytes(HEADER_BYTES))
+    read, method = frame.decode_frame(marshalled)
+    _, header = frame.decode_frame(marshalled[read:])
+    assert (method.method.exchange, method.method.routing_key, method.method.mandatory) == ("prices", "eur.1", True)
+    assert header.properties.headers == {"kind": "tick", "CC": ["copies"]}
+
+
+def test_what_does_not_fit_waits_behind_what_was_sent(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
+    made, _ = connection(monkeypatch, loop)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        waiting: list[bytes] = []
+        made._transport = SimpleNamespace(
+            _sock=ours, write=waiting.append, get_write_buffer_size=lambda: sum(map(len, waiting))
+        )
+        messages = [bytes([number]) * 50_000 for number in range(100)]
+        made.write_messages(messages)
+        assert waiting, "the kernel does not take as much"
+        ours.shutdown(socket.SHUT_WR)
+        taken = b"".join(iter(lambda: theirs.recv(1 << 20), b""))
+        assert taken
+        assert taken + b"".join(waiting) == b"".join(messages)
+        waiting.clear()
+        ours.close()
+        made.write_messages([b"on a socket that is gone"])
+        assert waiting == [b"on a socket that is gone"], "it is for pika to notice"
+        made._transport = None

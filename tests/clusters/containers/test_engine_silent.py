@@ -1,0 +1,43 @@
+"""What the docker driver says where no engine answers it, or one that has no images."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rabbitmq_resilience.clusters.containers.engine import connect
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.tools.distributions import ToolMissingError
+from tests.tools.fake_engine import FakeEngine
+
+
+@pytest.fixture
+def path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the engine's socket would be. Its name is short, as sockets demand."""
+    with tempfile.TemporaryDirectory(prefix="engine-") as folder:
+        file = Path(folder) / "docker.sock"
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{file}")
+        yield file
+
+
+@pytest.mark.usefixtures("path")
+def test_where_no_engine_answers_it_says_why_and_what_to_do() -> None:
+    with pytest.raises(ToolMissingError, match=r"no container engine answers \(.*No such file.*\)\. Start one"):
+        connect()
+
+
+@pytest.mark.usefixtures("path")
+def test_the_driver_needs_one() -> None:
+    with pytest.raises(ToolMissingError, match="or leave out --driver docker"):
+        DRIVERS["docker"].open(None)
+
+
+def test_an_image_that_cannot_be_had_leaves_no_client(path: Path) -> None:
+    before = psutil.Process().num_fds()
+    with FakeEngine(path), pytest.raises(ToolMissingError, match="does not tell which images it has"):
+        DRIVERS["docker"].open(None)
+    assert psutil.Process().num_fds() <= before

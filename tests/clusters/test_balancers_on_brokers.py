@@ -1,0 +1,118 @@
+"""Load balancers before real brokers: who gets clients, and what becomes of a broker that is gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pika
+import pytest
+
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.run import addresses
+from tests.whole import await_whole
+
+pytestmark = pytest.mark.broker
+
+BALANCED = Topology.model_validate(
+    {
+        "name": "balanced",
+        "zones": {"a": 1, "b": 1, "c": 1},
+        "balancers": {"count": 2, "check": {"inter_s": 0.5, "rise": 2, "fall": 2}},
+        "without_clients": ["c1"],
+        "ram_nodes": ["b1"],
+    }
+)
+#: Of the second balancer no link is proxied.
+TO_B1 = Link("balancer:0", "b1")
+
+
+@pytest.fixture(scope="module")
+def formed() -> Iterator[LocalCluster]:
+    with LocalCluster.form(BALANCED, proxied=[TO_B1, Link("publisher:0", "balancer:0")]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(formed: LocalCluster) -> LocalCluster:
+    await_whole(formed)
+    return formed
+
+
+def node_behind(cluster: LocalCluster, balancer: str) -> str:
+    """The broker that a client gets there, by what it says of itself; empty if none takes it."""
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", cluster.amqp_port(balancer), socket_timeout=5, blocked_connection_timeout=5, stack_timeout=10
+    )
+    try:
+        connection = pika.BlockingConnection(parameters)
+    except pika.exceptions.AMQPError:
+        return ""
+    with connection:
+        return str(connection._impl.server_properties.get("node"))
+
+
+def nodes_behind(cluster: LocalCluster, balancer: str, *, times: int = 6) -> Counter[str]:
+    return Counter(node_behind(cluster, balancer) for _ in range(times))
+
+
+def await_behind(cluster: LocalCluster, balancer: str, nodes: set[str]) -> None:
+    wait_until(
+        lambda: set(nodes_behind(cluster, balancer)),
+        timeout_s=60,
+        what=f"{balancer} to send clients to {nodes}",
+        until=lambda seen: seen == nodes,
+    )
+
+
+@pytest.mark.parametrize("balancer", BALANCED.balancer_names)
+def test_clients_are_spread_over_the_nodes_that_take_some(cluster: LocalCluster, balancer: str) -> None:
+    await_behind(cluster, balancer, {"a1", "b1"})
+
+
+def test_clients_are_given_the_balancers_and_their_own_links(cluster: LocalCluster) -> None:
+    places = addresses(cluster)
+    assert [place.node for place in places] == ["balancer:0", "balancer:1"]
+    own = addresses(cluster, client="publisher:0")
+    assert own[0].port != places[0].port
+    assert own[1] == places[1]
+
+
+def test_ram_nodes_are_there_and_others_are_not(cluster: LocalCluster) -> None:
+    kinds = {cluster.node_of(node["name"]): node["type"] for node in cluster.api("a1").nodes()}
+    assert kinds == {"a1": "disc", "b1": "ram", "c1": "disc"}
+
+
+@pytest.mark.parametrize("balancer", BALANCED.balancer_names)
+def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: LocalCluster, balancer: str) -> None:
+    """Also where a proxy would accept connections for it."""
+    await_behind(cluster, balancer, {"a1", "b1"})
+    cluster.kill("b1")
+    await_behind(cluster, balancer, {"a1"})
+    cluster.start("b1")
+    await_whole(cluster)
+    await_behind(cluster, balancer, {"a1", "b1"})
+
+
+def test_a_broker_behind_a_cut_link_gets_nobody_from_that_balancer(cluster: LocalCluster) -> None:
+    cluster.links.cut([TO_B1, TO_B1.back])
+    try:
+        await_behind(cluster, "balancer:0", {"a1"})
+        await_behind(cluster, "balancer:1", {"a1", "b1"})
+    finally:
+        cluster.links.restore([TO_B1, TO_B1.back])
+    await_behind(cluster, "balancer:0", {"a1", "b1"})
+
+
+def test_each_says_what_it_did_and_what_it_was_told(cluster: LocalCluster) -> None:
+    assert set(cluster.configurations()) == {"balancer-0.cfg", "balancer-1.cfg"}
+    assert "amqp" in cluster.logs()["balancer-1"].read_text()
+
+
+def test_all_end_with_the_cluster() -> None:
+    with LocalCluster.form(BALANCED) as cluster:
+        lives = [cluster.balancers.life(name) for name in BALANCED.balancer_names]
+        assert None not in lives
+    assert {cluster.balancers.process(name) for name in BALANCED.balancer_names} == {"gone"}

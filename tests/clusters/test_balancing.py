@@ -1,0 +1,113 @@
+"""Load balancers as a topology states them, and as HAProxy is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rabbitmq_resilience.clusters.balancing import configuration
+from rabbitmq_resilience.clusters.broker.versions import require_ram_nodes
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.spec import Balancers, HealthCheck, Link, Topology
+from rabbitmq_resilience.tools.distributions import ToolMissingError, find_broker
+
+BROKERS = {"a1": "127.0.0.1:5672", "b1": "127.0.0.1:5673"}
+
+
+def topology(**fields: Any) -> Topology:
+    return Topology.model_validate({"name": "balanced", "zones": {"a": 1, "b": 1, "c": 1}, **fields})
+
+
+def told(spec: Balancers, *, speaks_amqp: bool = False) -> list[str]:
+    text = configuration(spec, listen="127.0.0.1:5670", brokers=BROKERS, speaks_amqp=speaks_amqp)
+    return [line.strip() for line in text.splitlines()]
+
+
+def test_a_number_is_short_for_a_mapping() -> None:
+    assert topology(balancers=2) == topology(balancers={"count": 2})
+    assert topology(balancers=2).balancer_names == ("balancer:0", "balancer:1")
+    assert topology().balancer_names == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"balancers": 0}, "balancers.count"),
+        ({"balancers": 5}, "balancers.count"),
+        ({"balancers": True}, "balancers"),
+        ({"balancers": {"count": 2, "algorithm": "fastest"}}, "roundrobin"),
+        ({"balancers": {"check": {"interval": 2}}}, "balancers.check.interval"),
+        ({"without_clients": ["d1"]}, "without_clients: no node d1; there are a1, b1, c1"),
+        ({"without_clients": ["a1", "b1", "c1"]}, "leave one at least that takes clients"),
+        ({"ram_nodes": ["a2"]}, "ram_nodes: no node a2; there are a1, b1, c1"),
+        ({"ram_nodes": ["a1", "b1", "c1"]}, "at least one that keeps its metadata on disk"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        topology(**fields)
+    assert text in str(refused.value)
+
+
+def test_haproxy_is_told_what_the_topology_says() -> None:
+    spec = Balancers(algorithm="leastconn", check=HealthCheck(inter_s=0.5, rise=3, fall=4), idle_timeout_s=60)
+    lines = told(spec)
+    assert "balance leastconn" in lines
+    assert "timeout client 60000ms" in lines
+    assert "option clitcpka" in lines
+    assert [line for line in lines if line.startswith("server")] == [
+        f"server {node} {place} check inter 500ms rise 3 fall 4 on-marked-down shutdown-sessions"
+        for node, place in BROKERS.items()
+    ]
+    assert not any("shutdown-sessions" in line for line in told(Balancers(shutdown_sessions=False)))
+
+
+def test_checks_over_proxies_want_an_answer_of_the_broker() -> None:
+    assert not any("tcp-check" in line for line in told(Balancers()))
+    assert "tcp-check send-binary 414d515000000901" in told(Balancers(), speaks_amqp=True)
+
+
+def test_clients_have_links_to_balancers_where_there_are_some() -> None:
+    plain, balanced = topology(), topology(balancers=2)
+    to_node, to_balancer, behind = (
+        Link("publisher:0", "a1"),
+        Link("publisher:0", "balancer:1"),
+        Link("balancer:1", "a1"),
+    )
+    assert [plain.has_link(link) for link in (to_node, to_balancer, behind)] == [True, False, False]
+    assert [balanced.has_link(link) for link in (to_node, to_balancer, behind)] == [False, True, True]
+    assert not balanced.has_link(Link("publisher:0", "balancer:2"))
+    assert not balanced.has_link(Link("balancer:0", "balancer:1"))
+    assert not plain.has_link(Link("publisher:0", "consumer:0"))
+    assert [link.client for link in (to_balancer, to_balancer.back, behind, behind.back)] == [
+        "publisher:0",
+        "publisher:0",
+        "balancer:1",
+        "balancer:1",
+    ]
+    assert [link.answering for link in (to_node, to_balancer, to_balancer.back, behind.back)] == [
+        "a1",
+        "balancer:1",
+        "balancer:1",
+        "a1",
+    ]
+
+
+def test_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAPROXY", "/nowhere")
+    require = DRIVERS["local"].open(None).require
+    require(topology().needs)
+    with pytest.raises(ToolMissingError, match="HAPROXY names /nowhere"):
+        require(topology(balancers=1).needs)
+
+
+def test_ram_nodes_are_refused_where_a_version_has_none() -> None:
+    needs = topology(ram_nodes=["b1"]).needs
+    require_ram_nodes("3.10.8", needs)
+    require_ram_nodes("4.1.3", needs)
+    require_ram_nodes("4.3.6", topology().needs)
+    with pytest.raises(ToolMissingError, match=r"RabbitMQ 4\.2\.0 has none.*up to 4\.1"):
+        require_ram_nodes("4.2.0", needs)
+    require_ram_nodes(find_broker().version, topology().needs)

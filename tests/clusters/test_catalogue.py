@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rabbitmq_resilience.clusters.catalogue import BadTopologyError, UnknownTopologyError, load, names
+from rabbitmq_resilience.clusters.spec import Link, Topology
+
+SIZES = {
+    "three_nodes_three_zones": (1, 1, 1),
+    "five_nodes_three_zones": (2, 2, 1),
+    "seven_nodes_three_zones": (3, 2, 2),
+    "four_nodes_two_zones": (2, 2),
+    "four_nodes_three_zones": (2, 1, 1),
+    "three_nodes_two_zones": (2, 1),
+    "three_nodes_two_balancers": (1, 1, 1),
+    "three_nodes_far_zones": (1, 1, 1),
+    "four_nodes_for_a_million": (2, 1, 1),
+    "five_nodes_two_zones": (3, 2),
+    "seven_nodes_two_zones": (4, 3),
+}
+
+
+def test_catalogue_is_complete() -> None:
+    assert set(names()) == set(SIZES)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_each_loads(name: str) -> None:
+    topology = load(name)
+
+    assert tuple(topology.zones.values()) == SIZES[name]
+    assert topology.partition_handling == "pause_minority"
+    assert topology.net_ticktime_s == 5
+    assert len(set(topology.node_names)) == sum(SIZES[name])
+
+
+def test_unknown_name_lists_the_known() -> None:
+    with pytest.raises(UnknownTopologyError, match=r"no topology 'two_moons'; known are five_nodes_three_zones, five"):
+        load("two_moons")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: odd\nzones: {a: 3}\ncolour: red", "colour"),
+        ("name: odd\nzones: {a: 8}", "zones"),
+        ("name: even\nzones: {a: 3}", "is named 'even' inside"),
+        ("name: [odd", "expected"),
+        ("", "valid dictionary"),
+    ],
+)
+def test_bad_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+
+    with pytest.raises(BadTopologyError, match=told):
+        load("odd", tmp_path)
+
+
+def test_paths_start_at_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("name: own\nzones: {a: 3}\nrabbitmq_conf: conf/rabbitmq.conf")
+
+    assert load("own", tmp_path).rabbitmq_conf == tmp_path / "conf" / "rabbitmq.conf"
+
+
+def test_links_are_all_ordered_pairs() -> None:
+    links = Topology(name="t", zones={"a": 2, "b": 1}).links
+
+    assert len(links) == 6
+    assert {Link("a1", "b1"), Link("b1", "a1"), Link("a1", "a2")} <= links
+
+
+@pytest.mark.parametrize("zones", [{"a": 2}, {"a": 4, "b": 4}, {}, {"A": 3}, {"a": 0, "b": 3}])
+def test_impossible_zones_are_refused(zones: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        Topology(name="t", zones=zones)

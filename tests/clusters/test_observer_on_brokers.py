@@ -1,0 +1,78 @@
+"""The observer of a real cluster, when the processes cannot be looked at for a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pika
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.observer import Observer
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.protocol import NodeState
+from rabbitmq_resilience.faults.alarm import IMPOSSIBLE_BYTES
+from rabbitmq_resilience.tools.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+def test_it_goes_on_after_a_look_that_failed_and_records_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    failed: list[str] = []
+
+    def record(kind: str, **fields: Any) -> None:
+        if kind == "nodes":
+            seen.append(fields)
+
+    with LocalCluster.form(catalogue.load("three_nodes_three_zones")) as cluster:
+        look = cluster.state
+
+        def refuses(node: str) -> NodeState:
+            failed.append(node)
+            raise ClusterError("the engine does not answer")
+
+        with Observer(cluster, "unused", record) as observer:
+            wait_until(lambda: seen, timeout_s=60, what="a first look")
+            monkeypatch.setattr(cluster, "state", refuses)
+            wait_until(lambda: len(failed) > 2, timeout_s=60, what="looks that fail")
+            before = len(seen)
+            wait_until(lambda: len(failed) > 4, timeout_s=60, what="more looks that fail")
+            assert len(seen) == before
+            monkeypatch.setattr(cluster, "state", look)
+            wait_until(lambda: len(seen) > before, timeout_s=60, what="the observer to look again")
+            assert set(observer.states.values()) == {"up"}
+
+
+def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
+    """Of a publisher before, while and after a broker is short of disk."""
+    seen: list[dict[str, Any]] = []
+
+    def record(kind: str, **fields: Any) -> None:
+        if kind == "flow_states":
+            seen.append(fields)
+
+    def told(state: str) -> bool:
+        return any(look["connections"].get(state) for look in seen)
+
+    with LocalCluster.form(catalogue.load("three_nodes_three_zones")) as cluster:
+        api = cluster.api("a1")
+        api.create_vhost("flow")
+        api.declare_queue("flow", "q1")
+        parameters = pika.ConnectionParameters("127.0.0.1", cluster.amqp_port("a1"), "flow", heartbeat=0)
+        with Observer(cluster, "flow", record), pika.BlockingConnection(parameters) as publisher:
+            wait_until(lambda: told("running"), timeout_s=60, what="a connection that runs")
+            assert not told("blocked")
+            channel = publisher.channel()
+            cluster.run_tool("a1", "rabbitmqctl", "set_disk_free_limit", str(IMPOSSIBLE_BYTES))
+
+            def published() -> bool:
+                channel.basic_publish("", "q1", b"one")
+                publisher.process_data_events(0)
+                return told("blocked")
+
+            wait_until(published, timeout_s=60, what="the publisher to be blocked")
+            cluster.run_tool("a1", "rabbitmqctl", "set_disk_free_limit", "50MB")
+            seen.clear()
+            wait_until(lambda: told("running"), timeout_s=60, what="the publisher to go on")

@@ -1,0 +1,233 @@
+"""Fault files made of logs and timelines have the faults that were played; the logs are extracts of recorded runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.evidence.clock import seconds
+from rabbitmq_resilience.evidence.command import evidence_of
+from rabbitmq_resilience.evidence.draft import draft
+from rabbitmq_resilience.evidence.occurrences import EvidenceError
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Scenario
+
+LOGS = Path(__file__).parent / "logs"
+TICK_S = 5
+NEAR_S = 1.0
+
+#: A fault, the fields that say where, when it began after the first, and how long it lasted.
+Step = tuple[str, dict[str, object], float, float]
+
+#: By folder, as the runs' own events have it.
+PLAYED: dict[str, list[Step]] = {
+    "3.8.9-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 24.2)],
+    "3.10.8-zone-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 26.2)],
+    "3.10.8-partial-cut": [("partition", {"between": ("zone:a", "zone:b")}, 0, 18.6)],
+    "3.10.8-one-way": [("partition", {"between": ("c1", "rest"), "one_way": True}, 0, 32.8)],
+    # raising and clearing it took seconds: the events allow 5.5 to 13.9 s, and this is what the log's two lines say
+    "3.10.8-disk-alarm": [("alarm", {"node": "b1", "resource": "disk"}, 0, 7.4)],
+    "4.0.5-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 25.8)],
+    "4.0.5-killed": [("kill", {"node": "b1"}, 0, 5.4)],
+    "4.3.6-cut-off": [("partition", {"between": ("c1", "rest")}, 0, 26.2)],
+    "4.3.6-disk-lost": [("lose_disk", {"node": "c1"}, 0, 5.5)],
+}
+
+
+def made_of(*paths: Path, net_ticktime_s: float | None = TICK_S) -> Scenario:
+    return fault_file.parse(draft(evidence_of(paths, net_ticktime_s=net_ticktime_s)))
+
+
+def assert_played(scenario: Scenario, played: list[Step]) -> None:
+    assert [step.fault for step in scenario.schedule] == [fault for fault, *_ in played]
+    for step, (_, where, at_s, for_s) in zip(scenario.schedule, played, strict=True):
+        assert {name: getattr(step, name) for name in where} == where
+        assert step.at_s == pytest.approx(at_s, abs=NEAR_S)
+        assert step.for_s == pytest.approx(for_s, abs=NEAR_S)
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_logs_give_the_schedule_back(name: str) -> None:
+    assert_played(made_of(LOGS / name), PLAYED[name])
+
+
+def test_drained_restarts_are_stops_one_after_another() -> None:
+    scenario = made_of(LOGS / "3.10.8-drained")
+    steps = [(step.fault, getattr(step, "node", None), getattr(step, "drain", None)) for step in scenario.schedule]
+    assert steps == [("stop", "a1", True), ("stop", "b1", True), ("stop", "c1", True), ("rebalance", None, None)]
+
+
+def test_the_cluster_is_told_by_its_logs() -> None:
+    scenario = made_of(LOGS / "3.10.8-zone-cut-off")
+    assert scenario.topology.zones == {"a": 2, "b": 2, "c": 1}
+    assert scenario.topology.partition_handling == "pause_minority"
+    assert scenario.workload.queue_type == "quorum"
+
+
+def test_brokers_that_tell_of_each_missed_tick_tell_the_tick_time() -> None:
+    assert made_of(LOGS / "4.3.6-cut-off", net_ticktime_s=None).topology.net_ticktime_s == TICK_S
+
+
+def test_the_tick_time_is_found_in_a_configuration_beside_the_logs(tmp_path: Path) -> None:
+    for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
+        (tmp_path / log.name).write_text(log.read_text())
+    (tmp_path / "advanced.config").write_text("[{kernel, [{net_ticktime, 5}]}].")
+    assert_played(made_of(tmp_path, net_ticktime_s=None), PLAYED["3.10.8-zone-cut-off"])
+
+
+def test_an_unknown_tick_time_is_marked() -> None:
+    text = draft(evidence_of([LOGS / "3.10.8-zone-cut-off"]))
+    assert re.search(r"net_ticktime_s: 60  # FILL IN", text)
+
+
+def as_of_3_8(text: str) -> str:
+    """The form of 3.8: no time zone, milliseconds, and no time on the further lines of a message."""
+    lines: list[str] = []
+    last = ""
+    for line in text.splitlines():
+        found = re.match(r"(\S+ \S+?)\d{3}\+00:00( \[\w+\] <[\d.]+> )(.*)", line)
+        assert found
+        head = found[1] + found[2]
+        lines.append(found[3] if head == last and found[3].startswith("**") else head + found[3])
+        last = head
+    return "\n".join(lines) + "\n"
+
+
+def as_json(text: str) -> str:
+    found = [re.match(r"(\S+ \S+) \[(\w+)\] (<[\d.]+>) (.*)", line) for line in text.splitlines()]
+    return "\n".join(json.dumps({"time": m[1], "level": m[2], "msg": m[4], "pid": m[3]}) for m in found if m)
+
+
+@pytest.mark.parametrize("form", [as_of_3_8, as_json])
+def test_every_form_of_a_log_gives_the_same(form: object, tmp_path: Path) -> None:
+    assert callable(form)
+    for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
+        (tmp_path / log.name).write_text(form(log.read_text()))
+    assert_played(made_of(tmp_path), PLAYED["3.10.8-zone-cut-off"])
+
+
+def test_a_folder_a_node_and_packed_rotated_files_are_read(tmp_path: Path) -> None:
+    for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
+        lines = log.read_text().splitlines(keepends=True)
+        folder = tmp_path / log.stem
+        folder.mkdir()
+        (folder / "rabbit.log").write_text("".join(lines[6:]))
+        with gzip.open(folder / "rabbit.log.1.gz", "wt") as packed:
+            packed.write("".join(lines[:6]))
+    assert_played(made_of(*sorted(tmp_path.iterdir())), PLAYED["3.10.8-zone-cut-off"])
+
+
+def test_one_nodes_log_is_enough_for_a_guess_that_says_so() -> None:
+    text = draft(evidence_of([LOGS / "4.3.6-cut-off" / "c1.log"], net_ticktime_s=TICK_S))
+    assert "there is no log of a1@localhost, b1@localhost" in text
+    assert_played(fault_file.parse(text), PLAYED["4.3.6-cut-off"])
+
+
+def test_an_end_that_is_not_told_is_refused_with_its_place(tmp_path: Path) -> None:
+    for log in (LOGS / "4.3.6-cut-off").iterdir():
+        kept = [line for line in log.read_text().splitlines(keepends=True) if line < "2026-11-21 20:04:30"]
+        (tmp_path / log.name).write_text("".join(kept))
+    with pytest.raises(fault_file.FaultFileError, match=r"schedule\[0\].for_s: is still to be filled in: for how many"):
+        made_of(tmp_path)
+
+
+TIMELINE = """time,node,zone,event,end,duration
+2026-01-31T12:00:00Z,rabbit@h1,,partition,,40s
+2026-01-31T12:01:00+00:00,rabbit@h2,,broker killed,,
+1769860875,rabbit@h2,,started again,,
+2026-01-31T13:01:30+01:00,rabbit@h3,,memory alarm,2026-01-31T12:01:50Z,
+2026-01-31T12:02:00Z,rabbit@h3,,somebody had lunch,,
+"""
+
+
+def test_a_timeline_gives_its_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.csv"
+    path.write_text(TIMELINE)
+    evidence = evidence_of([path])
+    assert evidence.notes == ("row 6 was not understood and is not in the schedule: somebody had lunch",)
+    assert_played(
+        fault_file.parse(draft(evidence)),
+        [
+            ("partition", {"between": ("a1", "rest")}, 0, 40),
+            ("kill", {"node": "b1"}, 60, 15),
+            ("alarm", {"node": "c1", "resource": "memory"}, 90, 20),
+        ],
+    )
+
+
+def test_json_lines_and_given_zones_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.jsonl"
+    rows = [{"time": 1769860800 + i, "node": f"n{i}", "zone": zone, "event": "stop", "duration": 5 + i}
+            for i, zone in enumerate(["east", "east", "west"])]  # fmt: skip
+    path.write_text("\n".join(map(json.dumps, rows)))
+    scenario = fault_file.parse(draft(evidence_of([path])))
+    assert scenario.topology.zones == {"east": 2, "west": 1}
+    assert [getattr(step, "node", None) for step in scenario.schedule] == ["east1", "east2", "west1"]
+
+
+def test_what_a_timeline_and_logs_both_tell_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.csv"
+    path.write_text("time,node,event,duration\n2026-11-21T20:04:20Z,c1@localhost,network partition,10\n")
+    scenario = made_of(LOGS / "4.3.6-cut-off", path)
+    assert_played(scenario, PLAYED["4.3.6-cut-off"])
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("noon,n1,kill,", r"row 2, time: 'noon' is no time"),
+        ("2026-01-31T12:00:00Z,,kill,", "row 2: no node"),
+        ("2026-01-31T12:00:00Z,n1,kill,long", "row 2, duration: 'long' is none"),
+    ],
+)
+def test_a_wrong_row_is_refused_with_its_place(tmp_path: Path, row: str, told: str) -> None:
+    path = tmp_path / "timeline.csv"
+    path.write_text(f"time,node,event,duration\n{row}\n")
+    with pytest.raises(EvidenceError, match=told):
+        evidence_of([path])
+
+
+def test_files_without_any_evidence_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("nothing\n")
+    with pytest.raises(EvidenceError, match="no line of a broker's log"):
+        evidence_of([tmp_path])
+    with pytest.raises(EvidenceError, match="no such file"):
+        evidence_of([tmp_path / "b.log"])
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-01-31T12:00:00Z", 1769860800.0),
+        ("2026-01-31 13:00:00,500+01:00", 1769860800.5),
+        ("20260131T120000Z", 1769860800.0),
+        ("1769860800", 1769860800.0),
+        ("1769860800500", 1769860800.5),
+        ("00:00:07", 7.0),
+    ],
+)
+def test_times_are_read_in_every_form(text: str, at: float) -> None:
+    assert seconds(text) == pytest.approx(at)
+
+
+@pytest.mark.parametrize("others", [(), ("rabbit@host1",), ("rabbit@host1", "rabbit@host9"), tuple("wxyz")])
+@pytest.mark.parametrize("cut", ["rabbit@host3", "rabbit@host0"])
+def test_the_node_that_people_name_is_the_one_that_is_cut_off(
+    tmp_path: Path, cut: str, others: tuple[str, ...]
+) -> None:
+    """However many of the cluster's other nodes the timeline happens to name."""
+    path = tmp_path / "timeline.csv"
+    killed = "".join(f"2026-01-31T12:0{i}:00Z,{node},kill,2026-01-31T12:0{i}:10Z\n" for i, node in enumerate(others, 1))
+    path.write_text(f"time,node,event,end\n2026-01-31T12:00:00Z,{cut},partition,2026-01-31T12:00:40Z\n{killed}")
+    text = draft(evidence_of([path]))
+    called = dict(re.findall(r"# (\w+) is (\S+)", text))
+    scenario = fault_file.parse(text, driver=None)
+    partition = scenario.schedule[0]
+    assert isinstance(partition, Partition)
+    named, rest = partition.between
+    assert (called[named], rest) == (cut, "rest")

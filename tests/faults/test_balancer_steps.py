@@ -1,0 +1,102 @@
+"""Faults of load balancers and of their links as people write them: read or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.faults.written_steps import parsed, refused
+
+BALANCED = "three_nodes_two_balancers"
+PLAIN = "three_nodes_three_zones"
+
+
+def step(fault: str, *, at_s: float = 1, for_s: float = 10, **fields: Any) -> dict[str, Any]:
+    return {"at_s": at_s, "for_s": for_s, "fault": fault, **fields}
+
+
+@pytest.mark.parametrize("fault", ["kill_balancer", "pause_balancer"])
+@pytest.mark.parametrize("balancer", ["balancer:0", "balancer:1", "all"])
+def test_balancers_are_named_by_number(fault: str, balancer: str) -> None:
+    parsed(step(fault, balancer=balancer), driver="local", topology=BALANCED)
+
+
+@pytest.mark.parametrize(
+    ("balancer", "topology", "text"),
+    [
+        ("balancer:2", BALANCED, "it has balancer:0, balancer:1"),
+        ("a1", BALANCED, "'a1' is no balancer of three_nodes_two_balancers"),
+        ("balancer:0", PLAIN, "three_nodes_three_zones has no load balancers; give it some (balancers: 2)"),
+        ("all", PLAIN, "three_nodes_three_zones has no load balancers; give it some (balancers: 2)"),
+    ],
+)
+def test_a_balancer_that_is_not_there_is_refused(balancer: str, topology: str, text: str) -> None:
+    told = refused(step("kill_balancer", balancer=balancer), driver="local", topology=topology)
+    assert text in told
+    assert "balancer" in told
+
+
+def test_containers_have_no_balancers() -> None:
+    told = refused(driver="docker", topology=BALANCED)
+    assert "the driver docker has no load balancers; take --driver local, or a topology without them" in told
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        ["balancer:0", "b1"],
+        ["balancer:0", "zone:a"],
+        ["balancer:1", "all"],
+        ["publisher:0", "balancer:0"],
+        ["publisher:0", "consumer:0", "balancer:0"],
+    ],
+)
+@pytest.mark.parametrize("fault", ["partition", "disconnect"])
+def test_links_of_balancers_can_be_cut(fault: str, between: list[str]) -> None:
+    (links,) = (s.touches_links(r.topology) for r in [parsed_one(fault, between)] for s in r.schedule)
+    assert links
+    assert all("balancer:" in str(link) for link in links)
+
+
+def parsed_one(fault: str, between: list[str]) -> Any:
+    return parsed(step(fault, between=between), driver="local", topology=BALANCED)
+
+
+def test_latency_may_be_on_links_of_balancers() -> None:
+    parsed(step("latency", links="balancer:0 <-> zone:a", latency_ms=50), driver="local", topology=BALANCED)
+    parsed(step("latency", links="publisher:0 -> balancer:1", latency_ms=50), driver="local", topology=BALANCED)
+
+
+@pytest.mark.parametrize(
+    ("between", "topology", "text"),
+    [
+        (["publisher:0", "a1"], BALANCED, "clients connect to balancer:0, balancer:1; name one of these"),
+        (["publisher:0", "all"], BALANCED, "clients connect to balancer:0, balancer:1; name one of these"),
+        (["publisher:0", "balancer:0"], PLAIN, "has no load balancers"),
+        (["balancer:0", "balancer:1"], BALANCED, "there is no link between"),
+        (["balancer:7", "a1"], BALANCED, "it has balancer:0, balancer:1"),
+    ],
+)
+def test_links_that_nobody_uses_are_refused(between: list[str], topology: str, text: str) -> None:
+    assert text in refused(step("partition", between=between), driver="local", topology=topology)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        step("pause_balancer", at_s=5, balancer="balancer:0"),
+        step("kill_balancer", at_s=5, balancer="all"),
+        step("partition", at_s=5, between=["balancer:0", "b1"]),
+        step("disconnect", at_s=5, between=["publisher:0", "balancer:0"]),
+        step("latency", at_s=5, links="balancer:0 -> b1", latency_ms=50),
+    ],
+)
+def test_two_steps_on_one_balancer_at_a_time_are_refused(other: dict[str, Any]) -> None:
+    told = refused(step("kill_balancer", balancer="balancer:0"), other, driver="local", topology=BALANCED)
+    assert "acts on balancer:0 at that time already; let one begin after the other" in told
+
+
+def test_two_balancers_may_be_taken_at_a_time() -> None:
+    one, other = step("kill_balancer", balancer="balancer:0"), step("pause_balancer", at_s=5, balancer="balancer:1")
+    parsed(one, other, step("kill", at_s=3, node="a1"), driver="local", topology=BALANCED)

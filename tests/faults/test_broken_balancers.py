@@ -1,0 +1,115 @@
+"""The faults of load balancers and of their links before real brokers: what proves them, and that they are healed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.pool import unfit_reason
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.disconnect import Disconnect
+from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.kill_balancer import KillBalancer
+from rabbitmq_resilience.faults.latency import Latency
+from rabbitmq_resilience.faults.nemesis import Nemesis
+from rabbitmq_resilience.faults.partition import Partition
+from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
+from tests.whole import await_whole
+
+pytestmark = pytest.mark.broker
+
+BALANCED = catalogue.load("three_nodes_two_balancers")
+NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
+PROXIED = [Link("publisher:0", "balancer:0"), Link("balancer:0", "b1"), Link("balancer:1", "b1")]
+
+
+@pytest.fixture(scope="module")
+def formed() -> Iterator[LocalCluster]:
+    with LocalCluster.form(BALANCED, proxied=PROXIED) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(formed: LocalCluster) -> Iterator[LocalCluster]:
+    await_whole(formed)
+    yield formed
+    await_whole(formed)
+    assert unfit_reason(formed) == ""
+
+
+def play(cluster: LocalCluster, *steps: AnyFault) -> dict[int, dict[str, str]]:
+    """For each step what was told of each state."""
+    unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=NO_EVENTS))
+    told: dict[int, dict[str, str]] = {}
+
+    def record(kind: str, **fields: Any) -> None:
+        assert kind == "fault"
+        told.setdefault(fields["step"], {})[fields["state"]] = fields["detail"]
+
+    Nemesis(steps, FaultContext(cluster, unused, unused), record, seed=1, chaos_s=0).play(lambda: None)
+    return told
+
+
+def test_one_that_dies_refuses_while_the_other_answers(cluster: LocalCluster) -> None:
+    before = cluster.balancers.life("balancer:0")
+    told = play(cluster, KillBalancer(at_s=0, for_s=8, balancer="balancer:0"))[0]
+    assert "balancer:0 is gone, with status -9" in told["proven"]
+    assert "connections to balancer:0 are refused, while balancer:1 answers" in told["proven"]
+    assert "a broker answers through each" in told["heal_proven"]
+    assert cluster.balancers.life("balancer:0") not in (None, before)
+
+
+def test_one_that_freezes_answers_nobody_and_goes_on(cluster: LocalCluster) -> None:
+    before = cluster.balancers.life("balancer:1")
+    told = play(cluster, PauseBalancer(at_s=0, for_s=8, balancer="balancer:1"))[0]
+    assert "balancer:1 is suspended" in told["proven"]
+    assert "nobody answers through balancer:1 for 1 s, while balancer:0 answers" in told["proven"]
+    assert "heal_proven" in told
+    assert cluster.balancers.life("balancer:1") == before
+
+
+def test_of_all_that_die_the_brokers_tell(cluster: LocalCluster) -> None:
+    told = play(cluster, KillBalancer(at_s=0, for_s=8, balancer="all"))[0]
+    assert "balancer:0, balancer:1 are refused, while a1 answers" in told["proven"]
+    assert "heal_proven" in told
+
+
+def test_one_that_is_gone_already_proves_nothing(cluster: LocalCluster) -> None:
+    cluster.balancers.kill("balancer:0")
+    try:
+        told = play(cluster, KillBalancer(at_s=0, for_s=4, balancer="balancer:0"))[0]
+    finally:
+        cluster.balancers.start("balancer:0")
+    assert "proven" not in told
+    assert "was not running before the fault began" in str(told)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Partition(at_s=0, for_s=8, between=("balancer:0", "b1")),
+        Partition(at_s=0, for_s=0.5, between=("balancer:0", "b1")),
+        Disconnect(at_s=0, for_s=8, between=("balancer:0", "b1")),
+        Partition(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
+        Disconnect(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
+        Latency(at_s=0, for_s=8, links="balancer:0 -> b1", latency_ms=80),
+        Latency(at_s=0, for_s=8, links="publisher:0 <-> balancer:0", latency_ms=80),
+    ],
+    ids=lambda step: f"{step.fault} {step.for_s} {'-'.join(step.targets)}",
+)
+def test_links_of_balancers_are_broken_and_healed(cluster: LocalCluster, step: AnyFault) -> None:
+    told = play(cluster, step)[0]
+    assert {"proven", "heal_proven"} <= told.keys(), told
+
+
+def test_a_balancer_dies_while_a_broker_is_gone(cluster: LocalCluster) -> None:
+    told = play(cluster, Kill(at_s=0, for_s=12, node="a1"), KillBalancer(at_s=2, for_s=6, balancer="balancer:0"))
+    assert all({"proven", "heal_proven"} <= states.keys() for states in told.values()), told

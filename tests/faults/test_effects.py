@@ -1,0 +1,39 @@
+"""What faults record of their effect, for the checkers to reason on."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.latency import LatencyInjection
+from rabbitmq_resilience.faults.limit import LimitInjection
+from rabbitmq_resilience.faults.packet_delay import PacketDelay
+from rabbitmq_resilience.faults.stress import StressInjection
+from rabbitmq_resilience.record.events import Effect
+
+NOBODY = cast(Any, None)
+LINKS = frozenset({Link("a1", "b1")})
+
+
+@pytest.mark.parametrize(("jitter_ms", "slow_s"), [(0, 3.0), (500, 3.5)])
+def test_a_latency_tells_by_how_much_messages_are_late_at_most(jitter_ms: int, slow_s: float) -> None:
+    assert LatencyInjection(NOBODY, LINKS, 3000, jitter_ms).effect == Effect(links_slow=LINKS, slow_s=slow_s)
+    delay = PacketDelay(at_s=1, for_s=9, links="a1 -> b1", delay_ms=300, jitter_ms=jitter_ms // 10)
+    assert delay.effect_on(LINKS) == Effect(links_slow=LINKS, slow_s=round(0.3 + jitter_ms / 10_000, 3))
+
+
+def test_limited_and_stressed_nodes_are_starved() -> None:
+    for injection in (
+        LimitInjection(NOBODY, ("b1",), cpus=0.1, memory_bytes=None),
+        StressInjection(NOBODY, ("b1",), NOBODY, 9),
+    ):
+        assert injection.effect == Effect(nodes_starved=("b1",))
+
+
+def test_it_is_read_back_as_it_was_written() -> None:
+    effect = Effect(links_slow=LINKS, slow_s=3.5, nodes_starved=("b1",))
+    assert Effect.of_fields(effect.as_fields(), fault="latency") == effect
+    early = {name: value for name, value in effect.as_fields().items() if name not in ("slow_s", "nodes_starved")}
+    assert Effect.of_fields(early, fault="latency") == Effect(links_slow=LINKS)

@@ -1,0 +1,251 @@
+"""Alerts that fired, against a slow way to the same verdict: second by second, with holes in what was seen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.invariants.alerts import Alerts, FiringAlert
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.alerts import Active, RuleGroup
+from rabbitmq_resilience.record.alerts import Alerts as Record
+from rabbitmq_resilience.record.events import Event
+from tests.invariants.literal import cluster, fault, history, node_states, phases, queues, us
+
+STEADY, END = 0, 95
+#: Between evaluations of a group that is evaluated each second.
+APART_S = 5
+
+Spans = Sequence[tuple[int, int]]
+
+
+def within(at: int, spans: Spans) -> bool:
+    return any(start <= at <= end for start, end in spans)
+
+
+@dataclass(frozen=True)
+class Fired:
+    """An alert of one node, and the seconds in which its expression holds."""
+
+    alert: str
+    node: str
+    spans: Spans
+
+
+@dataclass(frozen=True)
+class World:
+    """``holes``: when nobody evaluated; ``steps``: when each began and ended."""
+
+    fired: Sequence[Fired]
+    holes: Spans
+    steps: Spans
+
+    @property
+    def looks(self) -> list[int]:
+        return [at for at in range(-3, END + 3) if not within(at, self.holes)]
+
+    def seen(self, fired: Fired) -> list[int]:
+        return [at for at in self.looks if within(at, fired.spans)]
+
+    @property
+    def record(self) -> Record:
+        active = [
+            Active(one.alert, "firing", {"node": one.node}, us(start), us(end))
+            for one in self.fired
+            for start, end in runs(self.seen(one), self.looks)
+        ]
+        evaluated = [(us(start), us(end)) for start, end in runs(self.looks, [])]
+        names = sorted({"A", "B"} | {one.alert for one in self.fired})
+        return Record([RuleGroup("all", 1.0, names, evaluated)], sorted(active, key=lambda one: one.start_us))
+
+
+def runs(moments: Sequence[int], looks: Sequence[int]) -> list[tuple[int, int]]:
+    """Ends of the runs of moments without a gap, and without a look between two of them."""
+    found: list[tuple[int, int]] = []
+    for at in moments:
+        if found and at - found[-1][1] <= APART_S and not any(found[-1][1] < look < at for look in looks):
+            found[-1] = (found[-1][0], at)
+        else:
+            found.append((at, at))
+    return found
+
+
+def check(demanded: Alerts, record: Record | None, *events: object) -> Finding:
+    whole = [cluster(), queues("q1"), phases(), node_states()]
+    return demanded.check(replace(history((), (), [*whole, *events]), alerts=lambda: record))
+
+
+def judged(demanded: Alerts, world: World) -> Finding:
+    steps: Iterable[list[Event]] = (fault(*ends, step=n, name="kill") for n, ends in enumerate(world.steps))
+    return check(demanded, world.record, *steps)
+
+
+def believed(world: World, one: Fired) -> list[int]:
+    """The seconds in which it fired as far as anybody knows: where nobody looked, what holds on both sides."""
+    looks, seen = world.looks, set(world.seen(one))
+    latest = {at: look for look in looks for at in range(look, END + 3)}
+    next_one = {at: look for look in reversed(looks) for at in range(-3, look + 1)}
+    return [at for at in range(-3, END + 3) if latest.get(at) in seen and next_one.get(at) in seen]
+
+
+def unseen(looks: Sequence[int], start: int, end: int) -> bool:
+    edges = [start, *(look for look in looks if start < look < end), end]
+    return any(b - a > APART_S for a, b in itertools.pairwise(edges))
+
+
+def is_permitted(world: World, one: Fired, begin: int, demanded: Alerts) -> bool:
+    before = max((look for look in world.looks if look < begin), default=-10_000)
+    since = before if begin - before > APART_S else begin
+    windows = [(*world.steps[d.after_step], d.within_s) for d in demanded.fires if names(d, one)]
+    return any(since <= end + within_s and start <= begin for start, end, within_s in windows)
+
+
+def slowly_judged(demanded: Alerts, world: World) -> Verdict:
+    late = doubt = other = False
+    for demand in demanded.fires:
+        start = world.steps[demand.after_step][0]
+        last = start + int(demand.within_s)
+        mine = [at for one in world.fired if names(demand, one) for at in believed(world, one)]
+        in_time = any(start <= at <= last for at in mine)
+        hidden = last > END or unseen(world.looks, start, last)
+        doubt |= not in_time and hidden
+        late |= not in_time and not hidden
+    for one in world.fired if demanded.no_others else ():
+        moments = believed(world, one)
+        for begin, end in runs(moments, [at for at in range(-3, END + 3) if at not in moments]):
+            last_seen = max(at for at in world.seen(one) if at <= end)
+            meets = begin <= END and last_seen >= STEADY and one.alert not in demanded.ignored
+            other |= meets and not is_permitted(world, one, begin, demanded)
+    if late or other:
+        return Verdict.INVALID
+    return Verdict.UNKNOWN if doubt or (demanded.no_others and unseen(world.looks, STEADY, END)) else Verdict.VALID
+
+
+def names(demand: FiringAlert, one: Fired) -> bool:
+    return demand.alert == one.alert and demand.labels.get("node", one.node) == one.node
+
+
+@st.composite
+def spans(draw: st.DrawFn, longest: int, count: int) -> Spans:
+    found: list[tuple[int, int]] = []
+    for start in sorted(draw(st.lists(st.integers(1, 94), max_size=count))):
+        if not found or start > found[-1][1] + 1:
+            found.append((start, min(END + 2, start + draw(st.integers(0, longest)))))
+    return tuple(found)
+
+
+FIRED = [("A", "a1"), ("A", "b1"), ("B", "a1")]
+WORLDS = st.builds(
+    World,
+    st.tuples(*(st.builds(Fired, st.just(alert), st.just(node), spans(25, 2)) for alert, node in FIRED)),
+    spans(14, 2),
+    st.tuples(*(st.tuples(st.integers(11, 30), st.integers(31, 60)) for _ in range(2))),
+)
+DEMANDS = st.builds(
+    FiringAlert,
+    alert=st.sampled_from("AB"),
+    labels=st.sampled_from([{}, {"node": "a1"}, {"node": "b1"}]),
+    within_s=st.sampled_from([4.0, 12.0, 70.0]),
+    after_step=st.integers(0, 1),
+)
+DEMANDED = st.builds(
+    Alerts,
+    fires=st.lists(DEMANDS, max_size=3).map(tuple),
+    no_others=st.booleans(),
+    ignored=st.sampled_from([(), ("B",)]),
+)
+
+
+def sane(*spans: tuple[int, int], holes: Spans = (), alert: str = "A", node: str = "a1") -> World:
+    return World([Fired(alert, node, spans)], holes, [(20, 40)])
+
+
+def fires(within_s: float = 10, labels: Mapping[str, str] | None = None, **more: Any) -> Alerts:
+    one = {"alert": "A", "within_s": within_s, "after_step": 0, "labels": labels or {}}
+    return Alerts.model_validate({"fires": [one], **more})
+
+
+@settings(max_examples=400)
+@given(world=WORLDS, demanded=DEMANDED)
+@example(world=sane((23, 44), holes=[(24, 33)]), demanded=fires())
+@example(world=sane((25, 30), (48, 60), holes=[(45, 55)]), demanded=fires())
+@example(world=sane((25, 45), holes=[(60, 64)]), demanded=fires())
+@example(world=sane((36, 60), holes=[(45, 52)]), demanded=fires(within_s=4))
+def test_both_ways_come_to_the_same_verdict(world: World, demanded: Alerts) -> None:
+    assert judged(demanded, world).verdict is slowly_judged(demanded, world)
+
+
+def test_empty() -> None:
+    assert check(Alerts(), None).verdict is Verdict.UNKNOWN
+    finding = judged(Alerts(), World([], [], []))
+    assert (finding.verdict, finding.summary) == (Verdict.VALID, "no alert fired")
+    assert finding.coverage is not None
+    assert finding.coverage.judged == finding.coverage.demanded == 95
+
+
+def test_sane_in_time() -> None:
+    finding = judged(fires(), sane((28, 45)))
+    assert (finding.verdict, finding.numbers["slowest_s"]) == (Verdict.VALID, 8)
+    assert finding.summary == "1 alert fired in time, the slowest 8 s after its step, and no other did"
+
+
+def test_pathological_too_late_and_never() -> None:
+    finding = judged(fires(), sane((31, 45)))
+    assert finding.verdict is Verdict.INVALID
+    assert finding.summary == (
+        "A was to fire within 10 s of step 0 (kill) at +20.000 s, and it fired only 11 s after it"
+    )
+    assert judged(fires(), sane()).summary.endswith("and it never did")
+
+
+def test_pathological_of_another_node() -> None:
+    finding = judged(fires(labels={"node": "b1"}), sane((25, 45)))
+    assert (finding.verdict, finding.numbers["others"]) == (Verdict.INVALID, 1)
+    assert finding.examples[1] == "A (node a1) fired at +25.000 s, beside step 0 (kill)"
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"), [({}, "INVALID"), ({"no_others": False}, "VALID"), ({"ignored": ["B"]}, "VALID")]
+)
+def test_another_that_fires(more: dict[str, Any], verdict: str) -> None:
+    world = World([Fired("A", "a1", [(25, 45)]), Fired("B", "a1", [(70, 71)])], [], [(20, 40)])
+    assert judged(fires(**more), world).verdict == verdict
+
+
+def test_again_long_after_its_step_is_another() -> None:
+    finding = judged(fires(), sane((25, 45), (51, 52)))
+    assert (finding.verdict, finding.summary) == (Verdict.INVALID, "A (node a1) fired at +51.000 s, beside no fault")
+    assert judged(fires(), sane((25, 45), (50, 52))).verdict is Verdict.VALID
+
+
+def test_unknown_where_nobody_looked_when_it_was_due() -> None:
+    finding = judged(fires(), sane((23, 29), holes=[(21, 31)]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary == "A was not seen to fire, and its rule was not evaluated for 10 s after step 0 (kill)"
+
+
+def test_unknown_where_others_may_have_fired_unseen() -> None:
+    finding = judged(fires(), sane((25, 45), holes=[(60, 70)]))
+    assert finding.summary == "the rules were not evaluated for 12 s from +59.000 s on, and others may have fired"
+    assert finding.coverage is not None
+    assert (finding.verdict, finding.coverage.judged) == (Verdict.UNKNOWN, 83)
+
+
+def test_unknown_where_the_step_never_was() -> None:
+    finding = check(fires(), World([], [], []).record, fault(20, 40, states=["skipped"]))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary == "step 0, after which A was to fire, did not take effect"
+
+
+def test_unknown_where_the_record_ends_before_it_is_due() -> None:
+    finding = judged(fires(within_s=80), sane())
+    assert (finding.verdict, finding.summary) == (
+        Verdict.UNKNOWN,
+        "A was to fire by +100.000 s, and the record ends at +95.000 s",
+    )

@@ -1,0 +1,99 @@
+"""What fan-out and shards excuse, and what they do not: literal histories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.invariants import starved as starved_module
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.no_loss import NoLoss
+from rabbitmq_resilience.invariants.partition_mode import PartitionMode
+from rabbitmq_resilience.invariants.throughput import Throughput
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.record.events import LoadEvent
+from tests.invariants.literal import (
+    THREE,
+    apart,
+    cluster,
+    deliver,
+    event,
+    fault,
+    history,
+    load,
+    node_states,
+    phases,
+    publish,
+    queues,
+)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_queue_may_wait_for_another_one_that_shares_its_messages(both: bool) -> None:
+    """q2 has its only copy on the broker that is killed; q1 has a majority all the time."""
+    at_s = [*range(20), *range(52, 90)]
+    rows = [publish(n, at, queue=0) for n, at in enumerate(at_s)]
+    rows += [publish(n, at, publisher=0 if both else 1, queue=1, lane=int(both)) for n, at in enumerate(at_s)]
+    rows.sort(key=lambda row: (row["publisher"], row["sequence"]))
+    places = {
+        "q1": {"type": "quorum", "members": list(THREE), "leader": "a1"},
+        "q2": {"type": "classic", "members": ["c1"], "leader": "c1"},
+    }
+    killed = fault(20, 50, down=["c1"], name="kill")
+    events = [
+        cluster(),
+        event(0, "queues", queues=places),
+        phases(),
+        killed,
+        node_states(unlike={"c1": [(20, 50, "down")]}),
+    ]
+    finding = Availability(stall_s_max=15, grace_s=5).check(history(rows, (), events))
+    assert finding.verdict is (Verdict.VALID if both else Verdict.INVALID), finding.summary
+
+
+def test_a_rate_is_of_messages_not_of_queues() -> None:
+    """Of 10 messages/s a machine that confirms 5 does not hold the load, to however many queues each goes."""
+    rows = [publish(n, n / 5, queue=lane, lane=lane) for n in range(450) for lane in range(2)]
+    events = [cluster(), queues("q1", "q2"), phases(), node_states(), load(10, 10)]
+    finding = Throughput(ratio_min=0.5, window_s=5, grace_s=10).check(history(rows, (), events))
+    assert (finding.verdict, finding.numbers["steady_per_s"]) == (Verdict.UNKNOWN, 5)
+    assert "does not hold the load" in finding.summary
+
+
+def test_the_slowest_service_tells_how_long_a_consumer_may_take() -> None:
+    slow = {"name": "b", "queues": 1, "consumers": 1, "processing_ms": 10, "variable_processing": []}
+    peak = {**slow, "variable_processing": [{"processing_ms": 40, "for_s": 5}]}
+    told = load(10, 100, processing_ms=5)
+    assert isinstance(told, LoadEvent)
+    events = [replace(told, services=services) for services in ((), (slow,), (slow, peak))]
+    assert [starved_module._processing_s(Facts([one])) for one in events] == [0.005, 0.01, 0.04]
+
+
+def _beside_another_shard(kind: str, members: list[str], *, sharded: bool) -> list[Any]:
+    """a1 is cut off from 20 s to 50 s; q1 is a quorum queue on all three nodes, and q2 as it is said."""
+    places = {
+        "q1": {"type": "quorum", "members": list(THREE), "leader": "a1"},
+        "q2": {"type": kind, "members": members, "leader": "a1"},
+    }
+    told = event(0, "queues", queues=places, shards=[["q1", "q2"]] if sharded else [])
+    cut = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+    return [cluster(mode="autoheal"), phases(), told, cut, node_states(unlike={"a1": [(52, 58, "paused")]})]
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_a_lost_message_may_have_been_in_a_shard_that_may_lose_it(sharded: bool) -> None:
+    events = _beside_another_shard("mirrored", list(THREE), sharded=sharded)
+    received = [deliver(0, 12.1), deliver(0, 60, again=True)]
+    found = NoLoss().check(history([publish(0, 12), publish(1, 30)], received, events))
+    assert found.verdict is (Verdict.VALID if sharded else Verdict.INVALID)
+    assert found.numbers["lost_permitted"] == int(sharded)
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_a_confirm_may_be_of_a_shard_that_was_reached(sharded: bool) -> None:
+    events = _beside_another_shard("quorum", ["a1"], sharded=sharded)
+    found = PartitionMode().check(history([publish(0, 40)], (), events))
+    assert found.verdict is (Verdict.VALID if sharded else Verdict.INVALID), found.summary

@@ -1,0 +1,140 @@
+"""Who was held back by the brokers' own account, as it is counted, said and drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.invariants.consequences import consequences
+from rabbitmq_resilience.invariants.held_back import HeldBack, held_back
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.pages.charts import charts
+from rabbitmq_resilience.pages.impact import impact
+from rabbitmq_resilience.pages.series import series
+from tests.invariants.literal import cluster, event, fault, history, phases, publish, queues, us
+
+
+def look(at_s: float, *flow_queues: str, **connections: int) -> Any:
+    return event(at_s, "flow_states", node="a1", connections=connections, flow_queues=list(flow_queues))
+
+
+def told(*looks: Any) -> Any:
+    return history([publish(n, 1 + n) for n in range(80)], (), [cluster(), queues("q1"), phases(), *looks])
+
+
+def test_nobody_was_asked() -> None:
+    assert held_back(history()) is None
+    assert held_back(told()) is None
+    assert held_back(told(look(91, flow=5))) is None, "only after publishing"
+    assert "held_back" not in (consequences(told()) or {})
+
+
+def test_counted() -> None:
+    looks = [look(5, running=4), look(10, "q1", "q2", running=1, flow=3), look(15, flow=1, blocked=2, blocking=1)]
+    found = held_back(told(*looks, look(20, running=4)))
+    assert found == {
+        "looks": 4,
+        "connections": 4,
+        "flow": {"most": 3, "ratio": 0.5},
+        "blocked": {"most": 3, "ratio": 0.25},
+        "queues": {"most": 2, "ratio": 0.25},
+    }
+    whole = consequences(told(*looks, look(20, running=4)))
+    assert whole is not None and whole["held_back"] == found
+    assert list(impact({"consequences": whole}))[-1] == (
+        "Brokers told of 3 connections in flow at once at the most, and some in 50% of the looks; 3 connections "
+        "blocked at once at the most, and some in 25% of the looks; 2 queues in flow at once at the most, and some in "
+        "25% of the looks; there were 4 connections."
+    )
+
+
+def test_drawn_where_there_was_any() -> None:
+    assert charts(series(tuple, tuple, [look(5, running=4), look(10, running=4)]))["panels"] == []
+    (panel,) = charts(series(tuple, tuple, [look(5, running=4), look(10, flow=3), look(15, running=4)]))["panels"]
+    assert (panel["title"], panel["unit"]) == ("Held back by brokers", "count")
+    assert {curve["name"]: curve["values"] for curve in panel["curves"]} == {"connections in flow": [0, 3, 0]}
+
+
+def test_nothing_is_said_where_nobody_was_held_back() -> None:
+    whole = consequences(told(look(5, running=4)))
+    assert whole is not None and whole["held_back"]["flow"] == {"most": 0, "ratio": 0}
+    assert not [sentence for sentence in impact({"consequences": whole}) if "Brokers" in sentence]
+
+
+def check(*events: Any, **bounds: Any) -> Finding:
+    return HeldBack(**bounds).check(told(*events))
+
+
+def regularly(**unlike: Any) -> list[Any]:
+    """A look every 5 s, of four connections that run but for those stated by number ("_3": {"flow": 1})."""
+    return [look(5 * n, **unlike.get(f"_{n}", {"running": 4})) for n in range(18)]
+
+
+def test_sane() -> None:
+    finding = check(*regularly(_3={"flow": 4}))
+    assert (finding.verdict, finding.numbers["flow_ratio"]) == (Verdict.VALID, 0.0556)
+    assert finding.coverage is not None and finding.coverage.judged == 90
+
+
+@pytest.mark.parametrize("state", ["blocked", "blocking"])
+def test_pathological_a_connection_is_blocked(state: str) -> None:
+    finding = check(*regularly(_3={state: 2, "flow": 1}))
+    assert finding.verdict is Verdict.INVALID
+    assert finding.summary == "there was a connection blocked in 6% of the looks, allowed are 0%"
+    assert finding.examples == ("at +15.000 s: flow 1, blocked 2, beside no fault",)
+    assert check(*regularly(_3={state: 2}), blocked_ratio_max=None).verdict is Verdict.VALID
+
+
+def test_flow_has_bounds_where_they_are_stated() -> None:
+    looks = regularly(_3={"flow": 4}, _4={"flow": 1})
+    assert check(*looks, flow_ratio_max=0.112).verdict is Verdict.VALID
+    assert check(*looks, flow_ratio_max=0.111).verdict is Verdict.INVALID
+    queue = [*regularly(), look(7, "q1", running=4)]
+    assert check(*queue).verdict is Verdict.VALID
+    assert check(*queue, queues_ratio_max=0).verdict is Verdict.INVALID
+
+
+def test_unknown_where_there_are_too_many_queues_to_ask_for() -> None:
+    looks = [event(5 * n, "flow_states", node="a1", connections={"running": 4}) for n in range(18)]
+    assert check(*looks).verdict is Verdict.VALID
+    assert check(*looks, queues_ratio_max=0).verdict is Verdict.UNKNOWN
+
+
+def test_an_alarm_on_purpose_does_not_count() -> None:
+    looks = regularly(_7={"blocked": 4}, _9={"blocked": 1})
+    alarm = fault(32, 40, name="alarm", alarm="memory", alarmed=["b1"])
+    assert check(*looks, *alarm).verdict is Verdict.VALID
+    assert check(*looks, *alarm, grace_s=5).verdict is Verdict.INVALID
+    assert check(*looks, *fault(32, 40, name="kill", down=["b1"])).verdict is Verdict.INVALID
+
+
+def test_unknown_where_no_broker_told() -> None:
+    assert check().verdict is Verdict.UNKNOWN
+    assert HeldBack().check(history()).verdict is Verdict.UNKNOWN
+    silent = [one for one in regularly() if not us(31) < one.t_us < us(51)]
+    assert check(*silent).summary == "no broker told of its connections for 25 s from +30.000 s"
+    assert check(*silent[:-4], *regularly(_17={"blocked": 1})[-4:]).verdict is Verdict.INVALID
+
+
+COUNTS = st.fixed_dictionaries({}, optional={state: st.integers(0, 3) for state in ("running", "flow", "blocked")})
+
+
+@given(
+    st.lists(COUNTS, min_size=18, max_size=18), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1), st.booleans()
+)
+@settings(max_examples=80, deadline=None)
+def test_the_same_as_by_hand(
+    counts: list[dict[str, int]], blocked: float | None, flow: float | None, alarmed: bool
+) -> None:
+    alarm = fault(32, 40, name="alarm", alarm="memory", alarmed=["b1"]) if alarmed else []
+    looks = [look(5 * n, **count) for n, count in enumerate(counts)]
+    finding = check(*looks, *alarm, blocked_ratio_max=blocked, flow_ratio_max=flow)
+    judged = [count for n, count in enumerate(counts) if not (alarmed and 32 <= 5 * n < 55)]
+    wrong = False
+    for state, bound in (("blocked", blocked), ("flow", flow)):
+        share = sum(1 for count in judged if count.get(state, 0) > 0) / len(judged)
+        wrong |= bound is not None and round(share, 4) > bound
+    assert (finding.verdict is Verdict.INVALID) == wrong

@@ -1,0 +1,233 @@
+"""How long messages took: literal histories, and generated ones against a slow count of the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.invariants.latency import LatencyBounds, percentile_ms
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.invariants.waits import LAGS_US, NEVER, Waits, confirm_waits, delivery_waits
+from rabbitmq_resilience.record.history import Outcome
+from tests.invariants import literal
+from tests.invariants.literal import Row, cluster, deliver, event, phases, queues, us
+
+
+def load(rate_per_s: float | None = 10, *, publishers: int = 1, in_flight: int | None = 100, **fields: Any) -> Any:
+    told = {"rate_per_s": rate_per_s, "variable_rate": [], **fields}
+    return event(10, "load", begins_us=us(10), publishers=publishers, in_flight=in_flight, **told)
+
+
+CONNECTED = event(0.5, "worker", worker="publisher-0", event="connected", node="a1", detail="", life=0)
+
+
+def row(
+    sequence: int,
+    due_s: float,
+    *,
+    sent_s: float | None = None,
+    took_s: float = 0.005,
+    outcome: Outcome = Outcome.CONFIRMED,
+    **fields: Any,
+) -> Row:
+    sent_s = due_s if sent_s is None else sent_s
+    times = {"due_us": us(due_s), "sent_us": us(sent_s), "outcome_us": us(sent_s + took_s)}
+    return {**literal.publish(sequence, outcome=outcome), **times, **fields}
+
+
+def steadily(count: int, *, took_s: float = 0.005, every_s: float = 0.1) -> list[Row]:
+    return [row(n, 1 + n * every_s, took_s=took_s) for n in range(count)]
+
+
+def history(publishes: Sequence[Row], deliveries: Sequence[Row] = (), *events: Any) -> Any:
+    whole = [cluster(), queues("q1", "q2"), phases(), CONNECTED]
+    return literal.history(publishes, deliveries, [*whole, *(events or [load()])])
+
+
+def check(past: Any, *, within_ms: float = 10, **bound: Any) -> Finding:
+    bounds = [{"of": "confirm", "within_ms": within_ms, **bound}]
+    return LatencyBounds.model_validate({"bounds": bounds}).check(past)
+
+
+def test_sane() -> None:
+    finding = check(history(steadily(90)))
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers["confirm_p99_steady_ms"] == 5.0
+    assert finding.summary.startswith("p99 of confirms, steady: 5 ms (5 ms from when they were sent)")
+
+
+def test_pathological() -> None:
+    finding = check(history(steadily(90, took_s=0.02)))
+    assert finding.verdict is Verdict.INVALID
+    assert finding.examples[0] == "a message due at +1.000 s took 20 ms, beside no fault"
+
+
+def test_a_percentile_bears_the_rest() -> None:
+    few = [row(n, 1 + n * 0.1, took_s=5 if n == 40 else 0.005) for n in range(90)]
+    assert check(history(few), percentile=98).verdict is Verdict.VALID
+    assert check(history(few), percentile=99).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("lacking", ["steady", "chaos"])
+def test_unknown_without_the_phase(lacking: str) -> None:
+    told = phases(**{name: at_s for name, at_s in literal.PHASES.items() if name != lacking})
+    past = literal.history(steadily(90), (), [cluster(), queues("q1"), told, load()])
+    assert check(past).verdict is Verdict.UNKNOWN
+
+
+def test_unknown_where_nothing_was_due() -> None:
+    assert check(history((), (), load(None))).verdict is Verdict.UNKNOWN
+    assert check(history(steadily(90), (), load(None)), when="chaos").verdict is Verdict.UNKNOWN
+
+
+def test_only_what_was_due_then_counts() -> None:
+    late = history([*steadily(90), row(90, 20, took_s=1)], (), load(None))
+    assert check(late).verdict is Verdict.VALID
+    assert check(late, when="always", percentile=100).verdict is Verdict.INVALID
+
+
+def test_a_publisher_that_sends_no_more_does_not_hide_it() -> None:
+    whole = steadily(880)
+    assert check(history(whole), when="always").verdict is Verdict.VALID
+    ended = check(history(whole[:800]), when="always")
+    assert ended.verdict is Verdict.INVALID
+    assert "never" in ended.summary
+    assert check(history(whole, (), load(20, publishers=2)), when="always").verdict is Verdict.INVALID, "the other one"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NACKED, Outcome.UNKNOWN])
+def test_what_is_not_confirmed_is_later_than_any_bound(outcome: Outcome) -> None:
+    finding = check(history([*steadily(89), row(89, 9.9, outcome=outcome)]), percentile=100, within_ms=86_400_000)
+    assert finding.verdict is Verdict.INVALID
+    assert "never" in finding.summary
+    assert (
+        check(history([*steadily(89), row(89, 9.9, outcome=Outcome.RETURNED)]), percentile=100).verdict is Verdict.VALID
+    )
+
+
+def test_a_stall_does_not_hide_itself() -> None:
+    """Forty messages were due in the 4 s in which the publisher had no confirm; one of them was sent."""
+    stalled = [*steadily(40), *(row(40 + n, 9 + n * 0.1) for n in range(10))]
+    assert np.isinf(percentile_ms(np.zeros(1, np.int64), np.full(1, NEVER), 100))
+    finding = check(history(stalled, (), load(in_flight=None)), within_ms=1000)
+    assert finding.verdict is Verdict.INVALID
+    assert finding.numbers["confirm_p99_steady_messages"] == 90
+    assert "(5 ms from when they were sent)" in finding.summary
+
+
+def test_what_this_machine_does_not_hold_is_not_told() -> None:
+    lagging = [row(n, 1 + n * 0.1, sent_s=1.5 + n * 0.1) for n in range(90)]
+    assert check(history(lagging)).verdict is Verdict.UNKNOWN
+    assert check(history(lagging), within_ms=1000).verdict is Verdict.UNKNOWN, "it was not the load that is stated"
+    slow = [row(n, 1 + n * 0.1, sent_s=1.5 + n * 0.1, took_s=0.05) for n in range(90)]
+    assert check(history(slow)).verdict is Verdict.INVALID, "the broker is slow besides"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"in_flight": 0},
+        {"blocked": literal.blocked(0.6, 12)},
+        {"lost": event(0.6, "worker", worker="publisher-0", event="connection_lost", node="a1", detail="", life=0)},
+    ],
+    ids=["in_flight", "blocked", "lost"],
+)
+def test_a_publisher_that_was_kept_from_sending_did_not_lag(kept: dict[str, Any]) -> None:
+    late = [row(n, 1 + n * 0.1, sent_s=1.5 + n * 0.1) for n in range(90)]
+    events = [load(in_flight=kept.pop("in_flight", 100)), *kept.values()]
+    assert check(history(late, (), *events)).verdict is Verdict.INVALID
+
+
+def test_a_bound_that_breaks_while_other_programs_run_is_unknown() -> None:
+    busy = [event(at_s, "machine", busy=0.9, others=0.5) for at_s in range(1, 12)]
+    assert check(history(steadily(90, took_s=0.02), (), load(), busy)).verdict is Verdict.UNKNOWN
+    assert check(history(steadily(90), (), load(), busy)).verdict is Verdict.VALID
+
+
+def test_end_to_end() -> None:
+    sent = steadily(90)
+    arrived = [deliver(n, 1.02 + n * 0.1) for n in range(90)]
+    assert check(history(sent, arrived), of="end_to_end", within_ms=25).verdict is Verdict.VALID
+    assert check(history(sent, arrived), of="end_to_end", within_ms=15).verdict is Verdict.INVALID
+    assert check(history(sent, arrived[:-1]), of="end_to_end", within_ms=25, percentile=100).verdict is Verdict.INVALID
+
+
+def test_each_queue_counts_and_the_first_delivery_of_several() -> None:
+    sent = [row(0, 2, queue=0, lane=0), row(0, 2, queue=1, lane=1)]
+    arrived = [deliver(0, 2.5), deliver(0, 2.1), deliver(0, 2.3, queue=1), deliver(0, 2.05, queue=1, intact=False)]
+    waits = delivery_waits(history(sent, arrived, load(None)))
+    assert sorted((waits.answered_us - waits.due_us).tolist()) == [100_000, 300_000]
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[list[Row], list[Row], float, int]:
+    """Messages of one publisher that holds a rate, with stalls; times in whole ms."""
+    rate_per_s = draw(st.sampled_from([4, 10, 50]))
+    rows, arrived = [], []
+    due_ms = 1000
+    sent_ms = 0
+    for sequence in range(draw(st.integers(1, 12))):
+        due_ms += (1000 // rate_per_s) * draw(st.sampled_from([1, 1, 1, 2, 30]))
+        sent_ms = max(sent_ms, due_ms + draw(st.sampled_from([0, 3, 150, 201, 900])))
+        took_ms = draw(st.sampled_from([1, 40, 700, 3000]))
+        outcome = draw(st.sampled_from([Outcome.CONFIRMED] * 3 + [Outcome.NACKED, Outcome.UNKNOWN, Outcome.RETURNED]))
+        rows.append(row(sequence, due_ms / 1000, sent_s=sent_ms / 1000, took_s=took_ms / 1000, outcome=outcome))
+        for _ in range(draw(st.integers(0, 2))):
+            arrived.append(deliver(sequence, (sent_ms + draw(st.integers(1, 5000))) / 1000))
+    return rows, arrived, rate_per_s, draw(st.integers(1, 4))
+
+
+def slowly(rows: list[Row], arrived: list[Row], rate_per_s: float, in_flight: int, *, of: str) -> list[tuple[int, ...]]:
+    """Row by row: due, sent, answered and lagged."""
+    every_us = round(1e6 / rate_per_s)
+    found = []
+    for place, each in enumerate(rows):
+        moment_us = each["sent_us"] - LAGS_US
+        under_way = sum(o["sent_us"] <= moment_us < o["outcome_us"] for o in rows)
+        lagged = each["sent_us"] - each["due_us"] > LAGS_US and under_way < in_flight and moment_us >= us(0.5)
+        confirmed = each["outcome"] == Outcome.CONFIRMED
+        first = min((a["received_us"] for a in arrived if a["sequence"] == each["sequence"]), default=NEVER)
+        answered = first if of == "end_to_end" else each["outcome_us"] if confirmed else NEVER
+        told = (each["sent_us"], answered, int(lagged))
+        counts = confirmed or first != NEVER if of == "end_to_end" else each["outcome"] != Outcome.RETURNED
+        if counts:
+            found.append((each["due_us"], *told))
+        if place:
+            due_us = rows[place - 1]["due_us"] + every_us
+            while due_us < each["due_us"]:
+                found.append((due_us, *told))
+                due_us += every_us
+    due_us = rows[-1]["due_us"] + every_us
+    while due_us + every_us / 2 <= us(89):
+        found.append((due_us, due_us, NEVER, 0))
+        due_us += every_us
+    return sorted(found)
+
+
+@settings(max_examples=300)
+@given(schedules())
+def test_a_slow_count_finds_the_same(drawn: tuple[list[Row], list[Row], float, int]) -> None:
+    rows, arrived, rate_per_s, in_flight = drawn
+    past = history(rows, arrived, load(rate_per_s, in_flight=in_flight))
+    for of, made in (("confirm", confirm_waits), ("end_to_end", delivery_waits)):
+        assert listed(made(past)) == slowly(rows, arrived, rate_per_s, in_flight, of=of), of
+
+
+def listed(waits: Waits) -> list[tuple[int, ...]]:
+    columns = (waits.due_us, waits.sent_us, waits.answered_us, waits.lagged.astype(int))
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@given(st.lists(st.integers(0, 50) | st.none(), min_size=1, max_size=30), st.floats(0.1, 100))
+def test_a_percentile_by_its_definition(took: list[int | None], percentile: float) -> None:
+    until = np.array([NEVER if each is None else each for each in took], np.int64)
+    reached = percentile_ms(np.zeros(len(took), np.int64), until, percentile)
+    ordered = sorted(math.inf if each is None else each / 1000 for each in took)
+    enough = [ms for rank, ms in enumerate(ordered, 1) if rank >= len(took) * percentile / 100 - 1e-9]
+    assert reached == enough[0]

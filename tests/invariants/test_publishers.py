@@ -1,0 +1,105 @@
+"""Publishers that steps killed or cut off: what stands still without them is not the brokers' doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.publishers import kept_away
+from rabbitmq_resilience.invariants.throughput import Throughput
+from rabbitmq_resilience.invariants.times import periods
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.events import Event
+from tests.invariants.literal import (
+    THREE,
+    Row,
+    apart,
+    cluster,
+    event,
+    fault,
+    history,
+    load,
+    node_states,
+    phases,
+    publish,
+    queues,
+    us,
+)
+
+STEP = fault(20, 50, name="kill_client")
+
+
+def killed(start_s: float, end_s: float, *, publisher: int = 0) -> list[Event]:
+    told = [(start_s, "killed", 0), (end_s, "started", 1), (end_s + 0.5, "connected", 1)]
+    worker = f"publisher-{publisher}"
+    return [event(at_s, "worker", worker=worker, event=what, node="", life=life) for at_s, what, life in told]
+
+
+def cut_off(start_s: float, end_s: float, *nodes: str, step: int = 0) -> list[Event]:
+    return fault(start_s, end_s, step=step, cut=apart(["publisher:0"], nodes, one_way=True))
+
+
+def rows(*spans_s: tuple[float, float], queue: int = 0, publisher: int = 0) -> list[Row]:
+    """A message each tenth of a second."""
+    at_s = [start + n / 10 for start, end in spans_s for n in range(round(10 * (end - start)))]
+    return [publish(n, t, queue=queue, publisher=publisher) for n, t in enumerate(at_s)]
+
+
+def away_of(*events: Sequence[Event]) -> dict[int, list[tuple[float, float]]]:
+    seen = sorted([cluster(), *(e for part in events for e in part)], key=lambda e: e.t_us)
+    found = kept_away(Facts(seen))
+    return {number: [(start - us(0), end - us(0)) for start, end in periods(when)] for number, when in found.items()}
+
+
+def test_away_is_who_was_killed_until_it_is_started() -> None:
+    assert away_of() == {}
+    assert away_of(killed(20, 31), killed(40, 42), killed(50, 52, publisher=12)) == {
+        0: [(20e6, 31e6), (40e6, 42e6)],
+        12: [(50e6, 52e6)],
+    }
+    assert away_of(killed(20, 31)[:1]) == {0: [(20e6, NEVER_US)]}
+    consumer = [event(20, "worker", worker="consumer-0", event="killed")]
+    assert away_of(consumer) == {}
+
+
+def test_away_is_who_was_cut_off_from_every_node_by_all_steps_together() -> None:
+    assert away_of(cut_off(20, 50, *THREE)) == {0: [(20e6, 50e6)]}
+    assert away_of(cut_off(20, 50, "a1", "b1")) == {}
+    assert away_of(cut_off(20, 50, "a1", "b1"), cut_off(30, 60, "c1", step=1)) == {0: [(30e6, 50e6)]}
+    consumer = fault(20, 50, cut=apart(["consumer:0"], THREE))
+    assert away_of(consumer) == {}
+
+
+def judged(invariant: Availability | Throughput, published: list[Row], *events: Sequence[Event]) -> Finding:
+    made = [cluster(), phases(), queues("q1"), node_states(), load(10, 10 * len({r["publisher"] for r in published}))]
+    return invariant.check(history(published, (), [*made, *events]))
+
+
+@pytest.mark.parametrize("events", [[STEP, killed(20, 51)], [cut_off(20, 50, *THREE)]])
+def test_a_queue_stands_still_without_its_only_publisher(events: Sequence[Sequence[Event]]) -> None:
+    silent = rows((0, 20), (51, 90))
+    finding = judged(Availability(), silent, *events)
+    assert finding.verdict is Verdict.VALID
+    assert finding.coverage is not None
+    assert finding.coverage.judged < 50
+    assert judged(Throughput(), silent, *events).verdict is Verdict.VALID
+    assert judged(Availability(), silent).verdict is Verdict.INVALID
+    assert judged(Throughput(), silent).verdict is Verdict.INVALID
+
+
+def test_a_queue_with_another_publisher_goes_on() -> None:
+    silent = [*rows((0, 20), (51, 90)), *rows((0, 20), (51, 90), publisher=1)]
+    assert judged(Availability(), silent, STEP, killed(20, 51)).verdict is Verdict.INVALID
+
+
+def test_a_queue_stands_still_no_longer_than_its_grace_after_its_publisher_is_back() -> None:
+    assert judged(Availability(), rows((0, 20), (87.5, 90)), STEP, killed(20, 51)).verdict is Verdict.INVALID
+    assert judged(Availability(), rows((0, 20), (80, 90)), STEP, killed(20, 51)).verdict is Verdict.VALID
+
+
+def test_the_rate_has_its_grace_after_a_publisher_is_back() -> None:
+    assert judged(Throughput(), rows((0, 20), (65, 90)), STEP, killed(20, 51)).verdict is Verdict.VALID
+    assert judged(Throughput(), rows((0, 20), (72, 90)), STEP, killed(20, 51)).verdict is Verdict.INVALID

@@ -1,0 +1,178 @@
+"""When a queue keeps its messages to itself: literal histories, and generated ones told second by second."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.recovery import Recovery
+from rabbitmq_resilience.invariants.starved import STARVED_S, _all_connected, starved
+from rabbitmq_resilience.invariants.times import Period, times
+from rabbitmq_resilience.invariants.verdict import Finding, History, Verdict
+from rabbitmq_resilience.record.events import Event, SampleEvent
+from tests.invariants.literal import (
+    cluster,
+    deliver,
+    event,
+    fault,
+    history,
+    load,
+    node_states,
+    phases,
+    queues,
+    sample,
+    us,
+)
+
+END = 150
+
+
+def worker(at_s: float, what: str, name: str = "consumer-0") -> Event:
+    return event(at_s, "worker", worker=name, event=what, node="a1", detail="")
+
+
+def look(at_s: float, ready: int | None, unacked: int | None = 0) -> SampleEvent:
+    seen = sample(at_s)
+    return replace(seen, queues={"q1": {**seen.queues["q1"], "ready": ready, "unacked": unacked}})
+
+
+def told(looks: Sequence[SampleEvent], arrived_s: Sequence[float], *more: Any, processing_ms: float = 0) -> History:
+    events = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=60, drain=90, end=END)]
+    events += [
+        fault(20, 60, name="kill"),
+        node_states(end_s=END),
+        load(10, 100, processing_ms=processing_ms),
+        list(looks),
+        *more,
+    ]
+    return history((), [deliver(i, at) for i, at in enumerate(arrived_s)], events)
+
+
+CONNECTED = worker(1, "connected")
+#: Ready messages from 70 s on.
+HELD = [look(at, 9 if at >= 70 else 0) for at in range(END)]
+
+
+def judged(*args: Any, **options: Any) -> Finding:
+    return Recovery(within_s=60).check(told(*args, **options))
+
+
+def test_sane_a_queue_that_delivers_now_and_then() -> None:
+    assert judged(HELD, [69, 95, 120, 149], CONNECTED).verdict is Verdict.VALID
+
+
+def test_pathological_ready_to_the_end_and_nothing_arrives() -> None:
+    finding = judged(HELD, [69], CONNECTED)
+    assert finding.verdict is Verdict.INVALID
+    assert "q1 delivers nothing of what is ready" in finding.summary
+
+
+def test_sane_the_consumer_holds_all_that_it_may() -> None:
+    assert judged([look(at, 9, 5) for at in range(END)], [], CONNECTED).verdict is Verdict.VALID
+
+
+def test_sane_the_consumer_was_away() -> None:
+    away = [CONNECTED, worker(90, "connection_lost"), worker(125, "connected")]
+    assert judged(HELD, [69], away).verdict is Verdict.VALID
+
+
+def test_sane_another_consumer_has_not_come_yet() -> None:
+    other = [worker(1, "started", "consumer-1"), worker(130, "connected", "consumer-1")]
+    assert judged(HELD, [69], CONNECTED, other).verdict is Verdict.VALID
+
+
+def test_sane_without_consumers() -> None:
+    assert judged(HELD, []).verdict is Verdict.VALID
+
+
+def test_pathological_also_where_the_consumers_go_before_the_last_looks() -> None:
+    assert judged(HELD, [69], CONNECTED, worker(END - 4.5, "stopped")).verdict is Verdict.INVALID
+
+
+def test_sane_a_message_takes_as_long() -> None:
+    assert judged(HELD, [69, 110], CONNECTED, processing_ms=15_000).verdict is Verdict.VALID
+
+
+def test_pathological_late_but_in_the_end() -> None:
+    """It kept them for 55 s: only from the next look on it has recovered."""
+    finding = judged(HELD, [69, *range(125, END)], CONNECTED)
+    assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, 66)
+
+
+def test_pathological_nobody_knows_what_is_ready() -> None:
+    assert judged([look(at, None) for at in range(END)], [69], CONNECTED).verdict is Verdict.VALID
+
+
+Second = tuple[bool, bool, bool, bool]  # ready, held by consumers, connected, arrives
+
+
+@st.composite
+def seconds(draw: st.DrawFn) -> list[Second]:
+    """Spells of some length, in which one of the four is mostly as it must be for a queue to keep its messages."""
+    rows: list[Second] = []
+    for _ in range(draw(st.integers(1, 6))):
+        spell = draw(st.tuples(*(st.sampled_from([good] * 4 + [not good]) for good in (True, False, True, False))))
+        rows += [spell] * draw(st.integers(1, 60))
+    return rows
+
+
+@settings(max_examples=300, deadline=None)
+@given(seconds())
+def test_second_by_second(truth: list[Second]) -> None:
+    looks = [look(at, int(ready), int(held)) for at, (ready, held, _, _) in enumerate(truth)]
+    there = [connected for _, _, connected, _ in truth]
+    workers = [
+        worker(at, "connected" if now else "connection_lost")
+        for at, (before, now) in enumerate(zip([None, *there], there, strict=False))
+        if now != before
+    ]
+    arrived = [at + 0.5 for at, row in enumerate(truth) if row[3]]
+    found = starved(told(looks, arrived, workers), (us(0), us(len(truth))))
+    assert list(found.get("q1", ())) == slowly(truth)
+
+
+def slowly(truth: list[Second]) -> list[Period]:
+    """The longest rows of seconds between whose first and last look nothing speaks against it. A connection is lost at
+    the moment of a look, which then still shows what it could have delivered."""
+    silent: list[Period] = []
+    begun = None
+    for at, (ready, held, connected, _) in enumerate([*truth, (False, True, True, False)]):
+        could = ready and not held
+        if begun is not None and not (could and connected):
+            end = at if could else at - 1
+            edges = [begun, *(second + 0.5 for second in range(begun, end) if truth[second][3]), end]
+            silent += [(us(a), us(b)) for a, b in itertools.pairwise(edges) if b - a > STARVED_S]
+            begun = None
+        elif begun is None and could and connected:
+            begun = at
+    return silent
+
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["consumer-0", "consumer-1", "consumer-10", "publisher-0"]),
+        st.sampled_from(["started", "connected", "connection_lost", "killed", "stopped", "blocked"]),
+    ),
+    max_size=30,
+)
+
+
+@given(changes)
+def test_all_are_connected_when_each_of_them_is(changes: list[tuple[str, str]]) -> None:
+    """The slow way: after each change, all consumers that were seen so far are asked."""
+    events = [worker(at, what, name) for at, (name, what) in enumerate(changes)]
+    connected: dict[str, bool] = {}
+    whole: list[Period] = []
+    for at, (name, what) in enumerate(changes):
+        if name.startswith("consumer"):
+            goes = what in {"connection_lost", "killed", "stopped"}
+            connected[name] = what == "connected" or (connected.get(name, False) and not goes)
+        if connected and all(connected.values()):
+            whole.append((us(at), us(at + 1) if at + 1 < len(changes) else NEVER_US))
+    assert _all_connected(Facts(events)) == times(whole)

@@ -1,0 +1,23 @@
+"""A testbed whose runs go to a temporary folder, on one kept cluster."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.play.run import Testbed
+
+
+@pytest.fixture(scope="package")
+def pool() -> Iterator[ClusterPool]:
+    with ClusterPool() as pool:
+        yield pool
+
+
+@pytest.fixture
+def own_testbed(pool: ClusterPool, tmp_path: Path) -> Testbed:
+    return Testbed(pool, tmp_path / "runs", io.StringIO())

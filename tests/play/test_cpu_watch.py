@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from rabbitmq_resilience.play.cpu_watch import Others, Spent, cpu_watched
+from rabbitmq_resilience.record.events import MachineEvent, NoteEvent
+from rabbitmq_resilience.tools.waiting import wait_until
+
+#: Ends by itself; its parent ends at once, so that it is no child of ours.
+SPIN = "import os, time\nif os.fork() == 0:\n    t = time.time()\n    while time.time() - t < 4: pass\n"
+
+
+def test_parts_of_all_processors() -> None:
+    before = Spent(whole_s=100, used_s=50, ours_s={1: 10, 2: 5})
+    now = Spent(whole_s=110, used_s=58, ours_s={1: 12, 3: 1})
+    assert now.shares(before) == (0.8, 0.5)  # 8 of 10 s were used, 3 of them by us
+    assert before.shares(before) == (0, 0)
+
+
+def test_a_process_that_ended_cannot_make_the_parts_negative() -> None:
+    before = Spent(whole_s=100, used_s=50, ours_s={})
+    now = Spent(whole_s=110, used_s=51, ours_s={1: 30})
+    assert now.shares(before) == (0.1, 0)
+
+
+def test_what_others_do_is_told_from_what_we_do() -> None:
+    told: list[dict[str, Any]] = []
+
+    def record(kind: str, **fields: Any) -> None:
+        told.append({"kind": kind, **fields})
+
+    with cpu_watched(record, every_s=0.5):
+        subprocess.run([sys.executable, "-c", SPIN], check=True)
+        wait_until(lambda: len(told) >= 4, timeout_s=60, what="four looks at the machine")
+    assert {event["kind"] for event in told} == {"machine"}
+    assert max(event["others"] for event in told) > 0.05
+    assert all(event["others"] <= event["busy"] for event in told)
+
+
+def test_only_much_is_worth_telling() -> None:
+    assert Others.during([]) is None
+    little = Others.during([MachineEvent(t_us=0, busy=0.9, others=0.1)])
+    much = Others.during(
+        [NoteEvent(t_us=0, detail=""), *(MachineEvent(t_us=1, busy=1.0, others=x) for x in (0.5, 0.7))]
+    )
+    assert little is not None
+    assert much is not None
+    assert (little.is_worth_telling, much.is_worth_telling) == (False, True)
+    assert "took 60% of this machine's processors meanwhile, at most 70%" in str(much)

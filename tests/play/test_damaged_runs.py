@@ -1,0 +1,245 @@
+"""Whatever becomes of the files of a run, judging it again ends in a verdict and never in one that it does not have."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.play.alone import recheck
+from rabbitmq_resilience.play.judging import judge_run
+from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, END_OF_STREAM, PUBLISHES_SUFFIX
+from rabbitmq_resilience.record.manifest import MANIFEST_FILE, VERSION, Manifest
+from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+
+RECORDED = Path(__file__).parent / "recorded"
+VERSION_1 = RECORDED / "minority_zone_cut_off-3.10.8"
+#: A publisher and a consumer were killed in it, and messages of the publisher are settled.
+VERSION_2 = RECORDED / "clients_killed-3.10.8-version_2"
+OTHER = RECORDED / "leader_killed-4.3.6"
+
+JUDGED = ("verdict.json", "report.html")
+
+
+def files(run: Path) -> list[str]:
+    return sorted(
+        path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file() and path.name not in JUDGED
+    )
+
+
+def judged(recorded: Path, folder: Path, damage: Callable[[Path], object]) -> dict[str, Any]:
+    """The document after the damage, by the way of ``--recheck``; what is raised is for people."""
+    run = folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(recorded, run)
+    assert json.loads((run / "verdict.json").read_text())["verdict"] == "VALID"
+    damage(run)
+    try:
+        told: dict[str, Any] = dict(recheck(run).document)
+    except (RunDirectoryError, FaultFileError):
+        told = {}
+    document: dict[str, Any] = json.loads((run / "verdict.json").read_text())
+    assert document["verdict"] == told.get("verdict", "UNKNOWN")
+    assert told or not (run / "fault.yaml").exists() or document["assumptions"]["history_whole"]["summary"]
+    return document
+
+
+Damage = tuple[str, str, float, float]
+
+
+def damaged(data: bytes, damage: Damage, other: bytes) -> bytes | None:
+    """The bytes of a file after a damage at two places, parts of its length; None if the file is gone."""
+    _, how, one, two = damage
+    start, end = sorted((int(one * len(data)), int(two * len(data))))
+    lines = data.splitlines(keepends=True)
+    return {
+        "cut": data[:start],
+        "removed": None,
+        "emptied": b"",
+        "flipped": data[:start] + bytes(byte ^ 1 << start % 8 for byte in data[start : start + 1]) + data[start + 1 :],
+        "without a part": data[:start] + data[end:],
+        "with a part twice": data[:end] + data[start:],
+        "of another run": other,
+        "without a line": b"".join(lines[: int(one * len(lines))] + lines[int(one * len(lines)) + 1 :]),
+    }[how]
+
+
+HOW = (
+    "cut",
+    "removed",
+    "emptied",
+    "flipped",
+    "without a part",
+    "with a part twice",
+    "of another run",
+    "without a line",
+)
+
+
+def damages(run: Path) -> st.SearchStrategy[Damage]:
+    part = st.floats(0, 1)
+    return st.tuples(st.sampled_from(files(run)), st.sampled_from(HOW), part, part)
+
+
+def apply(run: Path, damage: Damage) -> bool:
+    """Whether anything is another now."""
+    path, other = run / damage[0], OTHER / damage[0]
+    before = path.read_bytes()
+    after = damaged(before, damage, other.read_bytes() if other.exists() else b"")
+    if after is None:
+        path.unlink()
+    else:
+        path.write_bytes(after)
+    return after != before
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("damaged")
+
+
+@settings(max_examples=120)
+@given(damages(VERSION_2))
+@example(("history/publisher-0.0.underway.bin", "removed", 0, 0))
+@example(("history/publisher-0.settled.publishes.arrows", "removed", 0, 0))
+@example(("logs/a1.log", "without a line", 0.5, 0.5))
+@example((MANIFEST_FILE, "removed", 0, 0))
+@example((MANIFEST_FILE, "flipped", 0.03, 0.03))
+def test_no_damage_of_a_complete_record_goes_unnoticed(folder: Path, damage: Damage) -> None:
+    changed = []
+    document = judged(VERSION_2, folder, lambda run: changed.append(apply(run, damage)))
+    if not changed[0] or same_json(folder / "run", damage[0]):
+        assert document["verdict"] == "VALID"
+    elif damage[0] != "fault.yaml":  # its bounds may be changed to judge by others
+        assert document["verdict"] == "UNKNOWN"
+        whole = document["assumptions"]["history_whole"]
+        assert (whole["verdict"], document["as_expected"]) == ("UNKNOWN", False)
+        assert whole["examples"]
+
+
+def same_json(run: Path, name: str) -> bool:
+    """White space says nothing."""
+    try:
+        return name == MANIFEST_FILE and json.loads((run / name).read_text()) == json.loads(
+            (VERSION_2 / name).read_text()
+        )
+    except (OSError, ValueError):
+        return False
+
+
+@settings(max_examples=60)
+@given(st.lists(damages(VERSION_2), min_size=1, max_size=3))
+def test_no_damage_of_a_run_that_was_broken_off_is_more_than_unknown(folder: Path, some: Sequence[Damage]) -> None:
+    """Nobody came to write checksums, so that all is read as far as it goes."""
+
+    def damage(run: Path) -> None:
+        Manifest(VERSION).save(run)
+        (run / "history" / "publisher-0.settled.publishes.arrows").unlink()
+        for one in some:
+            if (run / one[0]).exists() and one[0] != MANIFEST_FILE:
+                apply(run, one)
+
+    assert judged(VERSION_2, folder, damage)["verdict"] == "UNKNOWN"
+
+
+@settings(max_examples=80)
+@example(("history/consumer-0.0.deliveries.arrows", "with a part twice", 0.0, 1.0))
+@given(damages(VERSION_1))
+def test_of_a_record_of_version_1_all_is_noticed_that_it_can_tell(folder: Path, damage: Damage) -> None:
+    """It has no checksums: a value that became another one, or an event that is gone, looks like any other."""
+    changed = []
+    name, how, *_ = damage
+    document = judged(VERSION_1, folder, lambda run: changed.append(apply(run, damage)))
+    if not changed[0]:
+        assert document["verdict"] == "VALID"
+    elif name.endswith(".arrows") and how != "flipped":
+        assert document["verdict"] == "UNKNOWN"
+        assert document["assumptions"]["history_whole"]["verdict"] == "UNKNOWN"
+
+
+STREAMS = [name for name in files(VERSION_1) if name.endswith((PUBLISHES_SUFFIX, DELIVERIES_SUFFIX))]
+NEEDED = [name for name in files(VERSION_1) if name.endswith((".jsonl", "load.json", "counters.bin"))]
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize("name", STREAMS + NEEDED)
+def test_a_file_that_is_missing_or_empty_is_named(folder: Path, name: str, how: str) -> None:
+    document = judged(VERSION_1, folder, lambda run: apply(run, (name, how, 0, 0)))
+    whole = document["assumptions"]["history_whole"]
+    assert (document["verdict"], whole["verdict"]) == ("UNKNOWN", "UNKNOWN")
+    worker = Path(name).name.partition(".")[0]
+    assert worker in whole["summary"]
+
+
+def test_4000_bytes_less_of_a_stream_are_4000_bytes_too_few(folder: Path) -> None:
+    """What is missing was filled in as unknown, as if its publisher had been killed."""
+
+    def cut(run: Path) -> None:
+        path = run / "history" / "publisher-1.0.publishes.arrows"
+        path.write_bytes(path.read_bytes()[:-4000])
+
+    for recorded in (VERSION_1, VERSION_2):
+        document = judged(recorded, folder, cut)
+        assert document["verdict"] == "UNKNOWN"
+        assert "publisher-1" in document["assumptions"]["history_whole"]["summary"]
+
+
+def test_the_end_mark_of_a_life_that_was_killed_is_nothing_that_was_recorded(folder: Path) -> None:
+    def without_marks(run: Path) -> None:
+        for worker in ("publisher-0.0.publishes", "consumer-1.0.deliveries"):
+            assert not (run / "history" / f"{worker}.arrows").read_bytes().endswith(END_OF_STREAM)
+
+    assert judged(VERSION_2, folder, without_marks)["verdict"] == "VALID"
+
+
+def test_a_bound_may_be_changed_and_a_schedule_may_not(folder: Path) -> None:
+    def edited(run: Path, old: str, new: str) -> None:
+        text = (run / "fault.yaml").read_text()
+        assert text.count(old) == 1
+        (run / "fault.yaml").write_text(text.replace(old, new))
+
+    document = judged(VERSION_2, folder, lambda run: edited(run, "  order: {}\n", "  order: {}\n  recovery: {}\n"))
+    assert set(document["invariants"]) == {"no_loss", "order", "recovery"}
+    assert document["assumptions"]["history_whole"]["verdict"] == "VALID"
+    document = judged(VERSION_2, folder, lambda run: edited(run, "client: consumer:1", "client: consumer:0"))
+    assert document["verdict"] == "UNKNOWN"
+    assert "something else of the schedule" in document["assumptions"]["history_whole"]["summary"]
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "title: [", "\0"])
+def test_without_a_scenario_no_verdict_of_before_stays(tmp_path: Path, text: str | None) -> None:
+    run = Path(shutil.copytree(VERSION_2, tmp_path / "run"))
+    (run / "fault.yaml").unlink()
+    if text is not None:
+        (run / "fault.yaml").write_text(text)
+    with pytest.raises((RunDirectoryError, FaultFileError), match=r"fault\.yaml"):
+        recheck(run)
+    document = json.loads((run / "verdict.json").read_text())
+    assert (document["verdict"], document["as_expected"]) == ("UNKNOWN", False)
+    assert "fault.yaml" in document["assumptions"]["history_whole"]["summary"]
+    assert document["title"] == "Recorded: clients are killed"
+    assert "This run cannot tell." in (run / "report.html").read_text()
+
+
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="not a complete run directory"):
+        recheck(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_publisher_left_is_settled_where_nobody_came_to_do_it(tmp_path: Path) -> None:
+    """The same rows, from what was under way, in a run that was broken off."""
+    run = RunDirectory(Path(shutil.copytree(VERSION_2, tmp_path / "run")))
+    settled = run.history / "publisher-0.settled.publishes.arrows"
+    before = settled.read_bytes()
+    settled.unlink()
+    Manifest(VERSION).save(run.path)
+    assert judge_run(run).verdict == "UNKNOWN"
+    assert settled.read_bytes() == before

@@ -1,0 +1,178 @@
+"""A run that is not VALID passes only as its scenario says, and for no other reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rabbitmq_resilience.invariants.catalogue import INVARIANTS
+from rabbitmq_resilience.invariants.judge import Judgement
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.play.judging import meets
+from rabbitmq_resilience.scenarios import known_defects
+from rabbitmq_resilience.scenarios.expectations import Expectation, excuse_problems
+from rabbitmq_resilience.scenarios.known_defects import (
+    BREAKS_OFF_HEALING,
+    CONFIRMED_IN_A_MINORITY,
+    DECIDES_TOO_SOON,
+    GIVES_UP_STARTING,
+    HANGS_IN_GLOBAL_SYNC,
+)
+
+VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
+
+
+def judgement(**verdicts: Verdict) -> Judgement:
+    worst = next(v for v in (INVALID, UNKNOWN, VALID) if v in verdicts.values())
+    return Judgement(worst, {name: Finding(verdict, "") for name, verdict in verdicts.items()}, {})
+
+
+@pytest.mark.parametrize(
+    ("always", "no_loss", "order", "met"),
+    [
+        (True, INVALID, VALID, True),
+        (True, VALID, VALID, False),
+        (True, INVALID, INVALID, False),
+        (True, VALID, INVALID, False),
+        (True, UNKNOWN, VALID, False),
+        (False, INVALID, VALID, True),
+        (False, VALID, VALID, True),
+        (False, VALID, INVALID, False),
+        (False, INVALID, INVALID, False),
+        (False, UNKNOWN, VALID, False),
+    ],
+)
+def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, met: bool) -> None:
+    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", always=always)
+    assert meets(judgement(no_loss=no_loss, order=order), expected) is met
+
+
+def test_consequences_are_met_only_beside_their_cause() -> None:
+    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", also=("order",))
+    assert meets(judgement(no_loss=INVALID, order=INVALID), expected)
+    assert meets(judgement(no_loss=INVALID, order=VALID), expected)
+    assert not meets(judgement(no_loss=VALID, order=INVALID), expected)
+    assert not meets(judgement(no_loss=INVALID, recovery=INVALID), expected)
+
+
+@pytest.mark.parametrize(
+    ("log", "met"),
+    [
+        ("skipping registration.\nRunning boot step x\n", False),
+        ("skipping registration.\nDeleting server", True),
+        ("", False),
+    ],
+)
+def test_a_violation_that_leaves_a_trace_is_known_only_by_it(log: str, met: bool) -> None:
+    broken = judgement(no_loss=VALID, recovery=INVALID)
+    assert meets(broken, HANGS_IN_GLOBAL_SYNC, lambda: ["another node's", log]) is met
+    assert meets(judgement(recovery=VALID), HANGS_IN_GLOBAL_SYNC, lambda: [log])
+
+
+def test_words() -> None:
+    assert str(Expectation(broker="", verdict=VALID)) == "VALID"
+    assert (
+        str(Expectation(broker="", verdict=INVALID, invariant="order", always=False)) == "INVALID by order in some runs"
+    )
+
+
+def test_what_cannot_be_told_is_never_as_expected() -> None:
+    expected = Expectation(broker="", verdict=UNKNOWN)
+    assert not meets(judgement(no_loss=UNKNOWN), expected)
+
+
+def log(*lines: tuple[float, str]) -> str:
+    return "".join(f"2022-01-02 03:04:{at_s:09.6f}+00:00 [info] <0.1.0> {text}\n" for at_s, text in lines)
+
+
+LOST, PAUSES = (
+    "** Node b1@localhost not responding **",
+    "Cluster minority/secondary status detected - awaiting recovery",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "late"),
+    [
+        (log((1, LOST), (1.5, PAUSES)), False),
+        (log((1, LOST), (8.1, PAUSES)), True),
+        (log((1, LOST), (5, "RabbitMQ is asked to start..."), (8.1, PAUSES)), False),
+        (log((1, "Mirrored queue 'q1' in vhost 'v': Promoting mirror <b1@x.1.2.3> to leader"), (8, PAUSES)), True),
+        (log((8.1, PAUSES)), False),
+        ("2022-01-02 03:04:01.250 [error] <0.1.0> ** Node b1@x not responding **\n"
+         "2022-01-02 03:04:09.250 [warning] <0.1.0> Cluster minority/secondary status detected\n", True),
+        ("", False),
+    ],
+)  # fmt: skip
+def test_a_pause_is_late(text: str, late: bool) -> None:
+    assert CONFIRMED_IN_A_MINORITY.leaves_trace(text) is late
+
+
+@pytest.mark.parametrize(
+    ("text", "anew"),
+    [
+        (log((1, "Autoheal decision"), (9, "Autoheal decision")), True),
+        (log((1, "Autoheal decision"), (2, "Autoheal request received from b1 when healing; ignoring")), False),
+        (log((1, "Autoheal decision"), (40, "Autoheal decision")), False),
+    ],
+)
+def test_autoheal_decides_anew(text: str, anew: bool) -> None:
+    assert DECIDES_TOO_SOON.leaves_trace(text) is anew
+
+
+@pytest.mark.parametrize("text", ["Autoheal: aborting - a1 went down", "Autoheal: aborting - [b1@localhost] down"])
+def test_autoheal_is_broken_off(text: str) -> None:
+    assert BREAKS_OFF_HEALING.leaves_trace(log((1, "Autoheal decision"), (2, text)))
+    assert not BREAKS_OFF_HEALING.leaves_trace(log((1, "Autoheal decision"), (2, "Autoheal finished")))
+
+
+@pytest.mark.parametrize(
+    ("reason", "later", "gave_up"),
+    [
+        ("{badrpc,nodedown}", "", True),
+        ("\n {badrpc,\n  {'EXIT',\n   {{badmap,undefined},\n    [{maps,get,[depends_on,undefined,[]],", "", True),
+        ("{badrpc,nodedown}", " Server startup complete; 4 plugins started.", False),
+        ("[a_flag_that_the_other_node_does_not_know]", "", False),
+    ],
+)
+def test_a_node_gives_up_starting(reason: str, later: str, gave_up: bool) -> None:
+    text = f"BOOT FAILED\nError during startup: {{error, {{incompatible_feature_flags,{reason}}}}}\n{later}"
+    assert GIVES_UP_STARTING.leaves_trace(text) is gave_up
+
+
+def test_every_known_defect_that_excuses_a_loss_is_told_by_its_trace() -> None:
+    known = [value for value in vars(known_defects).values() if isinstance(value, Expectation)]
+    assert len(known) > 5
+    assert not list(excuse_problems(known, list(INVARIANTS)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"invariant": "no_loss"}, "any cause would pass for the known one"),
+        ({"invariant": "recovery", "also": ["order"]}, "this excuses order"),
+        ({}, "this excuses no_loss and order"),
+        ({"invariant": "no_loss", "log": "x"}, "say which have the defect, such as queue_types"),
+        ({"invariant": "no_loss", "log": "x", "broker": "", "queue_types": ["mirrored"]}, "such as broker"),
+        ({"verdict": "UNKNOWN"}, "UNKNOWN is no verdict that could be expected"),
+    ],
+)
+def test_an_excuse_for_anything_is_refused(fields: dict[str, object], told: str) -> None:
+    expected = Expectation.model_validate_json(json.dumps({"broker": "<4", "verdict": "INVALID", **fields}))
+    [(_, text)] = excuse_problems([expected], ["no_loss", "order", "recovery"])
+    assert told in text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"invariant": "recovery"},
+        {"invariant": "no_loss", "documentation": "https://www.rabbitmq.com/docs/ttl"},
+        {"invariant": "no_loss", "trace": "pauses_late", "queue_types": ["mirrored"]},
+        {"verdict": "VALID"},
+    ],
+)
+def test_what_is_told_by_a_trace_or_by_design_is_accepted(fields: dict[str, object]) -> None:
+    expected = Expectation.model_validate_json(json.dumps({"broker": "<4", "verdict": "INVALID", **fields}))
+    assert not list(excuse_problems([expected], ["no_loss", "order", "recovery"]))

@@ -1,0 +1,61 @@
+"""A small scenario on real brokers that are scraped, judged again without any of them."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.play.judging import judge_run
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.record.metrics import METRICS, SERIES
+from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workloads.spec import Workload
+
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("measurable")]
+
+MEASURED = ("memory", "alarms", "followers", "unacked")
+
+
+def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
+    own_testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(
+        title="Measured",
+        topology=catalogue.load("three_nodes_three_zones"),
+        workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=200),
+        phases=Phases(steady_s=4, recovery_s=60, settled_s=2),
+        schedule=(Kill(at_s=1, for_s=5, node="c1"),),
+        invariants=Invariants.model_validate({name: {} for name in ("no_loss", *MEASURED)}),
+        metrics=True,
+    )
+    result = run_scenario(scenario, own_testbed)
+    table = result.run.metrics()
+
+    assert table.schema.equals(SERIES)
+    assert set(table["metric"].to_pylist()) == {metric.name for metric in METRICS}
+    assert set(table["node"].to_pylist()) == {"a1", "b1", "c1"}
+    assert {"", "q1", "q2"} <= set(table["queue"].to_pylist())
+    events = result.run.events()
+    assert events[0].t_us < pc.min(table["t_us"]).as_py() + 1_000_000
+    assert pc.max(table["t_us"]).as_py() < events[-1].t_us + 1_000_000
+    assert not result.run.scraped.exists()
+    assert result.verdict is Verdict.VALID, result.document
+    assert result.document["numbers"]["replicated_bytes"] > 0
+    assert 0 < result.document["numbers"]["memory_ratio_max"] < 1
+
+    killed, healing = (
+        next(e.t_us for e in events if isinstance(e, FaultEvent) and e.state == state)
+        for state in ("injected", "healing")
+    )
+    meanwhile = pc.and_(pc.greater(table["t_us"], killed + 3_000_000), pc.less(table["t_us"], healing))
+    seen = table.filter(pc.and_(meanwhile, pc.equal(table["metric"], "memory_used")))
+    assert set(seen["node"].to_pylist()) == {"a1", "b1"}
+
+    monkeypatch.setenv("PROMETHEUS", "/nowhere")
+    again = judge_run(result.run)
+    assert again.document["invariants"] == result.document["invariants"]
+    assert again.document["numbers"] == result.document["numbers"]

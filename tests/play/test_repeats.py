@@ -1,0 +1,63 @@
+"""Several runs as one answer: what is a rate by nature is never a pass, and what was not expected always fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.play.repeats import Repeats
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Scenario
+
+VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
+INCIDENTS = Path(__file__).resolve().parents[2] / "faults" / "incidents"
+
+
+def scenario(**fields: Any) -> Scenario:
+    given = {"title": "One", "topology": "three_nodes_three_zones", "invariants": {"no_loss": {}}, **fields}
+    return Scenario.model_validate(given)
+
+
+def sometimes(**fields: Any) -> Scenario:
+    return scenario(expect=[{"broker": "<4", "verdict": "INVALID", "invariant": "no_loss", "always": False}], **fields)
+
+
+def results(*verdicts: Verdict, expected: bool = True, version: str = "3.10.8") -> list[Result]:
+    run = RunDirectory(Path("nowhere"))
+    return [Result(run, verdict, expected, {"broker_version": version}) for verdict in verdicts]
+
+
+def test_rates_of_what_was_seen_worst_first() -> None:
+    told = Repeats(scenario(), results(VALID, INVALID, VALID, VALID)).told
+    assert told == "INVALID in 1 of 4 (5 to 70 %); VALID in 3 of 4 (30 to 95 %)"
+
+
+@pytest.mark.parametrize("verdicts", [(VALID, VALID), (INVALID, VALID), (INVALID,)])
+def test_what_comes_in_some_runs_only_is_a_rate(verdicts: tuple[Verdict, ...]) -> None:
+    assert Repeats(sometimes(), results(*verdicts)).is_rate
+
+
+def test_an_incident_is_a_rate_even_where_it_did_not_come() -> None:
+    assert Repeats(sometimes(reference="somewhere#1"), results(VALID)).is_rate
+    assert not Repeats(sometimes(), results(VALID)).is_rate
+
+
+def test_where_it_is_fixed_it_is_a_pass() -> None:
+    assert not Repeats(sometimes(reference="somewhere#1"), results(VALID, VALID, version="4.3.6")).is_rate
+
+
+def test_a_broken_promise_is_told_before_what_could_not_tell() -> None:
+    repeats = Repeats(scenario(), [*results(VALID), *results(UNKNOWN, INVALID, expected=False)])
+    assert [result.verdict for result in repeats.unexpected] == [INVALID, UNKNOWN]
+
+
+@pytest.mark.parametrize("file", sorted(INCIDENTS.glob("*.fault.yaml")), ids=lambda path: path.stem)
+def test_an_incident_tells_where_it_is_described_and_what_happened(file: Path) -> None:
+    incident = fault_file.load(file, driver="local")
+    assert incident.reference is not None
+    assert incident.what is not None

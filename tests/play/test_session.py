@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from rabbitmq_resilience.play.cpu_watch import Others
+from rabbitmq_resilience.play.session import USUAL_S, Pace, Played, newest
+
+KNOWN = {"a": Played(took_s=100, at_s=30), "b": Played(took_s=40, at_s=10), "c": Played(took_s=40, at_s=20)}
+
+
+def test_what_was_never_played_is_taken_to_last_as_long_as_the_others() -> None:
+    assert Pace({}).expected_s("new") == USUAL_S
+    assert Pace(KNOWN).expected_s("new") == 60
+    assert Pace(KNOWN).expected_s("a") == 100
+
+
+def test_what_was_not_played_for_longest_comes_first() -> None:
+    pace = Pace(KNOWN)
+    assert pace.fitting(["a", "b", "c", "new"], 60) == {"new"}
+    assert pace.fitting(["a", "b", "c", "new"], 100) == {"new", "b"}
+    assert pace.fitting(["a", "b", "c"], 179) == {"b", "c"}
+    assert pace.fitting(["a", "b", "c"], 180) == {"a", "b", "c"}
+    assert pace.fitting(["a"], 10) == {"a"}  # it would never be played
+
+
+def test_where_nothing_is_remembered_other_tests_come_first_each_day() -> None:
+    tests = [f"t{i}" for i in range(40)]
+    days = [Pace({}, now_s=lambda day=day: day * 86_400.0) for day in (1, 1, 2)]  # type: ignore[misc]
+    first, again, next_day = (pace.fitting(tests, 10 * USUAL_S) for pace in days)
+    assert first == again
+    assert len(first) == len(next_day) == 10
+    assert first != next_day
+
+
+def test_each_is_played_within_some_nights() -> None:
+    known: dict[str, Played] = {}
+    tests = [f"t{i}" for i in range(10)]
+    seen: set[str] = set()
+    for night in range(4):
+        pace = Pace(known, now_s=lambda night=night: 1000.0 + night)  # type: ignore[misc]
+        chosen = pace.fitting(tests, 3 * USUAL_S)
+        pace.begin(sorted(chosen), left_out=sorted(set(tests) - chosen))
+        for test in sorted(chosen):
+            pace.judged(test, "VALID", as_expected=True)
+            pace.ended(test, USUAL_S)
+        known, seen = pace.remembered(), seen | chosen
+    assert seen == set(tests)
+
+
+def test_progress() -> None:
+    pace = Pace(KNOWN)
+    pace.begin(["a", "b", "c"])
+    assert pace.told("a") == "1 of 3, about 3 min 00 s to go"
+    pace.judged("a", "INVALID", as_expected=False)
+    pace.ended("a", 90)
+    assert pace.told("b") == "2 of 3, about 1 min 20 s to go"
+    assert pace.remembered()["a"]["took_s"] == 90
+
+
+def test_what_came_to_no_verdict_tells_nothing() -> None:
+    pace = Pace(KNOWN)
+    pace.begin(["a", "b"])
+    pace.ended("a", 0.1)
+    assert pace.remembered() == KNOWN
+    assert pace.told("b").startswith("2 of 2")
+
+
+def test_summary() -> None:
+    pace = Pace(KNOWN)
+    assert pace.summary() == ""
+    pace.judged("a", "VALID", as_expected=True)
+    assert pace.summary() == "1 scenario: 1 VALID"
+    pace.judged("a", "VALID", as_expected=True)
+    pace.judged("a", "INVALID", as_expected=True)
+    pace.judged("a", "INVALID", as_expected=False)
+    pace.begin([], left_out=["b", "c", "d"])
+    assert pace.summary() == (
+        "4 scenarios: 2 VALID, 1 INVALID (known), 1 INVALID; 3 did not fit into the time and come first the next time"
+    )
+
+
+def test_a_single_scenario_is_not_counted() -> None:
+    pace = Pace(KNOWN)
+    pace.begin(["a"])
+    assert pace.told("a") == ""
+    assert pace.told("unknown") == ""
+
+
+def test_what_a_busy_machine_could_not_tell_is_one_line() -> None:
+    pace = Pace({})
+    busy, idle = Others(mean=0.5, most=0.9), Others(mean=0.1, most=0.2)
+    for word, others in [("VALID", busy), ("UNKNOWN", idle), ("UNKNOWN", None)]:
+        pace.judged("a", word, as_expected=word == "VALID", others=others)
+    assert pace.told_of_others() == ""
+    pace.judged("b", "UNKNOWN", as_expected=False, others=busy)
+    pace.judged("c", "UNKNOWN", as_expected=False, others=Others(mean=0.3, most=0.9))
+    assert pace.told_of_others() == (
+        "2 of 5 could not tell while other programs took 40% of this machine's processors: play them again when it is "
+        "idle"
+    )
+
+
+def test_what_is_newer_counts() -> None:
+    elsewhere = {"a": Played(took_s=7, at_s=31), "b": Played(took_s=8, at_s=9), "d": Played(took_s=9, at_s=1)}
+    both = newest(KNOWN, elsewhere)
+    assert both == newest(elsewhere, KNOWN)
+    assert both == {"a": elsewhere["a"], "b": KNOWN["b"], "c": KNOWN["c"], "d": elsewhere["d"]}

@@ -1,0 +1,78 @@
+"""Whatever is drawn would be played and not refused: thousands of draws, and no broker."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.faults.combining import spell, surely_told
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.random_schedules.scenarios import draw_scenarios, rescheduled, scenarios
+from rabbitmq_resilience.random_schedules.schedules import BESIDE_BROKERS, OF_BROKERS
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Scenario
+
+KINDS = {kind for kind, _ in (*OF_BROKERS, *BESIDE_BROKERS)}
+#: The versions whose promises differ.
+GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
+thorough = settings(max_examples=200)
+
+
+@pytest.mark.parametrize(("version", "driver"), GROUNDS)
+def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
+    strategy = scenarios(version=version, driver=driver, net_ticktime_s=5)
+
+    @thorough
+    @given(strategy)
+    def accepted(scenario: Scenario) -> None:
+        assert fault_file.parse(fault_file.dump(scenario), driver=driver) == scenario
+        assert scenario.applies_to(version)
+        assert len(scenario.schedule) >= 6
+        assert {step.acts_on for step in scenario.schedule} <= DRIVERS[driver].offers
+        assert {step.fault for step in scenario.schedule} <= KINDS
+        if scenario.workload.queue_type == "quorum":  # whatever a version is known for, it loses none of their messages
+            excused = [name for e in scenario.expect for name in (e.invariant, *e.also)]
+            assert not {"no_loss", "order"} & set(excused)
+            assert all(e.verdict is Verdict.INVALID and not e.always for e in scenario.expect)
+
+    accepted()
+
+
+@settings(max_examples=100)
+@given(st.data(), st.sampled_from(["quorum", "mirrored", "classic"]))
+def test_any_scenario_can_have_another_schedule(data: st.DataObject, queue_type: str) -> None:
+    base = fault_file.parse(
+        f"""
+        version: 1
+        title: Someone's own
+        topology: {{name: mine, zones: {{a: 2, b: 1}}, partition_handling: ignore}}
+        workload: {{queue_type: {queue_type}, queues: 2, publishers: 2}}
+        invariants: {{no_loss: {{}}}}
+        """
+    )
+    drawn = data.draw(rescheduled(base, driver="local"))
+    assert fault_file.parse(fault_file.dump(drawn)) == drawn
+    assert drawn.model_copy(update={"schedule": ()}) == base
+
+
+def test_faults_overlap_and_each_can_be_told() -> None:
+    drawn = draw_scenarios(scenarios(version="3.10.8", driver="local", net_ticktime_s=5), from_seed=3, count=50)
+    assert all(surely_told(scenario.schedule, scenario.topology) for scenario in drawn)
+    assert sum(at_once(scenario) >= 3 for scenario in drawn) > 10
+
+
+def at_once(scenario: Scenario) -> int:
+    """How many steps are at work at the same time, at most."""
+    spells = list(map(spell, scenario.schedule))
+    return max(sum(begins <= at_s < ends for begins, ends in spells) for at_s, _ in spells)
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    def drawn(seed: int) -> list[Scenario]:
+        strategy = scenarios(version="3.10.8", driver="local", net_ticktime_s=5)
+        return list(draw_scenarios(strategy, from_seed=seed, count=10))
+
+    assert drawn(1) == drawn(1)
+    assert not any(scenario in drawn(2) for scenario in drawn(1))

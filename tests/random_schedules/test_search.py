@@ -1,0 +1,135 @@
+"""A search without brokers: what is played, for how long, and what is kept. Results are made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.random_schedules.search import Search
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Invariants, Scenario
+
+SCENARIO = Scenario(
+    title="Made up",
+    topology=catalogue.load("three_nodes_three_zones"),
+    schedule=tuple(Kill(at_s=10 * i, for_s=4, node="abc"[i % 3] + "1") for i in range(6)),
+    invariants=Invariants.model_validate({"no_loss": {}}),
+)
+
+
+@dataclass
+class MadeUp:
+    """Plays in no time and lets 30 s pass; INVALID where ``fails`` says so."""
+
+    root: Path
+    fails: Callable[[Scenario], bool]
+    now_s: float = 0.0
+    played: list[Scenario] = field(default_factory=list)
+    proxied: set[frozenset[Link]] = field(default_factory=set)
+
+    def play(self, scenario: Scenario, proxied: frozenset[Link]) -> Result:
+        self.now_s += 30
+        self.played.append(scenario)
+        self.proxied.add(proxied)
+        verdict = Verdict.INVALID if self.fails(scenario) else Verdict.VALID
+        document = {"verdict": verdict, "title": scenario.title, "invariants": {"no_loss": {"verdict": verdict}}}
+        run = RunDirectory.create(self.root, scenario.title)
+        return Result(run, verdict, verdict is Verdict.VALID, document)
+
+    def search(self, budget_s: float, lines: list[str]) -> Search:
+        return Search(7, budget_s, "3.10.8", self.root, self.play, lines.append, clock=lambda: self.now_s)
+
+
+def kills_b1(scenario: Scenario) -> bool:
+    return any(isinstance(step, Kill) and step.node == "b1" for step in scenario.schedule)
+
+
+def test_plays_as_many_as_fit(tmp_path: Path) -> None:
+    lines: list[str] = []
+    world = MadeUp(tmp_path, lambda _: False)
+    search = world.search(100, lines)
+    assert search.run([SCENARIO] * 20) is None
+    assert len(world.played) == 3  # a fourth would end at 120 s
+    assert not search.told_nothing
+    assert sum(line.startswith("EXAMPLE  ") for line in lines) == 3
+    assert "1 min 10 s left" in " ".join(lines)
+    assert search.summary().startswith("random schedules of seed 7: 3 VALID; listed in")
+    listed = json.loads(search.file.read_text())
+    assert [row["verdict"] for row in listed["runs"]] == ["VALID"] * 3
+    assert all((tmp_path / row["run"]).is_dir() for row in listed["runs"])
+
+
+def test_the_first_is_played_however_short_the_budget(tmp_path: Path) -> None:
+    world = MadeUp(tmp_path, lambda _: False)
+    world.search(1, []).run([SCENARIO] * 3)
+    assert len(world.played) == 1
+
+
+def test_a_session_without_a_verdict_tells_nothing(tmp_path: Path) -> None:
+    world = MadeUp(tmp_path, lambda _: False)
+
+    def play(scenario: Scenario, proxied: frozenset[Link]) -> Result:
+        result = world.play(scenario, proxied)
+        return Result(result.run, Verdict.UNKNOWN, False, {**result.document, "verdict": Verdict.UNKNOWN})
+
+    search = Search(7, 100, "3.10.8", tmp_path, play, lambda _: None, clock=lambda: world.now_s)
+    assert search.run([SCENARIO] * 3) is None
+    assert search.told_nothing
+
+
+def test_a_failure_is_shrunk_and_kept_as_an_incident(tmp_path: Path) -> None:
+    world = MadeUp(tmp_path, kills_b1)
+    search = world.search(1000, [])
+    found = search.run([SCENARIO] * 3)
+    assert found is not None
+    kept = fault_file.load(found.file)
+    assert [(step.node, step.for_s) for step in kept.schedule if isinstance(step, Kill)] == [("b1", 0.5)]
+    assert not kept.expect  # what was lost is not excused before somebody knows why
+    assert "from 6 faults of 24 s to 1 fault of 0.5 s" in found.told()
+    assert len(world.proxied) == 1  # so that the cluster is kept, and nothing else changes
+    listed = json.loads(search.file.read_text())
+    assert listed["found"]["faults"] == [6, 1]
+    assert len(listed["runs"]) == 1 + found.runs
+    assert "1 INVALID" in search.summary()
+
+
+def test_a_failure_of_another_kind_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Each candidate breaks something, but another promise."""
+    world = MadeUp(tmp_path, lambda _: True)
+
+    def play(scenario: Scenario, proxied: frozenset[Link]) -> Result:
+        result = world.play(scenario, proxied)
+        if scenario.schedule == SCENARIO.schedule:
+            return result
+        document = {**result.document, "invariants": {"order": {"verdict": Verdict.INVALID}}}
+        return Result(result.run, result.verdict, False, document)
+
+    search = Search(7, 10_000, "3.10.8", tmp_path, play, lambda _: None, clock=lambda: world.now_s)
+    found = search.run([SCENARIO])
+    assert found is not None
+    assert found.smallest.schedule == SCENARIO.schedule
+    assert found.complete
+
+
+def test_what_was_played_is_listed_also_where_it_breaks_off(tmp_path: Path) -> None:
+    world = MadeUp(tmp_path, lambda _: False)
+
+    def play(scenario: Scenario, proxied: frozenset[Link]) -> Result:
+        if world.played:
+            raise KeyboardInterrupt
+        return world.play(scenario, proxied)
+
+    search = Search(7, 1000, "3.10.8", tmp_path / "new", play, lambda _: None, clock=lambda: world.now_s)
+    with pytest.raises(KeyboardInterrupt):
+        search.run([SCENARIO] * 3)
+    assert len(json.loads(search.file.read_text())["runs"]) == 1

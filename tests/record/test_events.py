@@ -1,0 +1,191 @@
+"""Events are read as they were written, and what is no event is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.record.event_log import EventLog, examine_events, read_events
+from rabbitmq_resilience.record.events import (
+    KINDS,
+    ClusterEvent,
+    DeclarationEvent,
+    Effect,
+    Event,
+    EventError,
+    FaultEvent,
+    NoteEvent,
+    event_of,
+)
+
+NAMES = st.sampled_from(["a1", "b1", "publisher:0", "consumer:2"])
+LINKS = st.frozensets(st.builds(Link, NAMES, NAMES))
+EFFECTS = st.builds(
+    Effect,
+    nodes_down=st.lists(NAMES).map(tuple),
+    links_cut=LINKS,
+    links_slow=LINKS,
+    nodes_alarmed=st.lists(NAMES).map(tuple),
+    alarm=st.sampled_from(["", "memory", "disk"]),
+)
+CHURNED = st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=2)
+#: Fields that early records lack.
+LATER = {"life", "publishers", "in_flight", "shards", "services", "priorities"}
+PLAIN = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=3)
+ROWS = st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)
+TRIPS = st.dictionaries(st.text(max_size=5), st.lists(st.none() | st.floats(0, 1e6), max_size=3), max_size=2)
+COUNTS = st.dictionaries(st.sampled_from(["running", "flow", "blocked"]), st.integers(0, 20_000))
+EVENTS = st.one_of(
+    [
+        st.builds(
+            kind,
+            **{
+                name: {"effect": st.none() | EFFECTS, "queues": ROWS, "nodes": PLAIN, "states": PLAIN}.get(
+                    name, st.none() if name == "pause_if_all_down" else st.nothing()
+                )
+                for name in ("effect", "queues", "nodes", "states", "pause_if_all_down")
+                if name in kind.__dataclass_fields__
+            },
+            **{
+                name: st.just([])
+                for name in ("variable_rate", "variable_processing", "shards", "services")
+                if name in kind.__dataclass_fields__
+            },
+            **{name: st.just({}) for name in ("memory_bytes", "partitions") if name in kind.__dataclass_fields__},
+            **({"connections": COUNTS} if "connections" in kind.__dataclass_fields__ else {}),
+            **({"trips_ms": TRIPS} if "trips_ms" in kind.__dataclass_fields__ else {}),
+            **{name: CHURNED for name in ("done", "failed") if name in kind.__dataclass_fields__},
+        )
+        for kind in KINDS.values()
+    ]
+)
+
+
+@given(EVENTS)
+def test_what_is_written_is_read_again(event: Event) -> None:
+    line = json.dumps(event.as_fields(), allow_nan=True)
+    read = event_of(json.loads(line))
+    assert type(read) is type(event)
+    assert json.dumps(read.as_fields()) == line
+
+
+def test_a_log_has_the_moment_of_each_event(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl") as log:
+        written = [
+            log.record("note", detail="one"),
+            log.record("phase", phase="steady"),
+            log.record("clocks", wall_us=3),
+        ]
+    assert list(read_events(tmp_path / "events.jsonl")) == written
+    assert [event.t_us for event in written] == sorted(event.t_us for event in written)
+
+
+def test_a_field_that_a_kind_has_not_is_not_written(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl") as log:
+        with pytest.raises(TypeError):
+            log.record("note", detail="one", shade="red")
+        with pytest.raises(KeyError):
+            log.record("rumour", detail="one")
+    assert (tmp_path / "events.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "lacks"),
+    [
+        ({"t_us": 1, "kind": "fault", "fault": "kill"}, "'fault' has no step, state"),
+        ({"kind": "note"}, "'note' has no t_us"),
+        ({"t_us": 1, "kind": "cluster", "nodes": {}}, "'cluster' has no partition_handling, net_ticktime_s, broker"),
+    ],
+)
+def test_what_an_event_lacks_is_told(told: dict[str, Any], lacks: str) -> None:
+    with pytest.raises(EventError, match=lacks):
+        event_of(told)
+
+
+def test_kinds_of_later_versions_are_let_pass() -> None:
+    assert event_of({"t_us": 1, "kind": "rumour", "detail": "of later"}) == Event(t_us=1)
+    assert event_of({"t_us": 1, "kind": "note", "detail": "x", "later": 1}) == NoteEvent(t_us=1, detail="x")
+
+
+def test_early_records_are_understood() -> None:
+    """They did not say what is an operation, who drove the cluster, or what an effect leaves alone."""
+    fields = {"t_us": 1, "kind": "fault", "step": 0, "state": "injected"}
+    for fault, operation in (("rebalance", True), ("kill", False)):
+        event = event_of({**fields, "fault": fault, "effect": {"nodes_down": ["a1"], "links_cut": [["a1", "b1"]]}})
+        assert isinstance(event, FaultEvent)
+        assert event.effect == Effect(("a1",), frozenset({Link("a1", "b1")}), operation=operation)
+    assert event_of({**fields, "fault": "kill", "effect": {}}) == FaultEvent(
+        t_us=1, step=0, fault="kill", state="injected"
+    )
+    cluster = {"nodes": {"a1": "a"}, "partition_handling": "ignore", "net_ticktime_s": 5, "broker_version": "3.10.8"}
+    told = event_of({"t_us": 1, "kind": "cluster", **cluster})
+    assert isinstance(told, ClusterEvent)
+    assert (told.driver, told.khepri, told.started_at) == (None, False, None)
+    assert DeclarationEvent.kind == "declaration"
+
+
+RECORDED = sorted((Path(__file__).parents[1] / "play" / "recorded").rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda path: "/".join(path.parts[-3:]))
+def test_no_field_of_a_recorded_run_is_passed_over(file: Path) -> None:
+    for line in file.read_text(encoding="utf-8").splitlines():
+        told = json.loads(line)
+        read = event_of(told).as_fields()
+        assert read.keys() - LATER == told.keys() - {*LATER, "n"}, line
+        plain = {name: value for name, value in told.items() if name not in ("effect", "n")}
+        assert {name: read[name] for name in plain} == plain
+
+
+def test_lines_are_numbered_by_whoever_writes_them(tmp_path: Path) -> None:
+    """A worker writes to its file, and who killed it too."""
+    path = tmp_path / "consumer-0.jsonl"
+    for event in ("started", "killed", "started"):
+        with EventLog(path) as log:
+            log.record("worker", worker="consumer-0", event=event)
+            log.record("note", detail="and so on")
+    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == list(range(6))
+    assert examine_events(path, numbered=True)[1] == []
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_a_line_that_is_gone_from_the_middle_is_noticed(tmp_path: Path, gone: int) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path) as log:
+        written = [log.record("note", detail=str(i)) for i in range(5)]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:gone] + lines[gone + 1 :]))
+    events, troubles = examine_events(path, numbered=True)
+    assert events == written[:gone] + written[gone + 1 :]
+    assert troubles == [f"events.jsonl lacks events: number {gone} should come, and number {gone + 1} does"]
+    assert examine_events(path, numbered=False)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is empty, or ends in the middle of a line"),
+        ('{"n":0,"t_us":1,"kind":"no', "is empty, or ends in the middle of a line"),
+        ("{\n", "line 1, holds no event"),
+        ("[1]\n", "line 1, holds no event"),
+        ('"note"\n', "line 1, holds no event"),
+        ('{"n":0,"t_us":"late","kind":"note"}\n', "no moment t_us"),
+        ('{"n":0,"t_us":1,"kind":["note"]}\n', "line 1, holds no event"),
+        ('{"n":0,"t_us":1,"kind":"fault","step":0,"fault":"kill","state":"injected","effect":[1]}\n', ""),
+        ("\x00\x80\n", "line 1, holds no event"),
+    ],
+)
+def test_a_damaged_file_is_told_and_raises_no_other_error(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(text, encoding="latin-1")
+    _, troubles = examine_events(path, numbered=True)
+    assert "; ".join(troubles).count(told) >= bool(told)
+    if "line 1" in told or "moment" in told:
+        with pytest.raises(EventError, match=r"events\.jsonl, line 1"):
+            list(read_events(path))

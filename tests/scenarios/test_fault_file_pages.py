@@ -1,0 +1,90 @@
+"""The schema and the page are those of the definitions, and every fault file that is kept fits them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+import pytest
+import yaml
+
+from rabbitmq_resilience.faults.catalogue import FAULTS
+from rabbitmq_resilience.scenarios import documentation, fault_file, schema
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "fault-files.md"
+SCHEMA = ROOT / "docs" / "fault-file.schema.json"
+TEXTS = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+EXAMPLES = [found for text in TEXTS for found in re.findall(r"```yaml\n((?:#.*\n)?version:.*?)```", text, re.DOTALL)]
+KEPT = sorted((ROOT / "faults").rglob("*.fault.yaml"))
+STEPS = re.findall(r"```yaml\n(- at_s.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+HEAD = "version: 1\ntitle: t\ntopology: three_nodes_three_zones\ninvariants: {no_loss: {}}\n"
+
+
+@pytest.fixture(scope="module")
+def fits() -> Any:
+    return fastjsonschema.compile(json.loads(SCHEMA.read_text(encoding="utf-8")), use_default=False)
+
+
+def test_the_schema_is_what_is_generated() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema.text()
+
+
+def test_the_page_is_what_is_generated() -> None:
+    assert PAGE.read_text(encoding="utf-8") == documentation.page()
+
+
+@pytest.mark.parametrize("text", [*EXAMPLES, *(path.read_text(encoding="utf-8") for path in KEPT)])
+def test_every_kept_fault_file_fits_the_schema(fits: Any, text: str) -> None:
+    fits(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_example_of_the_page_loads_and_fits(fits: Any, step: str) -> None:
+    text, driver = f"{HEAD}schedule:\n{step}\n", "docker"
+    if FAULTS[yaml.safe_load(step)[0]["fault"]].acts_on == "balancers":
+        text, driver = text.replace("three_nodes_three_zones", "three_nodes_two_balancers"), "local"
+    assert len(fault_file.parse(text, driver=driver).schedule) == 1
+    fits(yaml.safe_load(text))
+
+
+def test_the_page_has_an_example_of_every_fault() -> None:
+    assert {yaml.safe_load(step)[0]["fault"] for step in STEPS} == set(FAULTS)
+
+
+def test_the_whole_file_that_the_page_shows_is_accepted() -> None:
+    (whole,) = re.findall(r"```yaml\n(version:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert fault_file.parse(whole).tries == 2
+
+
+@pytest.mark.parametrize("field", ["topology", "workload", "expect", "schedule"])
+def test_every_part_of_a_file_that_the_page_shows_is_accepted(field: str, tmp_path: Path) -> None:
+    (part,) = re.findall(rf"```yaml\n({field}:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "rabbitmq.conf").touch()
+    whole = {**yaml.safe_load(HEAD), "invariants": {"no_loss": {}, "order": {}}, **yaml.safe_load(part)}
+    assert fault_file.parse(yaml.safe_dump(whole), folder=tmp_path)
+
+
+def test_the_page_names_no_module() -> None:
+    rooms = "clusters|faults|workloads|invariants|record|scenarios|play|tables|pages|tools"
+    text = PAGE.read_text(encoding="utf-8").replace("rabbitmq_resilience.scenarios.documentation", "")
+    assert re.findall(rf"\b(?:{rooms})\.[a-z_]+", text) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "schedule: [{at_s: 1, for_s: 1, fault: kil, node: a1}]",
+        "schedule: [{at_s: 1, for_s: 1, fault: kill, nodes: a1}]",
+        "schedule: [{at_s: 1, for_s: 0, fault: kill, node: a1}]",
+        "workload: {queue_type: streams}",
+    ],
+)
+def test_the_schema_refuses_what_does_not_load(fits: Any, wrong: str) -> None:
+    with pytest.raises(fault_file.FaultFileError):
+        fault_file.parse(HEAD + wrong)
+    with pytest.raises(fastjsonschema.JsonSchemaValueException):
+        fits(yaml.safe_load(HEAD + wrong))

@@ -1,0 +1,74 @@
+"""A file whose phases are too short for what it demands is refused, with what would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+
+
+def demanding(invariants: dict[str, Any], phases: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "title": "Zone b is cut off",
+        "topology": "three_nodes_three_zones",
+        "workload": {"queues": 2, "publishers": 6},
+        "phases": phases or {},
+        "schedule": [{"at_s": 2, "for_s": 20, "fault": "partition", "between": ["zone:b", "rest"]}],
+        "invariants": invariants,
+    }
+
+
+def refused(plain: dict[str, Any]) -> str:
+    with pytest.raises(FaultFileError) as caught:
+        fault_file.parse(yaml.safe_dump(plain))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("invariants", "phase", "short_s", "least_s"),
+    [
+        ({"recovery": {"within_s": 30}}, "recovery_s", 29.9, 30),
+        ({"recovery": {}}, "recovery_s", 59, 60),
+        ({"throughput": {"window_s": 4}}, "settled_s", 3.9, 4),
+        ({"backlog": {"drained_within_s": 90}}, "drain_s", 60, 90),
+    ],
+)
+def test_phases_that_are_too_short_for_the_bounds_are_refused(
+    invariants: dict[str, Any], phase: str, short_s: float, least_s: float
+) -> None:
+    short, long = demanding(invariants, {phase: short_s}), demanding(invariants, {phase: least_s})
+    told = refused(short)
+    assert (
+        f"phases.{phase}: {next(iter(invariants))} cannot be judged in {short_s:g} s; write {least_s:g} or more" in told
+    )
+    assert fault_file.parse(yaml.safe_dump(long))
+    assert fault_file.parse(yaml.safe_dump(short), driver=None), "it was played already"
+
+
+@pytest.mark.parametrize(
+    ("invariants", "phases", "settled_s"),
+    [
+        ({"no_loss": {}}, {}, 5),
+        ({"throughput": {}}, {}, 21),
+        ({"throughput": {"grace_s": 1, "window_s": 2}}, {}, 5),
+        ({"throughput": {}}, {"settled_s": 5}, 5),
+        ({"no_loss": {}}, {"settled_s": 0}, 0),
+    ],
+)
+def test_the_load_goes_on_for_as_long_as_the_invariants_need(
+    invariants: dict[str, Any], phases: dict[str, Any], settled_s: float
+) -> None:
+    scenario = fault_file.parse(yaml.safe_dump(demanding(invariants, phases)))
+    assert scenario.settled_s == settled_s
+    assert fault_file.parse(fault_file.dump(scenario)).settled_s == settled_s
+
+
+def test_uptime_states_an_objective() -> None:
+    assert "invariants.uptime: states no objective; write outage_s_max" in refused(demanding({"uptime": {}}))
+    assert "outage_s_max" in refused(demanding({"uptime": {"outage_s_max": 0.5}}))
+    assert fault_file.parse(yaml.safe_dump(demanding({"uptime": {"ratio_min": 0.99}})))

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.tables.false_alarms import CAUSES, Run, false_alarms, read_explained, recorded_runs
+
+
+def verdict(word: str, *, as_expected: bool = False, title: str = "A zone is cut off", **said: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "verdict": word,
+        "as_expected": as_expected or word == "VALID",
+        "broker_version": "3.10.8",
+        "driver": "local",
+        "invariants": {"order": {"verdict": "VALID", "summary": "0 were overtaken"}}
+        | {name: {"verdict": word, "summary": summary} for name, summary in said.items()},
+        "assumptions": {},
+    }
+
+
+def rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+
+
+def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm() -> None:
+    text = false_alarms(
+        [
+            Run("1-a", verdict("VALID")),
+            Run("2-b", verdict("INVALID", as_expected=True, recovery="hangs, as is known")),
+            Run("3-c", verdict("INVALID", no_loss="5 never arrived"), "rabbitmq", "it confirmed too early"),
+            Run("4-d", verdict("INVALID", throughput="48% where 50% are demanded"), "machine", "four others beside"),
+            Run("5-e", verdict("INVALID", order="3 were overtaken\nby others")),
+            Run("6-f", verdict("INVALID", title="Unsafe: no confirms", no_loss="not safe, not counted")),
+        ]
+    )
+    _, counted, total, _, *explained = rows(text)
+    assert counted == "| 3.10.8 | 5 | 1 | 1 | 3 | 0 | 2 of 5 (12 to 77 %) |"
+    assert total == counted.replace("3.10.8", "all")
+    told = "RabbitMQ broke the promise: 1; the machine was too busy: 1; not explained: 1."
+    assert f"3 did not end as they should. {told}" in text
+    about = "A zone is cut off | 3.10.8 | INVALID"
+    assert explained == [
+        f"| 3 {about} | - | no_loss: 5 never arrived | RabbitMQ broke the promise | it confirmed too early |",
+        f"| 4 {about} | - | throughput: 48% where 50% are demanded | the machine was too busy | four others beside |",
+        f"| 5 {about} | - | order: 3 were overtaken | not explained | - |",
+    ]
+
+
+def test_a_run_that_could_not_tell_says_what_it_lacked() -> None:
+    unknown = verdict("UNKNOWN", no_loss="not to be told without run_ended")
+    unknown["assumptions"] = {"run_ended": {"verdict": "UNKNOWN", "summary": "the run ended early"}}
+    text = false_alarms([Run("1-a", unknown)])
+    assert "| 3.10.8 | 1 | 0 | 0 | 0 | 1 | 0 of 1 (0 to 79 %) |" in text
+    assert "| run_ended: the run ended early | not explained | - |" in text
+
+
+def test_runs_are_explained_by_the_time_in_their_names(tmp_path: Path) -> None:
+    for name in ("20260101T000002Z-late", "20260101T000001Z-early"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "verdict.json").write_text(json.dumps(verdict("INVALID", no_loss="lost")))
+    (tmp_path / "20260101T000000Z-without-a-verdict").mkdir()
+    early, late = recorded_runs([tmp_path], {"20260101T000001Z": {"cause": "machine", "why": "it was busy"}})
+    assert (early.cause, early.why, early.is_false_alarm) == ("machine", "it was busy", True)
+    assert (late.name, late.cause) == ("20260101T000002Z-late", "")
+
+
+def test_every_explanation_names_a_cause_that_there_is() -> None:
+    explained = read_explained()
+    assert explained
+    assert {name: cause for name, entry in explained.items() if (cause := entry["cause"]) not in CAUSES} == {}
+    assert all(set(entry) == {"cause", "why"} and entry["why"] for entry in explained.values())
+
+
+def test_no_runs_at_all() -> None:
+    assert "0 did not end as they should.\n" in false_alarms(
+        [Run("6-f", verdict("INVALID", title="Unsafe: confirms ignored"))]
+    )

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import Any
+
+from rabbitmq_resilience.tables.platforms import side_by_side
+
+
+def verdict(word: str = "VALID", **fields: Any) -> dict[str, Any]:
+    numbers = {"throughput": {"numbers": {"steady_per_s": 449.7}}, "recovery": {"numbers": {"recovered_after_s": 7.75}}}
+    shared = {"title": "A cut", "broker_version": "3.10.8", "driver": "local", "formed_in_s": 16.2}
+    return {"verdict": word, "invariants": numbers, **shared, **fields}
+
+
+def test_platforms_are_columns_and_the_last_run_counts() -> None:
+    told = "formed in 16 s, 450/s, whole after 7.8 s"
+    text = side_by_side(
+        [
+            verdict("UNKNOWN"),
+            verdict(),
+            verdict("INVALID", driver="docker", as_expected=True),
+            verdict(broker_version="4.0.5", driver="docker"),
+        ]
+    )
+    assert "| Scenario | 3.10.8 | 3.10.8 in containers | 4.0.5 in containers |" in text
+    assert f"| A cut | VALID, {told} | INVALID (known), {told} | VALID, {told} |" in text
+
+
+def test_what_was_played_in_one_place_only_is_left_out() -> None:
+    text = side_by_side([verdict(title="Alone"), verdict(), verdict(driver="docker")])
+    assert "Alone" not in text
+
+
+def test_numbers_that_are_missing_are_left_out() -> None:
+    sparse = verdict("UNKNOWN", driver="docker", invariants={"throughput": {"numbers": {}}}, formed_in_s=None)
+    assert "| UNKNOWN |" in side_by_side([verdict(), sparse])
+
+
+def test_nothing_recorded_makes_an_empty_table() -> None:
+    assert side_by_side([]).endswith("| Scenario |\n| --- |\n")

@@ -1,0 +1,99 @@
+"""Set-up skips what is there, shows how far it is, and ends with a text where it cannot go on."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.tools import command, steps
+from rabbitmq_resilience.tools.progress import Failed, Line, run
+from rabbitmq_resilience.tools.steps import ROOT, Missing, Step, take
+
+
+@pytest.mark.usefixtures("tools")
+def test_a_step_that_is_there_is_not_made(capsys: pytest.CaptureFixture[str]) -> None:
+    take([Step("One", lambda: "here", lambda: pytest.fail("was made")), Step("Two", lambda: None, lambda: "made")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["[1/2] One: here", "[2/2] Two: not there yet", "[2/2] Two: made, in 0 s"]
+
+
+@pytest.mark.usefixtures("tools")
+def test_what_is_missing_ends_set_up_with_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make() -> str:
+        raise Missing("no moon; wait for the night")
+
+    later = Step("Tide", lambda: pytest.fail("went on"), lambda: "")
+    monkeypatch.setattr(command, "STEPS", (Step("Moon", lambda: None, make), later))
+    assert command.main([]) == 1
+    assert capsys.readouterr().err == "\nSet-up cannot go on.\nno moon; wait for the night\n"
+
+
+@pytest.mark.usefixtures("tools")
+def test_what_is_optional_and_missing_is_told_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def make() -> str:
+        raise Missing("no moon")
+
+    take([Step("Moon", lambda: None, make, optional=True), Step("Tide", lambda: "here", lambda: pytest.fail("made"))])
+    assert capsys.readouterr().out.splitlines()[1:] == ["[1/2] Moon: left out. no moon", "[2/2] Tide: here"]
+
+
+def test_an_unknown_word_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["everything"]) == 2
+    assert "all|python" in capsys.readouterr().err
+
+
+def test_a_second_set_up_waits_for_the_first(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib, rabbitmq_resilience.tools.steps as s; s.TOOLS = pathlib.Path(sys.argv[1]); s.take([])"
+    )
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        again = [sys.executable, "-c", script, str(tmp_path)]
+        with subprocess.Popen(again, cwd=ROOT, stdout=subprocess.PIPE, text=True) as second:
+            assert second.stdout
+            assert "waiting for its end" in second.stdout.readline()
+            assert second.poll() is None
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            assert second.wait(timeout=10) == 0
+
+
+def test_the_folder_for_what_is_fetched_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the home of a user who has no cache yet."""
+    monkeypatch.setattr(steps, "TOOLS", tmp_path / ".cache" / "ours")
+    steps.take([])
+    assert (tmp_path / ".cache" / "ours").is_dir()
+
+
+def test_quick_programs_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([sys.executable, "-c", "print('done')"], doing="trying") == "done\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_a_failing_program_is_quoted_by_its_last_lines() -> None:
+    script = "import sys; print(*range(100), sep='\\n', flush=True); sys.exit('the disk is full')"
+    with pytest.raises(Failed, match=r"trying: `python\S*` ended with status 1\n") as failed:
+        run([sys.executable, "-c", script], doing="trying")
+    assert "the disk is full" in str(failed.value)
+    assert "\n50\n" not in str(failed.value)
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(Failed, match="/no/such/program does not start"):
+        run(["/no/such/program"], doing="trying")
+
+
+def test_without_a_terminal_progress_is_repeated_ever_more_rarely() -> None:
+    out = io.StringIO()
+    line = Line("fetching", out=out)
+    line._start_s -= 9
+    line.show("4.0 MB of 8.0 MB")
+    line.show("4.1 MB of 8.0 MB")
+    assert re.fullmatch(r"      fetching: 4.0 MB of 8.0 MB, \d+ s\n", out.getvalue())

@@ -1,0 +1,26 @@
+from itertools import count
+
+import pytest
+
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+
+def test_returns_what_was_seen() -> None:
+    numbers = count()
+
+    assert wait_until(lambda: next(numbers), timeout_s=5, what="three", poll_s=0.001, until=lambda n: n == 3) == 3
+
+
+def test_looks_once_even_without_time() -> None:
+    assert wait_until(lambda: "here", timeout_s=0, what="it") == "here"
+
+
+def test_error_carries_the_last_state_seen() -> None:
+    with pytest.raises(WaitTimeout, match=r"waited 0.02 s for a full cup; last seen: 'half'") as raised:
+        wait_until(lambda: "half", timeout_s=0.02, what="a full cup", poll_s=0.005, until=lambda s: s == "full")
+    assert raised.value.last_seen == "half"
+
+
+def test_errors_of_the_look_pass_through() -> None:
+    with pytest.raises(ZeroDivisionError):
+        wait_until(lambda: 1 // 0, timeout_s=1, what="nothing")

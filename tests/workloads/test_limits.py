@@ -1,0 +1,100 @@
+"""Clients that this machine cannot connect are told before anything is started."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.model import Invariants, Scenario
+from rabbitmq_resilience.workloads import limits
+from rabbitmq_resilience.workloads.limits import BESIDE, Limits
+from rabbitmq_resilience.workloads.load import IDLE_TOGETHER, Load
+from rabbitmq_resilience.workloads.spec import Workload
+from tests.workloads.test_settlement import load
+
+
+def fields(
+    known: Limits, *, addresses: int = 3, brokers: int = 3, proxied: bool = False, **load_fields: Any
+) -> dict[str, str]:
+    return dict(known.problems(Workload(**load_fields), addresses=addresses, brokers=brokers, proxied=proxied))
+
+
+def test_without_limits_all_is_well() -> None:
+    assert fields(Limits(), publishers=100_000, consumers=100_000, idle_connections=100_000) == {}
+
+
+@pytest.mark.parametrize("name", ["publishers", "consumers"])
+def test_a_process_has_a_descriptor_for_each_of_its_clients(name: str) -> None:
+    as_many: dict[str, Any] = {name: 4 * (1024 - BESIDE)}
+    assert fields(Limits(descriptors=1024), **as_many) == {}
+    as_many[name] += 1
+    told = fields(Limits(descriptors=1024), **as_many)
+    assert told.keys() == {name}
+    assert "needs 1025 descriptors, and may have 1024" in told[name]
+
+
+def test_idle_connections_share_processes() -> None:
+    assert fields(Limits(descriptors=IDLE_TOGETHER + BESIDE), idle_connections=100_000) == {}
+    told = fields(Limits(descriptors=1024), idle_connections=13_000)
+    assert "with 4000 of 13000 connections" in told["idle_connections"]
+
+
+def test_a_broker_keeps_some_descriptors_for_itself() -> None:
+    """With 1,124 it takes 919 connections: nine tenths of what is left without a hundred, and two fewer."""
+    assert fields(Limits(broker_descriptors=1124), idle_connections=2 * 919 - 2, brokers=2) == {}
+    told = fields(Limits(broker_descriptors=1124), idle_connections=2 * 919 - 1, brokers=2)
+    assert "920 to each of 2 nodes" in told["idle_connections"]
+    assert "takes 919" in told["idle_connections"]
+
+
+def test_connections_to_one_address_come_from_different_ports() -> None:
+    assert fields(Limits(ports=28_232), publishers=28_231, consumers=1, addresses=1) == {}
+    told = fields(Limits(ports=28_232), publishers=28_232, consumers=1, addresses=1)
+    assert "28233 to each of 1 addresses, and this machine has 28232" in told["publishers"]
+    assert fields(Limits(ports=28_232), publishers=28_232, consumers=1, addresses=2) == {}
+
+
+def test_a_proxy_has_two_descriptors_for_each_connection() -> None:
+    known = Limits(descriptors=20_000)
+    assert fields(known, idle_connections=13_000) == {}
+    assert fields(known, idle_connections=9_900, proxied=True) == {}
+    told = fields(known, idle_connections=13_000, proxied=True)
+    assert "13002 connections through the proxies of one process need 26068" in told["idle_connections"]
+
+
+def test_limits_are_those_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = tmp_path / "ports"
+    ports.write_text("32768\t60999\n")
+    monkeypatch.setattr(limits, "PORT_RANGE", ports)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    assert Limits.of_this_machine(broker_descriptors=None) == Limits(4096, None, 28_232)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(limits, "PORT_RANGE", tmp_path / "none")
+    assert Limits.of_this_machine(broker_descriptors=7) == Limits(None, 7, None)
+
+
+def test_a_scenario_is_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario(
+        title="Many",
+        topology=catalogue.load("three_nodes_three_zones"),
+        workload=Workload(idle_connections=13_000),
+        invariants=Invariants.model_validate({"no_loss": {}}),
+    )
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    fault_file.check(scenario, driver=None)  # it was played already, wherever that was
+    with pytest.raises(fault_file.FaultFileError, match=r"idle_connections.*may have 1024"):
+        fault_file.check(scenario, driver="local")
+
+
+def test_the_processes_beside_those_of_clients() -> None:
+    plain: Load = load()
+    assert plain.background() == []
+    many = load()
+    object.__setattr__(many, "idle_connections", 2 * IDLE_TOGETHER + 1)
+    object.__setattr__(many, "churn", {"connections_per_s": 1.0})
+    assert [process.name for process in many.background()] == ["idle-0", "idle-1", "idle-2", "churn-0"]

@@ -1,0 +1,147 @@
+"""Loads by name: each is what its file says, what is stated beside it wins, and what is wrong is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.command import main
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.workloads import presets
+from rabbitmq_resilience.workloads.presets import BadPresetError, UnknownPresetError
+from rabbitmq_resilience.workloads.spec import Workload
+
+NAMES = presets.names()
+
+
+def stated(workload: dict[str, Any]) -> str:
+    plain = {"version": 1, "title": "t", "topology": "three_nodes_three_zones", "invariants": {"no_loss": {}}}
+    return yaml.safe_dump({**plain, "workload": workload}, sort_keys=False)
+
+
+def played(workload: dict[str, Any]) -> Workload:
+    return fault_file.parse(stated(workload)).workload
+
+
+def refused(workload: dict[str, Any]) -> str:
+    with pytest.raises(FaultFileError) as caught:
+        fault_file.parse(stated(workload), source="mine.fault.yaml")
+    return str(caught.value)
+
+
+def test_known() -> None:
+    flows = [f"flow_control_{i}" for i in range(1, 6)]
+    others = [
+        "durable",
+        "fan_out",
+        "lazy",
+        "low_latency_1",
+        "low_latency_5",
+        "low_latency_20",
+        "many_queues",
+        "million",
+    ]
+    assert tuple(sorted([*flows, *others, "not_durable", "sizing", "telemetry"], key=NAMES.index)) == NAMES
+    assert NAMES.index("low_latency_5") < NAMES.index("low_latency_20")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stated_by_name(name: str) -> None:
+    preset = presets.load(name)
+    assert played({"preset": name}) == preset.workload()
+    assert played({"preset": name, "scale": 1}) == Workload.model_validate(preset.published)
+    assert {*preset.here} <= {*preset.published}, "what is different here must be told of there"
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "here"),
+    [
+        ("flow_control_3", (500, 500, 100, 15_000), (50, 50, 10, 1_500)),
+        ("flow_control_5", (1000, 1000, 200, 100_000), (50, 50, 10, 20_000)),
+        ("many_queues", (100, 100, 100_000, 300), (20, 20, 1_000, 300)),
+        ("million", (2600, 10_400, 186, 1_345_531), (26, 104, 4, 2_500)),
+    ],
+)
+def test_scales(name: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
+    def shape(load: Workload) -> tuple[Any, ...]:
+        return load.publishers, load.consumers, load.queues, load.rate_per_s
+
+    preset = presets.load(name)
+    assert shape(preset.workload(scale=1)) == there
+    assert shape(preset.workload()) == here
+    assert shape(preset.workload(scale=0.5)) == tuple(round(count / 2) for count in there)
+
+
+def test_own_fields_win() -> None:
+    mine = played({"preset": "low_latency_5", "queue_type": "quorum", "rate_per_s": None, "consumers": 1})
+    assert (mine.queue_type, mine.rate_per_s, mine.consumers, mine.publishers) == ("quorum", None, 1, 5)
+    assert played({"preset": "flow_control_1", "scale": 0.2, "queues": 7}).queues == 7
+
+
+def test_what_is_kept_states_the_whole_load(tmp_path: Path) -> None:
+    """Also of what is None, and was something else in the preset."""
+    scenario = fault_file.parse(stated({"preset": "flow_control_1", "group_size": None, "rate_per_s": None}))
+    fault_file.save(scenario, tmp_path / "fault.yaml")
+    assert "preset" not in (tmp_path / "fault.yaml").read_text()
+    assert fault_file.load(tmp_path / "fault.yaml") == scenario
+
+
+@pytest.mark.parametrize(
+    ("workload", "told"),
+    [
+        ({"preset": "low_latency_6"}, "line 7, workload.preset: there is no preset 'low_latency_6'; did you mean low"),
+        ({"preset": "zebra"}, "workload.preset: there is no preset 'zebra'; known are durable, "),
+        ({"preset": 5}, "workload.preset: there is no preset 5; "),
+        ({"preset": None}, "workload.preset: there is no preset None; "),
+        ({"preset": "../topologies/three_nodes_three_zones"}, "workload.preset: there is no preset"),
+        ({"scale": 2}, "scale goes with a preset: say which"),
+        ({"preset": "sizing", "scale": 0}, "workload.scale: scale is a number over 0"),
+        ({"preset": "sizing", "scale": True}, "workload.scale: scale is a number over 0"),
+        ({"preset": "sizing", "scale": "half"}, "workload.scale: scale is a number over 0"),
+        ({"preset": "sizing", "scale": 5000}, "workload.scale: "),
+        ({"preset": "sizing", "queus": 5}, "workload.queus: no such field; did you mean queues?"),
+        ({"presett": "sizing"}, "workload.presett: no such field; did you mean preset?"),
+        ({"preset": "sizing", "queues": "many"}, 'line 8, workload.queues: got "many"'),
+        (
+            {"preset": "not_durable", "queue_type": "quorum"},
+            "workload: durable: false goes with queue_type: classic; others are durable always; what is not written "
+            "here is the preset's",
+        ),
+    ],
+)
+def test_wrong_is_told(workload: dict[str, Any], told: str) -> None:
+    assert told in refused(workload)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("source: a\nwhat: b\npublished: {queues: -1}", "published is no workload: (.|\n)*queues"),
+        ("source: a\nwhat: b\npublished: {queues: 1}\nhere: {queus: 1}", "here is no workload: (.|\n)*queus"),
+        ("source: a\npublished: {queues: 1}", "what"),
+        ("source: [a", "expected"),
+        ("", "valid dictionary"),
+    ],
+)
+def test_bad_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(BadPresetError, match=rf"odd\.yaml: (.|\n)*{told}"):
+        presets.load("odd", tmp_path)
+    with pytest.raises(UnknownPresetError, match="known are odd"):
+        presets.load("zebra", tmp_path)
+
+
+def test_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["presets"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
+    assert main(["presets", "more"]) == 2
+
+
+@pytest.mark.parametrize("queue_type", ["quorum", "mirrored"])
+def test_replicated_queues_have_a_limit(queue_type: str) -> None:
+    assert "more than 5000 go with queue_type: classic only" in refused({"queue_type": queue_type, "queues": 5001})
+    assert "less than or equal to 100000" in refused({"queue_type": "classic", "queues": 100_001})

@@ -1,0 +1,65 @@
+"""When a publisher sends what its rate allows, and when that was due, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.workloads import publisher as module
+from tests.workloads import hosted
+from tests.workloads.test_publisher import Notes, Rig, Wire, table
+from tests.workloads.test_settlement import load
+
+
+def test_with_a_rate_a_message_is_due_when_its_turn_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent while the broker blocks: what is made up for then was due before."""
+    clock_us, notes = [10_000_000], Notes()
+    monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
+    publisher = hosted.publisher(replace(load(), rate_per_s=100, in_flight=50), tmp_path, notes)
+    rig = Rig(tmp_path, publisher, notes, Wire(notes))
+    rig.connect()
+    publisher._block(True)
+    clock_us[0] += 5_000_000
+    publisher._block(False)
+    publisher.tick()
+    publisher._on_confirm(1, 100, True)
+    rows = table(rig)
+    assert [row["due_us"] for row in rows] == [10_000_000 + 10_000 * i for i in range(1, 26)]
+    assert {row["sent_us"] for row in rows} == {15_000_000}
+    hosted.close(publisher)
+
+
+def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates are of all publishers together; this is one of two."""
+    clock_s, notes = [1000.0], Notes()
+    monkeypatch.setattr(module, "now_us", lambda: round(clock_s[0] * 1e6))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
+    steps = ({"rate_per_s": 600, "for_s": 2}, {"rate_per_s": 0, "for_s": 3}, {"rate_per_s": None, "for_s": 1})
+    fields: dict[str, Any] = {"rate_per_s": 200, "variable_rate": steps, "in_flight": 10_000}
+    rig = Rig(
+        tmp_path, hosted.publisher(replace(load(publishers=2), **fields), tmp_path, notes, index=1), notes, Wire(notes)
+    )
+    rig.connect()
+
+    def sent_in(ms: int) -> int:
+        before = rig.wire.written
+        for _ in range(ms // 10):
+            clock_s[0] += 0.01
+            rig.publisher.tick()
+        return rig.wire.written - before
+
+    assert abs(sent_in(2000) - 200) <= 2
+    rig.publisher.vary(round(clock_s[0] * 1e6) - 1_000_000)
+    assert abs(sent_in(990) - 297) <= 5
+    sent_in(20)
+    assert sent_in(2980) == 0
+    sent_in(20)
+    assert rig.publisher._in_flight == 10_000
+    sent_in(1000)
+    rig.confirm(20_000, True)
+    assert abs(sent_in(2000) - 200) <= 2
+    hosted.close(rig.publisher)

@@ -1,0 +1,56 @@
+"""How the life of a worker ends, and what is told of it; no broker answers here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.record.event_log import examine_events, read_events
+from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.counters import Counters
+from rabbitmq_resilience.workloads.load import Process, Role
+from rabbitmq_resilience.workloads.worker import Worker, WorkloadError
+from tests.workloads.test_settlement import load
+
+
+def told(worker: Worker) -> list[tuple[str, int | None]]:
+    events = [event for event in read_events(worker.events_file) if isinstance(event, WorkerEvent)]
+    return [(event.event, event.life) for event in events]
+
+
+def has_begun(worker: Worker, life: int) -> bool:
+    return worker.events_file.exists() and ("started", life) in told(worker)
+
+
+@pytest.mark.parametrize("role", ["publisher", "consumer"])
+def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(tmp_path: Path, role: Role) -> None:
+    load().save(tmp_path)
+    Counters(tmp_path, workers=2, create=True).close()
+    worker = Worker(Process(role, (0,)), tmp_path)
+    for life in range(3):
+        worker.start()
+        begun = partial(has_begun, worker, life)
+        wait_until(begun, timeout_s=60, what="the worker to begin")
+        if life == 0:
+            worker.kill()
+        elif life == 1:
+            worker.end()
+        else:
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGSTOP)
+            worker.end()
+    ends = [(event, life) for event, life in told(worker) if event != "started"]
+    assert ends == [("killed", 0), ("stopped", 1), ("hung", 2)]
+    assert examine_events(worker.events_file, numbered=True)[1] == []
+
+
+def test_nobody_is_killed_who_shares_a_process(tmp_path: Path) -> None:
+    worker = Worker(Process("publisher", (0, 4)), tmp_path)
+    assert (worker.name, worker.clients) == ("publishers-0", ["publisher-0", "publisher-4"])
+    with pytest.raises(WorkloadError, match="publishers-0 is the process of 2 clients"):
+        worker.kill()
