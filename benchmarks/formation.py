@@ -22,10 +22,10 @@ from statistics import median
 
 import psutil
 
-from topologies.catalogue import load
-from topologies.distributions import BrokerHome, find_broker
-from topologies.local import LocalCluster
-from topologies.spec import Topology
+from rabbitmq_resilience.clusters.catalogue import load
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker
 
 TOPOLOGIES = {3: "three_nodes_three_zones", 5: "five_nodes_three_zones", 7: "seven_nodes_three_zones"}
 RATIO_MAX = 1.5

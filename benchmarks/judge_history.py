@@ -21,11 +21,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from invariants.catalogue import INVARIANTS
-from invariants.judge import judge
-from invariants.recorded import load_history
-from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, Outcome, StreamWriter
-from reports.run_directory import RunDirectory
+from rabbitmq_resilience.invariants.catalogue import INVARIANTS
+from rabbitmq_resilience.invariants.judge import judge
+from rabbitmq_resilience.invariants.recorded import load_history
+from rabbitmq_resilience.record.history import (
+    DELIVERIES,
+    DELIVERIES_SUFFIX,
+    PUBLISHES,
+    PUBLISHES_SUFFIX,
+    Outcome,
+    StreamWriter,
+)
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.record.run_directory import RunDirectory
 
 LIMIT_S = 15.0
 LIMIT_BYTES = 1_500_000_000
@@ -44,6 +52,7 @@ def record(run: RunDirectory, messages: int) -> None:
     """A sane history: 1 in 500 confirmed late, and every 100th batch delivered twice, then marked as redelivered."""
     run.fault_file.write_text("version: 1\n")
     run.events_file.write_text("".join(json.dumps(event) + "\n" for event in _events()))
+    Routes.plain(LANES).save(run.history)
     total = messages // LANES
     for lane in range(LANES):
         publishes = StreamWriter(run.history / f"p{lane}{PUBLISHES_SUFFIX}", PUBLISHES)
@@ -63,8 +72,9 @@ def _published(lane: int, sequence: Any, total: int) -> dict[str, Any]:
     sent_us, size = _sent_us(sequence, total), len(sequence)
     return {
         "publisher": np.full(size, lane),
-        "queue": np.full(size, lane),
+        "route": np.full(size, lane),
         "sequence": sequence,
+        "due_us": sent_us,
         "sent_us": sent_us,
         "outcome": np.full(size, Outcome.CONFIRMED),
         "outcome_us": sent_us + 5_000 + (sequence % 500 == 0) * 200_000,

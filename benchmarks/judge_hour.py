@@ -1,8 +1,9 @@
 """How long it takes to judge an hour with 100 queues and 240 faults and to write its page, and how soon that opens.
 
-``python -m benchmarks.judge_hour [--messages 25000000]`` records such a run in a temporary folder (5 GB) and then, each
-in a process of its own, judges it, writes its page, and counts another run of a 25th of it in plain Python sets, the
-way of Jepsen's total-queue checker, scaled up. Chromium, if there is one, draws the page and an empty one.
+``python -m benchmarks.judge_hour [--messages 25000000] [--queues 200 --pairs 1000]`` records such a run in a temporary
+folder (5 GB) and then, each in a process of its own, judges it, writes its page, and counts another run of a 25th of it
+in plain Python sets, the way of Jepsen's total-queue checker, scaled up. Chromium, if there is one, draws the page and
+an empty one.
 Limits: 60 s and 1.5 GB to judge it, 1 MB for the page, and three times the time of an empty page to open it.
 """
 
@@ -17,14 +18,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.hour import Hour
 from benchmarks.judge_history import PEER_SHARE, count_in_sets, measured
-from benchmarks.recorded_hour import Hour, record
-from faults import fault_file
-from invariants.judge import judge
-from invariants.measured import measures
-from invariants.recorded import load_history
-from reports.page import write_page
-from reports.run_directory import RunDirectory
+from benchmarks.recorded_hour import record
+from rabbitmq_resilience.invariants.judge import judge
+from rabbitmq_resilience.invariants.measured import measures
+from rabbitmq_resilience.pages.page import write_page
+from rabbitmq_resilience.play.examination import recorded_history
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import fault_file
 
 JUDGED_S_MAX = 60.0
 BYTES_MAX = 1_500_000_000
@@ -35,7 +37,8 @@ OPENED_TIMES = 3
 
 def judge_recorded(path: Path) -> str:
     run = RunDirectory.open(path)
-    judgement = judge(load_history(path), fault_file.load(run.fault_file).chosen_invariants)
+    scenario = fault_file.load(run.fault_file)
+    judgement = judge(recorded_history(run, scenario), scenario.chosen_invariants)
     run.write_verdict(judgement.as_dict() | {"numbers": measures(run.metrics)})
     return f"{judgement.verdict}{': ' if judgement.reason else ''}{judgement.reason}"
 
@@ -72,7 +75,11 @@ def opens_quickly(page: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=Hour.messages)
-    hour = Hour(messages=parser.parse_args().messages)
+    parser.add_argument("--queues", type=int, default=Hour.queues)
+    parser.add_argument("--pairs", type=int, help="of a publisher and a consumer (default: one for each queue)")
+    arguments = parser.parse_args()
+    pairs = arguments.pairs or arguments.queues
+    hour = Hour(messages=arguments.messages, queues=arguments.queues, pairs=pairs)
     with tempfile.TemporaryDirectory(prefix="judge-hour-") as folder:
         run = RunDirectory.create(Path(folder), "hour")
         record(run, hour)
@@ -80,7 +87,8 @@ def main() -> int:
         record(part, replace(hour, messages=hour.messages // PEER_SHARE, rounds=hour.rounds // PEER_SHARE))
         size_bytes = sum(file.stat().st_size for file in run.history.iterdir())
         steps = len(hour.scenario.schedule)
-        print(f"{hour.messages:,} messages, {size_bytes / 1e9:.2f} GB, {hour.queues} queues, {steps} faults")
+        scale = f"{hour.queues} queues, {2 * hour.pairs} clients, {steps} faults"
+        print(f"{hour.messages:,} messages, {size_bytes / 1e9:.2f} GB, {scale}")
         said, judged_s, judged_bytes = measured(judge_recorded, run.path)
         print(f"judged: {judged_s:.1f} s, peak {judged_bytes / 1e9:.2f} GB: {said}")
         written, page_s, page_bytes = measured(write_its_page, run.path)

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from faults.evidence.from_logs import evidence_of
-from faults.evidence.happening import EvidenceError, Happening
-from reports.events import Event, read_events
-from reports.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.evidence.from_logs import evidence_of
+from rabbitmq_resilience.evidence.occurrences import EvidenceError, Occurrence
+from rabbitmq_resilience.record.event_log import read_events
+from rabbitmq_resilience.record.events import ClusterEvent, Effect, Event, FaultEvent
+from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 
 OFF_S_MAX = 1.0
 READ_BACK_LEAST = 0.9
@@ -86,37 +87,37 @@ class Answer:
 
 def played(events: Iterable[Event]) -> Iterator[Played]:
     """The steps that a run played whole; one for each node where a step took several."""
-    steps: dict[int, dict[str, Event]] = {}
+    steps: dict[int, dict[str, FaultEvent]] = {}
     for event in events:
-        if event["kind"] == "fault":
-            steps.setdefault(event["step"], {}).setdefault(event["state"], event)
+        if isinstance(event, FaultEvent):
+            steps.setdefault(event.step, {}).setdefault(event.state, event)
     for told in steps.values():
         if {"injected", "healed"} <= told.keys():
-            times = [told[state]["t_us"] / 1e6 for state in ("injecting", "injected", "healing", "healed")]
-            effect = told["healing"]["effect"]
-            links = frozenset((a, b) for a, b in effect["links_cut"] if ":" not in a + b)
-            for node in [*effect["nodes_down"], *effect.get("nodes_alarmed", ())] or [""]:
+            times = [told[state].t_us / 1e6 for state in ("injecting", "injected", "healing", "healed")]
+            effect = told["healing"].effect or Effect()
+            links = frozenset((a, b) for a, b in effect.links_cut if ":" not in a + b)
+            for node in [*effect.nodes_down, *effect.nodes_alarmed] or [""]:
                 begin, end = (times[0], times[1]), (times[2], times[3])
-                yield Played(told["healing"]["fault"], links, node, begin, end, effect.get("intermittent", False))
+                yield Played(told["healing"].fault, links, node, begin, end, effect.intermittent)
 
 
-def read_back(happening: Happening) -> Iterator[Played]:
-    sides = [frozenset(node.split("@")[0] for node in side) for side in happening.sides]
+def read_back(occurrence: Occurrence) -> Iterator[Played]:
+    sides = [frozenset(node.split("@")[0] for node in side) for side in occurrence.sides]
     pairs = [(a, b) for one, other in combinations(sides, 2) for a in one for b in other]
-    links = frozenset(pairs if happening.fields.get("one_way") else [*pairs, *((b, a) for a, b in pairs)])
-    end = happening.begin if happening.end is None else happening.end
+    links = frozenset(pairs if occurrence.fields.get("one_way") else [*pairs, *((b, a) for a, b in pairs)])
+    end = occurrence.begin if occurrence.end is None else occurrence.end
     for node in [""] if len(sides) != 1 else sides[0]:
-        yield Played(happening.fault, links, node, (happening.begin, happening.begin), (end, end))
+        yield Played(occurrence.fault, links, node, (occurrence.begin, occurrence.begin), (end, end))
 
 
 def compared(run: RunDirectory) -> Iterator[Answer]:
     """Raises EvidenceError."""
     events = list(read_events(run.events_file))
-    cluster = next((event for event in events if event["kind"] == "cluster"), None)
+    cluster = next((event for event in events if isinstance(event, ClusterEvent)), None)
     if cluster is None:
         return
-    tick_s = cluster["net_ticktime_s"]
-    found = [back for told in evidence_of([run.logs], net_ticktime_s=tick_s).happenings for back in read_back(told)]
+    tick_s = cluster.net_ticktime_s
+    found = [back for told in evidence_of([run.logs], net_ticktime_s=tick_s).occurrences for back in read_back(told)]
     pairs = _paired(list(played(events)), found)
     both = [(step, back) for step, back in pairs if back is not None]
     offset_s = _offset_s(both)

@@ -1,41 +1,35 @@
 """A run that never happened, at the full scale of the case study: an hour of rolling restarts under 100 queues.
 
 Its directory is like that of ``suites/test_rolling_restarts.py::test_throughout`` at scale 1: in each round every node
-is stopped and started, one after another, and then the leaders are spread again. Every queue has a publisher and a
-consumer of its own; what a restart touches is confirmed late, or never, and delivered twice.
+is stopped and started, one after another, and then the leaders are spread again. What a publisher sends, a consumer of
+its own reads; what a restart touches is confirmed late, or never, and delivered twice.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from faults import fault_file
-from faults.catalogue import AnyFault
-from faults.rebalance import Rebalance
-from faults.scenario import Invariants, Phases, Scenario
-from faults.stop import Stop
-from reports.events import Event
-from reports.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, Outcome
-from reports.metrics import SERIES
-from reports.run_directory import RunDirectory
-from topologies.catalogue import load
-from workloads.spec import Workload
+from benchmarks.hour import RECOVERY_S, STEADY_S, Array, Hour
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.record.events import Event, event_of
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.record.manifest import seal
+from rabbitmq_resilience.record.metrics import SERIES
+from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.workloads.counters import Count, Counters
+from rabbitmq_resilience.workloads.load import Load, Process, Role, deliveries_path, grouped, publishes_path
 
 ORIGIN_US = 3_600_000_000
-STEADY_S, RECOVERY_S, SETTLED_S, DRAIN_S = 10, 10, 50, 20
-ROUND_S, TURN_S, AWAY_S, BACK_S = 60, 15, 2, 7
-#: How often workers write what they have, be it ever so little (``workloads.publisher``, ``workloads.consumer``).
-FLUSH_S = 0.1
 #: Of what the brokers say of themselves, so much is taken and written at once.
 STRETCH_S = 600
 
@@ -56,92 +50,41 @@ NODE_METRICS = {
     "replication_sent": 7e6,
 }
 
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Hour:
-    """``rounds`` of a minute each, in which ``messages`` go through ``queues``."""
-
-    messages: int = 25_000_000
-    queues: int = 100
-    rounds: int = 60
-
-    @cached_property
-    def nodes(self) -> tuple[str, ...]:
-        return load("three_nodes_three_zones").node_names
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"q{i + 1}" for i in range(self.queues))
-
-    @property
-    def chaos_s(self) -> int:
-        return self.rounds * ROUND_S
-
-    @cached_property
-    def phases_s(self) -> Mapping[str, int]:
-        chaos_end = STEADY_S + self.chaos_s
-        drain = chaos_end + RECOVERY_S + SETTLED_S
-        return {"steady": 0, "chaos": STEADY_S, "recovery": chaos_end, "drain": drain, "end": drain + DRAIN_S}
-
-    @property
-    def each(self) -> int:
-        """Messages of each publisher."""
-        return self.messages // self.queues
-
-    @property
-    def rows_together(self) -> int:
-        """What a worker has to write at once."""
-        return max(1, round(self.each * FLUSH_S / self.phases_s["drain"]))
-
-    def home(self, client: int) -> int:
-        return client % len(self.nodes)
-
-    def stops_s(self, node: int) -> Array:
-        """When that node is stopped, in each round; it is back ``BACK_S`` later."""
-        return STEADY_S + node * TURN_S + ROUND_S * np.arange(self.rounds)
-
-    def away(self, node: int, at_s: Array) -> npt.NDArray[np.bool_]:
-        """At which of the moments the node does not serve."""
-        since_s = (at_s - STEADY_S - node * TURN_S) % ROUND_S
-        stopped: npt.NDArray[np.bool_] = (since_s < BACK_S) & (at_s >= STEADY_S) & (at_s < STEADY_S + self.chaos_s)
-        return stopped
-
-    @cached_property
-    def scenario(self) -> Scenario:
-        rate_per_s = self.messages // self.phases_s["drain"]
-        workload = {"queues": self.queues, "publishers": self.queues, "consumers": self.queues}
-        judged = ("no_loss", "order", "availability", "recovery", "throughput", "partition_mode", "backlog", "memory")
-        return Scenario(
-            title=f"Rolling restarts for {self.rounds} min, recorded by hand",
-            seed=4711,
-            topology=load("three_nodes_three_zones"),
-            workload=Workload.model_validate({**workload, "queue_type": "quorum", "rate_per_s": rate_per_s}),
-            phases=Phases(steady_s=STEADY_S, chaos_s=self.chaos_s),
-            metrics=True,
-            schedule=tuple(self._schedule()),
-            invariants=Invariants.model_validate(
-                {name: {} for name in (*judged, "alarms", "leaders_spread", "followers", "unacked")}
-            ),
-        )
-
-    def _schedule(self) -> Iterator[AnyFault]:
-        for begin_s in range(0, self.chaos_s, ROUND_S):
-            for i, node in enumerate(self.nodes):
-                yield Stop(at_s=begin_s + i * TURN_S, for_s=AWAY_S, node=node)
-            yield Rebalance(at_s=begin_s + len(self.nodes) * TURN_S, for_s=AWAY_S)
-
 
 def record(run: RunDirectory, hour: Hour) -> None:
     fault_file.save(hour.scenario, run.fault_file)
     _write_events(run.events_file, _events(hour))
-    for i in range(hour.queues):
-        _publish(run.history, hour, i)
-        _deliver(run.history, hour, i)
-        for kind in ("publisher", "consumer"):
-            _write_events(run.history / f"{kind}-{i}.jsonl", _worker_events(hour, f"{kind}-{i}", hour.home(i)))
+    _load(hour).save(run.history)
+    Routes.plain(hour.queues).save(run.history)
+    counters = Counters(run.history, workers=2 * hour.pairs, create=True)
+    load = _load(hour)
+    for publishers, consumers in zip(load.processes("publisher"), load.processes("consumer"), strict=True):
+        unknown = _publish(run.history, hour, publishers)
+        received = _deliver(run.history, hour, consumers)
+        for i in publishers.clients:
+            for count, value in (("SENT", hour.each), ("RECORDED", hour.each), ("CONFIRMED", hour.each - unknown[i])):
+                counters.set(i, Count[count], value)
+            counters.set(i, Count.UNKNOWN, unknown[i])
+            counters.set(hour.pairs + i, Count.RECORDED, received[i])
+        for process in (publishers, consumers):
+            _write_events(
+                run.history / f"{process.name}.jsonl",
+                (e for i in process.clients for e in _worker_events(hour, f"{process.role}-{i}", hour.home(i))),
+            )
+    counters.close()
     _write_metrics(run.metrics_file, hour)
+    seal(run.path)
+
+
+def _load(hour: Hour) -> Load:
+    workload = hour.scenario.workload
+    shared = set(Load.__dataclass_fields__) & set(type(workload).model_fields) - {"queues"}
+    stated = workload.model_dump(include=shared)
+    groups = grouped(hour.pairs, alone=())
+    together: dict[Role, Any] = {"publisher": groups, "consumer": groups}
+    return Load(
+        run=1, seed=hour.scenario.seed, vhost="hour", addresses=(), queues=hour.names, shared=together, **stated
+    )
 
 
 def _at(at_s: float) -> int:
@@ -149,52 +92,69 @@ def _at(at_s: float) -> int:
 
 
 def _event(at_s: float, kind: str, **fields: Any) -> Event:
-    return {"t_us": _at(at_s), "kind": kind, **fields}
+    return event_of({"t_us": _at(at_s), "kind": kind, **fields})
 
 
 def _write_events(path: Path, events: Iterator[Event]) -> None:
-    ordered = sorted(events, key=lambda event: event["t_us"])
-    path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in ordered), encoding="utf-8")
+    ordered = sorted(events, key=lambda event: event.t_us)
+    path.write_text(
+        "".join(json.dumps({"n": n, **e.as_fields()}, separators=(",", ":")) + "\n" for n, e in enumerate(ordered)),
+        encoding="utf-8",
+    )
 
 
 # ---- messages
 
 
-def _sent_s(hour: Hour, sequence: Array) -> Array:
-    return sequence * (hour.phases_s["drain"] / hour.each)
+def _publish(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
+    """Of what is sent in the first second of a restart of its node, a tenth is never confirmed, whose number is
+    returned for each publisher; the rest is late."""
+    unknown: dict[int, int] = {}
+    parts = []
+    for i in process.clients:
+        sequence, sent_s, struck = _sent(hour, i)
+        home = hour.home(i)
+        lost = struck & (sequence % 10 == 0)
+        unknown[i] = int(np.count_nonzero(lost))
+        parts.append(
+            {
+                "publisher": np.full(hour.each, i, np.uint32),
+                "route": np.full(hour.each, i % hour.queues, np.uint32),
+                "sequence": sequence.astype(np.uint32),
+                "due_us": _us(sent_s),
+                "sent_us": _us(sent_s),
+                "outcome": np.where(lost, int(Outcome.UNKNOWN), int(Outcome.CONFIRMED)).astype(np.uint8),
+                "outcome_us": _us(sent_s + 0.005 + struck),
+                "node": np.where(hour.away(home, sent_s), (home + 1) % len(hour.nodes), home).astype(np.uint16),
+            }
+        )
+    _write(publishes_path(folder, process.name, 0), PUBLISHES, parts, "outcome_us", hour.rows_together)
+    return unknown
 
 
-def _publish(folder: Path, hour: Hour, i: int) -> None:
-    """Of what is sent in the first second of a restart of its node, a tenth is never confirmed; the rest is late."""
-    sequence, sent_s, struck = _sent(hour, i)
-    home = hour.home(i)
-    lost = struck & (sequence % 10 == 0)
-    columns = {
-        "publisher": np.full(hour.each, i),
-        "queue": np.full(hour.each, i),
-        "sequence": sequence,
-        "sent_us": _us(sent_s),
-        "outcome": np.where(lost, int(Outcome.UNKNOWN), int(Outcome.CONFIRMED)),
-        "outcome_us": _us(sent_s + 0.005 + struck),
-        "node": np.where(struck, (home + 1) % len(hour.nodes), home),
-    }
-    _write(folder / f"publisher-{i}.0{PUBLISHES_SUFFIX}", PUBLISHES, columns, "outcome_us", hour.rows_together)
-
-
-def _deliver(folder: Path, hour: Hour, i: int) -> None:
-    """What a consumer had from a node that is stopped comes again, marked as redelivered."""
-    sequence, sent_s, struck = _sent(hour, i)
-    again = np.flatnonzero(struck)
-    total = hour.each + len(again)
-    received_s = np.maximum.accumulate(sent_s + 0.008 + struck)  # in order: what comes after waits too
-    columns = {
-        **{name: np.full(total, i) for name in ("consumer", "publisher", "queue")},
-        "sequence": np.concatenate((sequence, sequence[again])),
-        "received_us": _us(np.concatenate((received_s, received_s[again] + 1))),
-        "redelivered": np.arange(total) >= hour.each,
-        "intact": np.ones(total, dtype=bool),
-    }
-    _write(folder / f"consumer-{i}.0{DELIVERIES_SUFFIX}", DELIVERIES, columns, "received_us", hour.rows_together)
+def _deliver(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
+    """What a consumer had from a node that is stopped comes again, marked as redelivered. Returns the number of all,
+    for each consumer."""
+    received: dict[int, int] = {}
+    parts = []
+    for i in process.clients:
+        sequence, sent_s, struck = _sent(hour, i)
+        again = np.flatnonzero(struck)
+        received[i] = hour.each + len(again)
+        received_s = np.maximum.accumulate(sent_s + 0.008 + struck)  # in order: what comes after waits too
+        clients = {name: np.full(received[i], i, np.uint32) for name in ("consumer", "publisher")}
+        parts.append(
+            {
+                **clients,
+                "queue": np.full(received[i], i % hour.queues, np.uint32),
+                "sequence": np.concatenate((sequence, sequence[again])).astype(np.uint32),
+                "received_us": _us(np.concatenate((received_s, received_s[again] + 1))),
+                "redelivered": np.arange(received[i]) >= hour.each,
+                "intact": np.ones(received[i], dtype=bool),
+            }
+        )
+    _write(deliveries_path(folder, process.name, 0), DELIVERIES, parts, "received_us", hour.rows_together)
+    return received
 
 
 def _sent(hour: Hour, i: int) -> tuple[Array, Array, Array]:
@@ -209,10 +169,11 @@ def _us(at_s: Array) -> Array:
     return ORIGIN_US + (at_s * 1e6).astype(np.int64)
 
 
-def _write(path: Path, schema: pa.Schema, columns: Mapping[str, Array], by: str, rows_together: int) -> None:
-    """One stream, in the order in which its worker learned of each row."""
-    order = np.argsort(columns[by], kind="stable")
-    table = pa.table([pa.array(columns[field.name][order]).cast(field.type) for field in schema], schema=schema)
+def _write(path: Path, schema: pa.Schema, parts: Sequence[Mapping[str, Array]], by: str, rows_together: int) -> None:
+    """One stream of the rows of several clients, in the order in which their process learned of each row."""
+    order = np.argsort(np.concatenate([part[by] for part in parts]), kind="stable")
+    columns = (np.concatenate([part[field.name] for part in parts])[order] for field in schema)
+    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
         stream.write_table(table, max_chunksize=rows_together)
 
@@ -292,7 +253,7 @@ def _worker_events(hour: Hour, worker: str, home: int) -> Iterator[Event]:
 
 
 def _write_metrics(path: Path, hour: Hour) -> None:
-    """A stretch after the other and in it a metric after the other, as ``reports.scraped`` writes them."""
+    """A stretch after the other and in it a metric after the other, as ``record.scraped`` writes them."""
     end_s = hour.phases_s["end"]
     with pq.ParquetWriter(path, SERIES, compression="zstd") as file:
         for start_s in range(0, end_s, STRETCH_S):
