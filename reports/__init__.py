@@ -1,1 +1,0 @@
-"""What was seen: the history store, run directories and the report pages."""
