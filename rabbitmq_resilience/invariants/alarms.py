@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts, Step
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.measured import Curve, curves, measured_us, of_nodes, outside, seen, unseen
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
 
 #: The kinds of alarm as steps name them, and the metric that shows each.

@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rabbitmq_resilience.clusters.spec import Spec
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts, Step
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.measured import measured_us
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times, union
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from rabbitmq_resilience.invariants.facts import Step
 from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Verdict

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.held_back import held_back
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.network import network
 from rabbitmq_resilience.invariants.outages import Outages, joined, outages, without_deliveries
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods, times
 from rabbitmq_resilience.invariants.traffic import Traffic
 from rabbitmq_resilience.invariants.units import seconds

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rabbitmq_resilience.invariants.columns import Array
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.record.events import Effect, FaultEvent, NodesEvent, SampleEvent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -10,11 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from rabbitmq_resilience.invariants.links import Pair, clients_cut, pairs, slow_s
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step, step_of
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.events import (
     ClusterEvent,
-    Effect,
     Event,
     FaultEvent,
     LoadEvent,
@@ -25,9 +23,6 @@ from rabbitmq_resilience.record.events import (
     WorkerEvent,
 )
 from rabbitmq_resilience.record.variation import Variation
-
-#: The time of what has not happened within the record.
-NEVER_US = math.inf
 
 #: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
 OTHERS_CPU_MIN = 0.25
@@ -77,62 +72,6 @@ class QueueFacts:
     name: str
     kind: str
     members: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of the schedule as it went. ``states`` gives the first moment of each state that was reached.
-
-    Its effect lasts at least over ``sure_us`` and at most over ``possible_us``: injecting and healing take time, and
-    an ``intermittent`` effect is never sure. A ``sudden`` cut closes connections, so that both ends know at once.
-    """
-
-    number: int
-    fault: str
-    states: Mapping[str, int]
-    down: frozenset[str] = frozenset()
-    cut: frozenset[Pair] = frozenset()
-    sudden: bool = False
-    intermittent: bool = False
-    #: By how much messages between two nodes are later, there and back together, in seconds.
-    slow_s: Mapping[Pair, float] = field(default_factory=dict)
-    #: Nodes that lack CPU or memory.
-    starved: frozenset[str] = frozenset()
-    #: The alarm that it raises ("memory" or "disk"; empty if none), and on which nodes.
-    alarm: str = ""
-    alarmed: frozenset[str] = frozenset()
-    #: Of clients (``publisher:0``) the nodes that they are cut off from, one way at least.
-    clients_cut: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    operation: bool = False
-
-    @property
-    def blocks_publishers(self) -> bool:
-        """An alarm on any node blocks them on all."""
-        return bool(self.alarmed)
-
-    @property
-    def is_fault(self) -> bool:
-        """What operators do takes nothing away, so that there is nothing to heal."""
-        return not self.operation
-
-    @property
-    def injected(self) -> bool:
-        return "injecting" in self.states or "injected" in self.states
-
-    @property
-    def possible_us(self) -> tuple[float, float]:
-        start = self.states.get("injecting", self.states.get("injected", NEVER_US))
-        return start, self.states.get("healed", NEVER_US)
-
-    @property
-    def sure_us(self) -> tuple[float, float]:
-        start = self.states.get("injected", self.states.get("injecting", NEVER_US))
-        if self.intermittent:
-            return start, start
-        return start, self.states.get("healing", self.states.get("healed", NEVER_US))
-
-    def __str__(self) -> str:
-        return f"step {self.number} ({self.fault})"
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -241,7 +180,7 @@ class Facts:
         steps: dict[int, list[FaultEvent]] = {}
         for event in self.of_kind(FaultEvent):
             steps.setdefault(event.step, []).append(event)
-        return tuple(_step(number, changes) for number, changes in sorted(steps.items()))
+        return tuple(step_of(number, changes) for number, changes in sorted(steps.items()))
 
     @cached_property
     def last_healed_us(self) -> int | None:
@@ -311,25 +250,3 @@ class Facts:
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
-
-
-def _step(number: int, changes: Sequence[FaultEvent]) -> Step:
-    states: dict[str, int] = {}
-    for event in changes:
-        states.setdefault(event.state, event.t_us)
-    effect = next((event.effect for event in reversed(changes) if event.effect is not None), Effect())
-    return Step(
-        number=number,
-        fault=changes[0].fault,
-        states=states,
-        down=frozenset(effect.nodes_down),
-        cut=pairs(effect.links_cut),
-        sudden=effect.sudden,
-        intermittent=effect.intermittent,
-        slow_s=slow_s(effect),
-        starved=frozenset(effect.nodes_starved),
-        alarm=effect.alarm,
-        alarmed=frozenset(effect.nodes_alarmed),
-        clients_cut=clients_cut(effect.links_cut),
-        operation=effect.operation,
-    )

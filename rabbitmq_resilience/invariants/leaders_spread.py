@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rabbitmq_resilience.invariants.facts import Facts, Step
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps
+from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.events import SampleEvent

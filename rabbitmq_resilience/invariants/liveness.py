@@ -11,10 +11,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import writable_from
 from rabbitmq_resilience.invariants.pauses import pauses_of
 from rabbitmq_resilience.invariants.splits import splits
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.invariants.truth import Moment, Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side

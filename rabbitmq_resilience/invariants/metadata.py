@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, ClusterFacts, Facts
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.splits import most_explained, splits
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,

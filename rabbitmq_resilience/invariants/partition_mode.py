@@ -13,10 +13,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.confirms import confirmed_in_vain, confirmed_on_both_sides
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
 from rabbitmq_resilience.invariants.pauses import Pauses, pauses_of
 from rabbitmq_resilience.invariants.restarts import Restarts
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import (

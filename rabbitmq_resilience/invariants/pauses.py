@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, ClusterFacts, Facts, Step
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.links import Pair
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, at_least, later, periods, times, union
 from rabbitmq_resilience.invariants.truth import Moment, Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX

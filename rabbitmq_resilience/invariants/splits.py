@@ -16,9 +16,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import mended_us
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.truth import Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side, World

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rabbitmq_resilience.invariants.columns import Array, pieces
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent, SampleEvent, WorkerEvent

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, Step
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.links import Pair
+from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, left, periods, times, union
 from rabbitmq_resilience.invariants.worlds import TICKS_MIN, Side, World
 

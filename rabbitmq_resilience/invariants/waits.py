@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.fan_out import Shards
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import event, us
 

@@ -10,9 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.facts import NEVER_US, Facts
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.recovery import Recovery
 from rabbitmq_resilience.invariants.starved import STARVED_S, _all_connected, starved
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, times
 from rabbitmq_resilience.invariants.verdict import Finding, History, Verdict
 from rabbitmq_resilience.record.events import Event, SampleEvent
