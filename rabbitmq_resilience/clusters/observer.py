@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, dead_letters_kept
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.protocol import Cluster, NodeState
 from rabbitmq_resilience.clusters.spec import Topology
@@ -193,7 +193,9 @@ def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
     behind = len(set(row.get("slave_nodes") or ()) - set(row.get("synchronised_slave_nodes") or ()))
     if row.get("state") in ("down", "crashed", "stopped", "timeout", "minority"):
         leader = None
+    kept = dead_letters_kept(row)
     return {
+        **({"dead_letters": kept} if kept else {}),
         "ready": row.get("messages_ready"),
         "unacked": row.get("messages_unacknowledged"),
         "leader": leader,

@@ -67,7 +67,7 @@ class Availability(InvariantSpec):
         idle = list(periods(pauses(facts, traffic.span_us)))
         judged = []
         companions = ledger.companions()
-        for index, queue in enumerate(facts.queues):
+        for index, queue in facts.published_queues.items():
             seen = _Confirms.of(traffic, index, idle)
             promised = promises(facts, facts.cluster, seen.span_us)
             asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]

@@ -19,6 +19,7 @@ from rabbitmq_resilience.invariants.assumptions import (
 )
 from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.backlog import Backlog
+from rabbitmq_resilience.invariants.dead_letters import DeadLetterPromise
 from rabbitmq_resilience.invariants.disk import Disk
 from rabbitmq_resilience.invariants.flow import SteadyFlow
 from rabbitmq_resilience.invariants.followers import Followers
@@ -62,6 +63,7 @@ OURS: Mapping[str, type[InvariantSpec]] = {
     "single_active_consumer": SingleActiveConsumer,
     "flow": SteadyFlow,
     "held_back": HeldBack,
+    "dead_letters": DeadLetterPromise,
 }
 
 INVARIANTS: Mapping[str, type[InvariantSpec]] = merged(OURS, "invariants", base=InvariantSpec)

@@ -22,6 +22,7 @@ from rabbitmq_resilience.record.events import (
     QueuesEvent,
     WorkerEvent,
 )
+from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.variation import Variation
 
 #: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
@@ -72,6 +73,15 @@ class QueueFacts:
     name: str
     kind: str
     members: frozenset[str]
+
+
+@dataclass(frozen=True)
+class DeadLetterFacts:
+    """``limited``: queues drop messages by their limits."""
+
+    letters: Letters
+    at_least_once: bool
+    limited: bool
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -143,6 +153,29 @@ class Facts:
         """As last declared, in index order."""
         declared = {name: queue for event in self.of_kind(QueuesEvent) for name, queue in event.queues.items()}
         return tuple(QueueFacts(name, q["type"], frozenset(q["members"])) for name, q in declared.items())
+
+    @cached_property
+    def dead_letters(self) -> DeadLetterFacts | None:
+        """None where none go on to another queue."""
+        index = {queue.name: number for number, queue in enumerate(self.queues)}
+        for event in self.of_kind(QueuesEvent):
+            if told := event.dead_letters:
+                queue_of = {index[queue]: index[taking] for queue, taking in told["queues"].items()}
+                letters = Letters(queue_of, told["reject_one_in"])
+                return DeadLetterFacts(
+                    letters, at_least_once=told["strategy"] == "at_least_once", limited=told["limited"]
+                )
+        return None
+
+    @property
+    def letters(self) -> Letters:
+        return self.dead_letters.letters if self.dead_letters is not None else Letters()
+
+    @cached_property
+    def published_queues(self) -> Mapping[int, QueueFacts]:
+        """By index, those that publishers publish to: all but those of dead letters."""
+        taking = self.letters.queues
+        return {index: queue for index, queue in enumerate(self.queues) if index not in taking}
 
     def queue_name(self, index: int) -> str:
         return self.queues[index].name if index < len(self.queues) else f"queue {index}"

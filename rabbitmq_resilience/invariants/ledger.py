@@ -21,6 +21,7 @@ from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
 from rabbitmq_resilience.record.draws import Priorities
 from rabbitmq_resilience.record.events import LoadEvent
 from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.record.letters import Letters
 
 #: What ``Messages.outcome`` holds where no row speaks of the sequence.
 NO_ROW = 255
@@ -55,11 +56,13 @@ class Lane:
 @dataclass
 class Messages:
     """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), and their queues in
-    ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues."""
+    ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues, and
+    ``dead`` tells which messages arrived as dead letters."""
 
     outcome: Bytes = field(default_factory=lambda: np.full(0, NO_ROW, np.uint8))
     lanes: list[Lane] = field(default_factory=list)
     rows: int = 0
+    dead: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def publish(self, sequence: Array, outcome: Array, queue: Array, lane: Array) -> None:
         self.rows += len(sequence)
@@ -77,6 +80,7 @@ class Messages:
 
     def complete(self) -> None:
         """No row is to come: from now on there are deliveries."""
+        self.dead = np.zeros(len(self.outcome), np.bool_)
         for lane in self.lanes:
             lane.received, lane.fresh = np.zeros(len(lane.queue), np.bool_), np.zeros(len(lane.queue), np.bool_)
 
@@ -84,7 +88,7 @@ class Messages:
         return _attempted(self.outcome) & lane.there
 
     def lost(self, lane: Lane) -> Flags:
-        lost: Flags = (self.outcome == Outcome.CONFIRMED) & lane.there & ~lane.received
+        lost: Flags = (self.outcome == Outcome.CONFIRMED) & lane.there & ~lane.received & ~self.dead
         return lost
 
 
@@ -150,6 +154,7 @@ class Ledger:
     those without the redelivered flag. ``strange`` counts deliveries of messages that were never sent, ``broken`` those
     not intact, and ``misrouted`` those from another queue than the message was sent to. ``span_us`` is the time of the
     first and the last row. What comes from another shard than was expected (``fan_out.Shards``) is not misrouted.
+    ``letters_read`` counts deliveries of dead letters; they are neither among ``read`` nor in ``readings``.
     """
 
     messages: dict[int, Messages] = field(default_factory=dict)
@@ -166,6 +171,8 @@ class Ledger:
     received_by: dict[int, int] = field(default_factory=dict)  # deliveries to each consumer, of whatever kind
     span_us: tuple[float, float] = (np.inf, -np.inf)
     shards: Shards = field(default_factory=Shards)
+    letters: Letters = field(default_factory=Letters)
+    letters_read: int = 0
 
     @property
     def confirms(self) -> Mapping[int, npt.NDArray[np.uint32]]:
@@ -212,6 +219,10 @@ class Ledger:
                 self.received_by[consumer] = self.received_by.get(consumer, 0) + len(row[0][rows])
             whole = row if intact.all() else [column[intact] for column in row]
             self.broken += len(intact) - len(whole[0])
+            letter = self.letters.taken_from(whole[1])
+            if letter.any():
+                self._receive_letters(*(column[letter] for column in whole[1:4]))
+                whole = [column[~letter] for column in whole]
             if len(whole[0]):
                 self._receive(whole)
                 if self.traffic is not None:
@@ -224,12 +235,8 @@ class Ledger:
             mine, mine_redelivered = sequence[rows], redelivered[rows]
             self.readings.setdefault(key, Reading()).read(mine, mine_redelivered, received_us[rows])
             messages = self.messages.setdefault(key[2], Messages())
-            known = mine < len(messages.outcome)
-            known[known] = _attempted(messages.outcome[mine[known]])
+            known = self._known(key[2], mine)
             if not known.all():
-                unknown = mine[~known]
-                self.strange += len(unknown)
-                self.strangers += [(key[2], n) for n in unknown[: EXAMPLES_MAX - len(self.strangers)].tolist()]
                 mine, mine_redelivered = mine[known], mine_redelivered[known]
             self.misrouted += len(mine)
             for lane in messages.lanes:
@@ -241,6 +248,28 @@ class Ledger:
                 self.read_fresh += len(of_lane[0]) - int(np.count_nonzero(of_lane[1]))
                 lane.receive(*of_lane)
 
+    def _receive_letters(self, queue: Array, publisher: Array, sequence: Array) -> None:
+        for (name,), rows in grouped(publisher):
+            messages = self.messages.setdefault(name, Messages())
+            known = self._known(name, sequence[rows])
+            mine, taken_from = sequence[rows][known], queue[rows][known]
+            published_to = messages.lanes[0].queue[mine] if messages.lanes else taken_from
+            belong = self.letters.belong(published_to, taken_from)
+            messages.dead[mine[belong]] = True
+            self.letters_read += int(np.count_nonzero(belong))
+            self.misrouted += int(np.count_nonzero(~belong))
+
+    def _known(self, publisher: int, sequence: Array) -> Flags:
+        """Which messages the publisher tried to send; counts the others as strange."""
+        messages = self.messages[publisher]
+        known: Flags = sequence < len(messages.outcome)
+        known[known] = _attempted(messages.outcome[sequence[known]])
+        if not known.all():
+            unknown = sequence[~known]
+            self.strange += len(unknown)
+            self.strangers += [(publisher, n) for n in unknown[: EXAMPLES_MAX - len(self.strangers)].tolist()]
+        return known
+
 
 _ledgers: WeakKeyDictionary[History, Ledger] = WeakKeyDictionary()
 
@@ -248,7 +277,7 @@ _ledgers: WeakKeyDictionary[History, Ledger] = WeakKeyDictionary()
 def ledger_of(history: History) -> Ledger:
     """The ledger of a history: built when first asked for, forgotten with the history."""
     if history not in _ledgers:
-        ledger = Ledger(shards=Shards.of(history.facts), priorities=_priorities(history))
+        ledger = Ledger(shards=Shards.of(history.facts), priorities=_priorities(history), letters=history.facts.letters)
         ledger.enter_publishes(history, history.facts.publishing_us)
         ledger.enter_deliveries(history)
         _ledgers[history] = ledger

@@ -26,8 +26,8 @@ class NoLoss(InvariantSpec):
     Unmarked duplicates are INVALID too in a run in which no step began.
 
     A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
-    hash exchange by one, whichever it comes from. Where no message was received
-    after a fault had begun, nothing is known of what that one did, and it is UNKNOWN.
+    hash exchange by one, whichever it comes from. What arrives as a dead letter, and not from its queue, is not lost.
+    Where no message was received after a fault had begun, nothing is known of what that one did, and it is UNKNOWN.
 
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
     split by whether the broker marked them as redelivered.

@@ -43,7 +43,7 @@ class Uptime(InvariantSpec):
         facts, traffic = history.facts, ledger_of(history).traffic
         if traffic is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the queues and when they were used")
-        found = [_Queue.of(facts, traffic, index) for index in range(len(facts.queues))]
+        found = [_Queue.of(facts, traffic, index) for index in facts.published_queues]
         worst = max(found, key=lambda queue: queue.known.longest_s)
         least = max(found, key=lambda queue: queue.known.ratio)
         broken = [text for queue in found for text in self._broken(facts, queue.name, queue.known)]

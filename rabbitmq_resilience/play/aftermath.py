@@ -124,7 +124,11 @@ def depths(observer: Observer, queues: Collection[str]) -> Mapping[str, Depth]:
         rows = observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S)
     except WaitTimeout as error:
         raise DepthsUnknown(str(error)) from error
-    known = {name: Depth(row["ready"], row["unacked"]) for name, row in rows.items() if name in queues}
+    known = {
+        name: Depth(row["ready"], row["unacked"], row.get("dead_letters", 0))
+        for name, row in rows.items()
+        if name in queues
+    }
     if silent := [name for name, depth in known.items() if None in depth]:
         raise DepthsUnknown(f"no number of {', '.join(silent[:5])}")
     return known

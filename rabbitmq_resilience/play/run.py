@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.record.events import ENDED_EARLY
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.record.manifest import seal
+from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -135,8 +136,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
             queues = declare(cluster, scenario.workload, vhost=vhost)
             routes = establish(cluster, scenario.workload, vhost=vhost)
-            shards = [[list(queues)[queue] for queue in group] for group in routes.shards]
-            events.record("queues", queues=queues, **({"shards": shards} if shards else {}))
+            events.record("queues", queues=queues, **_queues_besides(scenario.workload, list(queues), routes))
             with (
                 cpu_watched(events.record),
                 round_trips_watched(cluster, events.record),
@@ -203,6 +203,18 @@ def _phases(
         events.record("metadata", nodes=known)
     load.stop()
     phase("end")
+
+
+def _queues_besides(workload: Workload, queues: Sequence[str], routes: Routes) -> dict[str, Any]:
+    """What of the event "queues" only some loads have."""
+    told: dict[str, Any] = {}
+    if routes.shards:
+        told["shards"] = [[queues[queue] for queue in group] for group in routes.shards]
+    if workload.dead_letters is not None:
+        stated = workload.dead_letters.model_dump(include={"strategy", "reject_one_in"})
+        limited = workload.dead_letters.limited(workload.limits)
+        told["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited}
+    return told
 
 
 def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:

@@ -60,3 +60,19 @@ class Priorities:
         """The priority of each message."""
         drawn = Weighted((1,) * len(self.values), _OF_PRIORITIES).of(publisher, sequence)
         return np.array(self.values, np.uint8)[drawn]
+
+
+#: So are rejections.
+_OF_REJECTIONS = 0x72656A65
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """Consumers reject one message in ``one_in``, about."""
+
+    one_in: int
+
+    def of(self, publisher: int, sequence: Array) -> npt.NDArray[np.bool_]:
+        """Whether each message is rejected."""
+        drawn: npt.NDArray[np.bool_] = draws(publisher, sequence, seed=_OF_REJECTIONS) % np.uint64(self.one_in) == 0
+        return drawn

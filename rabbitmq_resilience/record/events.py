@@ -67,12 +67,15 @@ class ClusterEvent(Event):
 @dataclass(frozen=True, kw_only=True)
 class QueuesEvent(Event):
     """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}.
-    ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses."""
+    ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses.
+    ``dead_letters``, where they go on to other queues: {"queues": {queue: the one that takes them}, "strategy",
+    "reject_one_in", "limited": whether queues drop messages}."""
 
     kind: ClassVar[str] = "queues"
 
     queues: Mapping[str, Mapping[str, Any]]
     shards: Sequence[Sequence[str]] = ()
+    dead_letters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +151,9 @@ class SampleEvent(Event):
     """What a node that answered told of queues and nodes; asked every second.
 
     ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind are the mirrors that are
-    there and not synchronised; ready and unacked are None where the broker gives no number. ``partitions``: from whom a
-    node says that it was partitioned.
+    there and not synchronised; ready and unacked are None where the broker gives no number. A queue that keeps dead
+    letters until another one has confirmed them has ``dead_letters`` besides. ``partitions``: from whom a node says
+    that it was partitioned.
     """
 
     kind: ClassVar[str] = "sample"

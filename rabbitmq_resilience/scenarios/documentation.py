@@ -32,6 +32,7 @@ from rabbitmq_resilience.scenarios.schema import schema
 from rabbitmq_resilience.tables.markdown import markdown
 from rabbitmq_resilience.workloads import presets
 from rabbitmq_resilience.workloads.background import Churn
+from rabbitmq_resilience.workloads.dead_letters import DeadLetters
 from rabbitmq_resilience.workloads.mix import MessageSize
 from rabbitmq_resilience.workloads.presets import Preset
 from rabbitmq_resilience.workloads.routing import Binding, Exchange, Publishing, Routing
@@ -58,6 +59,7 @@ _TITLES: Mapping[str, str] = {
     "RateStep": "variable_rate",
     "ProcessingStep": "variable_processing",
     "Service": "services",
+    "DeadLetters": "dead_letters",
     "Routing": "routing",
     "Exchange": "exchanges",
     "Binding": "bindings",
@@ -81,6 +83,7 @@ _OF_WORKLOAD = (
     RateStep,
     ProcessingStep,
     Service,
+    DeadLetters,
     Routing,
     Exchange,
     Binding,

@@ -17,7 +17,6 @@ from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.locations import OPTION
 from rabbitmq_resilience.workloads.limits import Limits
 from rabbitmq_resilience.workloads.load import share
-from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.services import Service
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -74,6 +73,9 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
         text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
         yield ("workload", "declare_every_s"), text
+    if "dead_letters" in scenario.chosen_invariants and workload.dead_letters is None:
+        text = "the invariant dead_letters is demanded, and there are none; say where they go, such as {to: failed}"
+        yield ("workload", "dead_letters"), text
     measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
     if measured and not scenario.metrics:
         text = f"{' and '.join(measured)} cannot be judged without what the brokers say of themselves"
@@ -88,10 +90,12 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """What is demanded of queues that have too many consumers for it, or too few."""
-    order = scenario.chosen_invariants.get("order")
+    order, letters = scenario.chosen_invariants.get("order"), scenario.workload.dead_letters
+    unordered = {letters.to} if letters is not None else set()  # nobody promises in which order dead letters come
     for i, group in enumerate(scenario.workload.groups):
         at = ("workload", "services", i, "consumers") if group.name else ("workload", "consumers")
-        if isinstance(order, Order) and order.shared_queues == "named" and group.consumers > group.queues:
+        named = isinstance(order, Order) and order.shared_queues == "named"
+        if named and group.name not in unordered and group.consumers > group.queues:
             text = f"order is promised where a queue has one consumer, and there are {group.queues} queues"
             alone = scenario.workload.single_active_consumer
             instead = "write order: {shared_queues: judged}" if alone else "do not demand order"
@@ -104,7 +108,7 @@ def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 def _without_publisher(scenario: Scenario) -> set[str]:
     """The queues whose publishers are all taken away by one step, or may all sit in one zone."""
     workload, nodes = scenario.workload, scenario.topology.nodes
-    by_queue: dict[str, list[int]] = {name: [] for name in queue_names(workload)}
+    by_queue: dict[str, list[int]] = {name: [] for name in workload.published_queues}
     ways = _ways(workload)
     for publisher in range(workload.publishers):
         for queue in {queue for turn in share(publisher, workload.publishers, len(ways)) for queue in ways[turn]}:
@@ -124,7 +128,7 @@ def _ways(workload: Workload) -> list[Collection[str]]:
     """Where each turn of what is published leads; which shard takes it, only the broker knows."""
     names, routing = workload.queue_names, workload.routing
     if routing is None:
-        return [{name} for name in names]
+        return [{name} for name in workload.published_queues]
     shards = routing.shards(names)
     return [one.queues.union(*(shards[name] for name in one.shards)) for one in routing.reached(names)]
 

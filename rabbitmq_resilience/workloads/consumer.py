@@ -4,6 +4,7 @@ is asked for, the other way round, which is not safe)."""
 from __future__ import annotations
 
 import time
+from collections import deque
 from pathlib import Path
 
 from pika.channel import Channel
@@ -45,6 +46,8 @@ class Consumer:
         self._early = load.acks == "early"
         #: What has arrived: where it is acknowledged early, it is recorded when it is done.
         self._arrived: list[Row] = [] if self._early else self._recorded
+        self._rejects = load.rejects(index)
+        self._to_reject: deque[int] = deque()  # delivery tags, of what is not settled yet
         processing = load.processing(index)
         takes_time = (processing.plain or 0) > 0 or processing.varies
         self._processing = Processing(processing, now_us=now_us()) if takes_time else None
@@ -70,6 +73,7 @@ class Consumer:
         if self._early:
             self._record(len(self._arrived))
         self._last_tag = self._done_tag = self._acknowledged_tag = self._recorded_tag = 0
+        self._to_reject.clear()
         if self._processing is not None:
             self._processing.begin_anew()
 
@@ -125,6 +129,8 @@ class Consumer:
         else:
             _, publisher, sequence = identity
             self._arrived.append((self._index, publisher, queue, sequence, now_us(), redelivered, True))
+            if self._rejects is not None and self._rejects(publisher, sequence):
+                self._to_reject.append(delivery_tag)
         self._last_tag = delivery_tag
 
     def _settle(self) -> None:
@@ -151,19 +157,27 @@ class Consumer:
     def acknowledge(self) -> None:
         """What is done; it is recorded."""
         if self._done_tag > self._acknowledged_tag:
-            self._acknowledged_tag = self._done_tag
             self._ack(self._done_tag)
 
     def _acknowledge_early(self, done: int) -> None:
         """All that has arrived, whatever is done with it; only what is done is recorded."""
         if self._last_tag > self._acknowledged_tag:
-            self._acknowledged_tag = self._last_tag
             self._ack(self._last_tag)
         self._record(done - self._recorded_tag)
         self._recorded_tag = done
 
     def _ack(self, tag: int) -> None:
-        if self._channel is not None and self._channel.is_open and not self._automatic:
+        """All up to that one, but for what is to be rejected."""
+        settled, self._acknowledged_tag = self._acknowledged_tag, tag
+        if self._channel is None or not self._channel.is_open or self._automatic:
+            return
+        while self._to_reject and self._to_reject[0] <= tag:
+            rejected = self._to_reject.popleft()
+            if rejected - 1 > settled:
+                self._channel.basic_ack(rejected - 1, multiple=True)
+            self._channel.basic_reject(rejected, requeue=False)
+            settled = rejected
+        if tag > settled:
             self._channel.basic_ack(tag, multiple=True)
 
     def _record(self, count: int) -> None:

@@ -120,8 +120,7 @@ class _Declarations:
 
     def _declare(self, item: Item, api: ManagementApi) -> None:
         if item.kind == "queue":
-            unlimited = self.workload.model_copy(update={"limits": None})  # or it might drop the queue itself
-            arguments = queue_arguments(unlimited, self.cluster.topology)
+            arguments = queue_arguments(self.workload, self.cluster.topology)
             api.declare_queue(self.vhost, item.name, arguments=arguments, timeout_s=ANSWER_WITHIN_S)
         elif item.kind == "binding":
             queues = queue_names(self.workload)

@@ -20,6 +20,7 @@ from rabbitmq_resilience.record.history import (
     Outcome,
     StreamReader,
 )
+from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -27,10 +28,16 @@ POLL_S = 0.2
 
 
 class Depth(NamedTuple):
-    """How many messages a queue holds, as the broker reports it."""
+    """How many messages a queue holds, as the broker reports it; ``dead_letters`` are those that it keeps until another
+    queue has confirmed them."""
 
     ready: int
     unacked: int
+    dead_letters: int = 0
+
+    def __str__(self) -> str:
+        kept = f", {self.dead_letters} dead letters" if self.dead_letters else ""
+        return f"{self.ready} ready, {self.unacked} unacked{kept}"
 
 
 class DepthsUnknown(Exception):
@@ -85,12 +92,14 @@ class Bitmap:
 
 
 class Tally:
-    """Which messages are confirmed and which are received, so far, in each queue that they go to."""
+    """Which messages are confirmed and which are received, so far, in each queue that they go to. What consumers reject
+    is received when it comes as a dead letter."""
 
-    def __init__(self, folder: Path, *, publishers: int, routes: Routes) -> None:
+    def __init__(self, folder: Path, *, publishers: int, routes: Routes, letters: Letters | None = None) -> None:
         self._folder = folder
         self._publishers = publishers
         self._routes = routes
+        self._letters = letters or Letters()
         self._publishes: dict[Path, StreamReader] = {}
         self._deliveries: dict[Path, StreamReader] = {}
         self._confirmed: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
@@ -109,7 +118,14 @@ class Tally:
             reader = self._deliveries.setdefault(path, StreamReader(path, DELIVERIES))
             for batch in reader.batches():
                 publisher, queue, sequence, intact = _columns(batch, "publisher", "queue", "sequence", "intact")
-                self._mark(self._received, publisher, self._routes.lanes[queue], sequence, intact)
+                self._receive(publisher, queue, sequence, intact)
+
+    def _receive(self, publisher: Array, queue: Array, sequence: Array, intact: Array) -> None:
+        letter = self._letters.taken_from(queue)
+        lane = np.zeros(len(queue), np.uint16)  # of dead letters: their messages have one queue each
+        lane[~letter] = self._routes.lanes[queue[~letter]]
+        settled = intact & (letter | ~self._letters.rejected(publisher, sequence))
+        self._mark(self._received, publisher, lane, sequence, settled)
 
     def _mark(
         self, bitmaps: defaultdict[Key, Bitmap], publisher: Array, lane: Array, sequence: Array, chosen: Array
@@ -170,7 +186,7 @@ def _held(depths: Depths) -> str:
         told = depths().items()
     except DepthsUnknown as unknown:
         return f"and no broker says whether the queues are empty ({unknown})"
-    full = [f"{name}: {d.ready} ready, {d.unacked} unacked" for name, d in told if d != Depth(0, 0)]
+    full = [f"{name}: {depth}" for name, depth in told if any(depth)]
     return f"yet queues hold messages ({'; '.join(full[:5])})" if full else ""
 
 

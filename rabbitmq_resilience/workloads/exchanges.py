@@ -41,10 +41,10 @@ def establish(cluster: Cluster, workload: Workload, *, vhost: str) -> Routes:
     brokers do not take it, and RoutingNotProven.
     """
     queues, routing = workload.queue_names, workload.routing
-    if routing is None:
-        return Routes.plain(len(queues))
-    declare_routing(cluster, routing, queues, vhost=vhost)
     index = {queue: number for number, queue in enumerate(queues)}
+    if routing is None:
+        return Routes.of([[index[queue]] for queue in workload.published_queues])
+    declare_routing(cluster, routing, queues, vhost=vhost)
     shards = [[index[queue] for queue in its] for its in routing.shards(queues).values()]
     if workload.limits is not None:  # a queue that may drop messages proves nothing by what it lacks
         ways = [reached.queues for reached in routing.reached(queues)]

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, PUBLISHES_SUFFIX
 from rabbitmq_resilience.record.variation import Variation
+from rabbitmq_resilience.workloads.dead_letters import Rejected
 from rabbitmq_resilience.workloads.matching import DEFAULT_EXCHANGE
 from rabbitmq_resilience.workloads.message import HEADER_BYTES
 from rabbitmq_resilience.workloads.mix import Mix
@@ -75,7 +76,8 @@ class Load:
     share a process with others, a group each; every other client has its own. ``nodes`` are the topology's names, in
     order; without them each address is that of a node. ``turns`` are what messages are published with, in the order of
     their routes (``record.routes``); without them each queue has its own. ``services`` say who reads what at which
-    pace; without them all consumers read all queues."""
+    pace; without them all consumers read all queues. ``dead_letter_queues`` has for the index of each queue whose dead
+    letters go on to another one the index of that; consumers of such queues reject one message in ``reject_one_in``."""
 
     run: int
     seed: int
@@ -111,6 +113,8 @@ class Load:
     services: tuple[Served, ...] = ()
     message_sizes: tuple[Mapping[str, int], ...] = ()
     priorities: tuple[int, ...] = ()
+    dead_letter_queues: Mapping[int, int] = field(default_factory=dict)
+    reject_one_in: int | None = None
 
     @property
     def rate(self) -> Variation:
@@ -188,6 +192,12 @@ class Load:
         its = share(consumer - first_consumer, service.consumers, service.queues)
         return tuple(first_queue + queue for queue in its)
 
+    def rejects(self, consumer: int) -> Rejected | None:
+        """Which messages the consumer rejects; None where it rejects none."""
+        if self.reject_one_in is None or not self.dead_letter_queues.keys() & {*self.consumer_queues(consumer)}:
+            return None
+        return Rejected(self.reject_one_in)
+
     def _service(self, consumer: int) -> tuple[Served, int, int]:
         """The service of the consumer, its first queue and its first consumer."""
         queue = first = 0
@@ -218,6 +228,8 @@ class Load:
         fields["shared"] = {role: tuple(tuple(group) for group in groups) for role, groups in shared.items()}
         rows = ("queues", "variable_rate", "variable_processing", "nodes", "message_sizes", "priorities")
         fields |= {name: tuple(fields.get(name, ())) for name in rows}
+        letters = fields.get("dead_letter_queues", {})
+        fields["dead_letter_queues"] = {int(queue): taking for queue, taking in letters.items()}
         fields["turns"] = tuple(Turn(*row) for row in fields.get("turns", ()))
         fields["services"] = tuple(Served(*row) for row in fields.get("services", ()))
         return cls(addresses=addresses, proxied_addresses=proxied_addresses, **fields)

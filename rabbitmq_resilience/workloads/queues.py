@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypedDict
 
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.broker.management import (
+    ApiError,
+    ApiUnreachable,
+    ManagementApi,
+    dead_letters_kept,
+)
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
@@ -68,16 +73,16 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     if policy:
         insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
-    as_stated = partial(
-        api.declare_queue, vhost, arguments=queue_arguments(workload, topology), durable=workload.durable
-    )
+    kind = queue_arguments(workload, topology)
+    as_stated = partial(api.declare_queue, vhost, durable=workload.durable)
     for name, node in leaders.items():
-        place = partial(as_stated, name, node=cluster.broker_name(node))
+        arguments = {**kind, **own_arguments(workload, name)}
+        place = partial(as_stated, name, arguments=arguments, node=cluster.broker_name(node))
         insist(place, what=f"queue {name}", timeout_s=timeout_s)
     if workload.copy_every is not None:
-        kept = {**queue_arguments(workload, topology), "x-max-length": 1}
-        place = partial(as_stated, COPIES, node=cluster.broker_name(next(iter(leaders.values()))))
-        insist(partial(place, arguments=kept), what=f"queue {COPIES}", timeout_s=timeout_s)
+        node = cluster.broker_name(next(iter(leaders.values())))
+        place = partial(as_stated, COPIES, arguments={**kind, "x-max-length": 1}, node=node)
+        insist(place, what=f"queue {COPIES}", timeout_s=timeout_s)
     node_of = {cluster.broker_name(node): node for node in topology.node_names}
     count = member_count(workload, topology)
     places: dict[str, QueuePlace] = {}
@@ -98,7 +103,7 @@ def depths(api: ManagementApi, vhost: str) -> dict[str, Depth]:
     """What each queue holds. Raises ``DepthsUnknown`` if the node gives no answer, or has no numbers of some queue."""
     try:
         seen = api.queue_states(vhost)
-        return {q["name"]: Depth(q["messages_ready"], q["messages_unacknowledged"]) for q in seen}
+        return {q["name"]: Depth(q["messages_ready"], q["messages_unacknowledged"], dead_letters_kept(q)) for q in seen}
     except (ApiError, ApiUnreachable) as error:
         raise DepthsUnknown(str(error)) from error
     except KeyError as error:
@@ -129,16 +134,23 @@ def queue_policy(workload: Workload) -> dict[str, object]:
 
 def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
     """What a queue of the workload's type is declared with; what a policy can say is left to the policy."""
-    limits = workload.limits.arguments if workload.limits else {}
-    if workload.single_active_consumer:
-        limits = {"x-single-active-consumer": True, **limits}
-    if workload.priorities and workload.queue_type != "quorum":
-        limits = {"x-max-priority": max(workload.priorities), **limits}
+    arguments: dict[str, object] = {"x-single-active-consumer": True} if workload.single_active_consumer else {}
     if workload.queue_type == "quorum":
-        kept = workload.max_in_memory_length
-        limits = limits if kept is None else {"x-max-in-memory-length": kept, **limits}
-        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology), **limits}
-    return {"x-queue-type": "classic", **limits}
+        if workload.max_in_memory_length is not None:
+            arguments["x-max-in-memory-length"] = workload.max_in_memory_length
+        return {"x-queue-type": "quorum", "x-quorum-initial-group-size": member_count(workload, topology), **arguments}
+    if workload.priorities:
+        arguments["x-max-priority"] = max(workload.priorities)
+    return {"x-queue-type": "classic", **arguments}
+
+
+def own_arguments(workload: Workload, queue: str) -> dict[str, object]:
+    """What one of the workload's queues is declared with besides. A queue of dead letters drops none of them."""
+    letters, taking = workload.dead_letters, workload.dead_letter_queues
+    if letters is not None and queue not in taking:
+        return {}
+    limits = workload.limits.arguments if workload.limits else {}
+    return limits if letters is None else {**limits, **letters.arguments(taking[queue])}
 
 
 def _places(api: ManagementApi, vhost: str, kind: str, node_of: Mapping[str, str]) -> dict[str, QueuePlace]:

@@ -12,12 +12,15 @@ from typing import Self
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT
 from rabbitmq_resilience.record.history import now_us
+from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workloads.counters import Count, Counters
 from rabbitmq_resilience.workloads.drain import Depths, DrainResult, Tally, drain
 from rabbitmq_resilience.workloads.idle import connected_now
 from rabbitmq_resilience.workloads.load import ROLES, Address, Load, Served, grouped, worker_name
+from rabbitmq_resilience.workloads.matching import DEFAULT_EXCHANGE
+from rabbitmq_resilience.workloads.routing import Turn
 from rabbitmq_resilience.workloads.services import Service
 from rabbitmq_resilience.workloads.settlement import settle
 from rabbitmq_resilience.workloads.spec import Workload
@@ -54,7 +57,8 @@ class RunningWorkload:
         self._counters = Counters(folder, workers=load.publishers + load.consumers, create=True)
         routes = routes or Routes.plain(len(load.queues))
         routes.save(folder)
-        self._tally = Tally(folder, publishers=load.publishers, routes=routes)
+        letters = Letters(load.dead_letter_queues, load.reject_one_in)
+        self._tally = Tally(folder, publishers=load.publishers, routes=routes, letters=letters)
         self._stopped = False
 
     @property
@@ -238,7 +242,9 @@ def start(
         queues=tuple(queues),
         shared={role: grouped(getattr(workload, f"{role}s"), alone=_indexes(alone, role)) for role in ROLES},
         nodes=tuple(nodes),
-        turns=tuple(workload.routing.turns) if workload.routing else (),
+        turns=_turns(workload),
+        dead_letter_queues={queues.index(queue): queues.index(to) for queue, to in workload.dead_letter_queues.items()},
+        reject_one_in=workload.dead_letters.reject_one_in if workload.dead_letters else None,
         services=tuple(map(_served, workload.services)),
         **fields,
     )
@@ -251,6 +257,15 @@ def start(
         running.stop()
         raise
     return running
+
+
+def _turns(workload: Workload) -> tuple[Turn, ...]:
+    """None where each queue has its own."""
+    if workload.routing is not None:
+        return tuple(workload.routing.turns)
+    if workload.dead_letters is None:
+        return ()
+    return tuple(Turn(DEFAULT_EXCHANGE, queue, {}) for queue in workload.published_queues)
 
 
 def _served(service: Service) -> Served:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.workloads.background import Churn
+from rabbitmq_resilience.workloads.dead_letters import AT_LEAST_ONCE, DeadLetters
 from rabbitmq_resilience.workloads.mix import MessageBytes, MessageSize, Priority
 from rabbitmq_resilience.workloads.routing import Routing
 from rabbitmq_resilience.workloads.services import Count, Duration, Processing, ProcessingStep, Service
@@ -67,6 +68,11 @@ class QueueLimits(Spec):
         return self
 
     @property
+    def drops(self) -> bool:
+        """Whether a queue that is full drops a message which it took before."""
+        return self.max_length is not None and self.overflow != "reject-publish"
+
+    @property
     def arguments(self) -> dict[str, object]:
         """As a queue is declared with them."""
         stated = self.model_dump(exclude_none=True)
@@ -94,6 +100,7 @@ class Workload(Spec):
       before 3.10, which never keeps any (rabbitmq-server #1970 and #3898). Later versions take both, and ignore them.
     - ``services``: applications that read queues of their own, each at its own pace. ``queues``, ``consumers`` and the
       processing are stated there then; queues and consumers are counted through, one service after another.
+    - ``dead_letters``: what consumers reject, what expires and what queues drop goes on to the queues of one service.
     - ``routing``: exchanges and bindings. With it, publishers publish to what it says, in turn, rather than to queues.
 
     Load:
@@ -179,6 +186,7 @@ class Workload(Spec):
     idle_heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 60
     churn: Churn | None = None
     services: tuple[Service, ...] = ()
+    dead_letters: DeadLetters | None = None
     routing: Routing | None = None
 
     @field_validator("queue_pattern")
@@ -234,8 +242,14 @@ class Workload(Spec):
         return self
 
     @model_validator(mode="after")
+    def _dead_lettered(self) -> Self:
+        for problem in self.dead_letters.problems(self) if self.dead_letters is not None else ():
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
     def _spread(self) -> Self:
-        if problem := self.spread.problem(queues=self.queues, publishers=self.publishers):
+        if problem := self.spread.problem(queues=len(self.published_queues), publishers=self.publishers):
             raise ValueError(problem)
         if self.spread.run > 1 and self.copy_every is not None:
             raise ValueError("copy_every takes one message of so many, spread.run sends several alike; leave one out")
@@ -271,6 +285,7 @@ class Workload(Spec):
     def needs(self) -> frozenset[str]:
         """What brokers must have for it, by the names of ``clusters.broker.versions.FEATURES``."""
         needs = {
+            AT_LEAST_ONCE: self.dead_letters is not None and self.dead_letters.strategy == "at_least_once",
             "mirrored queues": self.queue_type == "mirrored",
             "priorities of quorum queues": self.queue_type == "quorum" and bool(self.priorities),
             "queues that are not durable": not self.durable,
@@ -283,6 +298,17 @@ class Workload(Spec):
         if self.services:
             return [name for service in self.services for name in service.queue_names]
         return [self.queue_pattern.replace("%d", str(number)) for number in range(1, self.queues + 1)]
+
+    @property
+    def dead_letter_queues(self) -> Mapping[str, str]:
+        """For each queue whose dead letters go on to another one, that one."""
+        return self.dead_letters.queue_of(self.services) if self.dead_letters is not None else {}
+
+    @property
+    def published_queues(self) -> list[str]:
+        """Those that publishers publish to, unless ``routing`` says where messages go; in index order."""
+        taking = set(self.dead_letter_queues.values())
+        return [name for name in self.queue_names if name not in taking]
 
     @property
     def groups(self) -> tuple[Service, ...]:

@@ -42,6 +42,11 @@ RAM_NODES_UNTIL: Series = (4, 2)
 #: What a load needs that not every version has, as ``workloads.spec.Workload.needs`` tells it: the first and the last
 #: series that have it (None: no bound), and what else there is.
 FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
+    "dead letters that arrive at least once": (
+        (3, 10),
+        None,
+        "Take dead_letters.strategy: at_most_once, or play 3.10 or later (release notes of 3.10.0)",
+    ),
     "priorities of quorum queues": (
         (4, 0),
         None,
