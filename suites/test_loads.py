@@ -49,8 +49,6 @@ SLOW_S = 10.0
 #: Shorter than any client's heartbeat and patience.
 BALANCER_AWAY_S = 3.0
 
-#: Later ones keep little of any queue in memory, and ignore the policy.
-LAZY_VERSIONS = ">=3.8,<3.12"
 
 LEADER_DIES = Kill(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1")
 ONE_MIRROR = Mirroring(ha_mode="exactly", ha_params=2)
@@ -201,7 +199,7 @@ def scenario(case: Case, queue_type: str, net_ticktime_s: int, *, breaks: bool) 
         [case.fault(topology)] if breaks else [],
         demanded=demanded,
         phases=Phases.model_validate({**PHASES, **_phases(case, breaks=breaks)}),
-        broker=LAZY_VERSIONS if load.lazy else versions(load),
+        broker=versions(load),
         about=f"{topology.partition_handling}{', lazy' if load.lazy else ''}",
     )
 

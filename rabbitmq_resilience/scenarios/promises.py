@@ -79,5 +79,5 @@ def promising(
 
 def versions(workload: Workload, *, since: str = "3.8", until: str = "") -> str:
     """The broker versions, as a scenario states them, that have such queues."""
-    ends = "4" if workload.queue_type == "mirrored" else until
+    ends = "3.12" if workload.lazy else "4" if workload.queue_type == "mirrored" else until
     return f">={since},<{ends}" if ends else f">={since}"

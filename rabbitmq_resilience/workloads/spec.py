@@ -92,8 +92,8 @@ class Workload(Spec):
       its share in turn, as ``spread`` says. Consumers likewise.
     - ``leaders_on``: the nodes over which leaders are placed in turn, as node names or ``zone:x``; empty: all nodes.
     - ``group_size``: the members of a quorum queue.
-    - ``lazy``: keeps messages of classic and mirrored queues on disk (the policy ``queue-mode: lazy``). RabbitMQ heeds
-      it from 3.6 until before 3.12, whose classic queues are all much like that.
+    - ``lazy``: keeps messages of classic and mirrored queues on disk (the policy ``queue-mode: lazy``). RabbitMQ has
+      it from 3.6 until before 3.12, whose classic queues are all much like that; there it is refused.
     - ``single_active_consumer``: of the consumers of a queue one at a time gets messages, until it is gone. For another
       one to take over, a queue needs two. ``order: {shared_queues: judged}`` demands order over all of them.
     - ``max_in_memory_length``: how many messages a quorum queue keeps in memory. RabbitMQ heeds it from 3.8 until
@@ -286,6 +286,7 @@ class Workload(Spec):
         """What brokers must have for it, by the names of ``clusters.broker.versions.FEATURES``."""
         needs = {
             AT_LEAST_ONCE: self.dead_letters is not None and self.dead_letters.strategy == "at_least_once",
+            "lazy queues": self.lazy,
             "mirrored queues": self.queue_type == "mirrored",
             "priorities of quorum queues": self.queue_type == "quorum" and bool(self.priorities),
             "queues that are not durable": not self.durable,

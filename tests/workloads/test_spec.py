@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.workloads.queues import queue_arguments, queue_names, queue_policy
+from rabbitmq_resilience.workloads.queues import own_arguments, queue_arguments, queue_names, queue_policy
 from rabbitmq_resilience.workloads.services import ProcessingStep
 from rabbitmq_resilience.workloads.spec import Mirroring, QueueLimits, RateStep, Workload
 
@@ -69,13 +69,12 @@ def test_queues_have_a_single_active_consumer_where_it_is_asked_for(queue_type: 
 
 @pytest.mark.parametrize("queue_type", ["quorum", "classic", "mirrored"])
 def test_limits_are_arguments_in_the_words_of_the_broker(queue_type: Any) -> None:
-    plain = queue_arguments(Workload(queue_type=queue_type), THREE)
     limits = QueueLimits(max_length=7, overflow="reject-publish", message_ttl_ms=0, expires_ms=9)
     told = {"x-max-length": 7, "x-overflow": "reject-publish", "x-message-ttl": 0, "x-expires": 9}
-    assert queue_arguments(Workload(queue_type=queue_type, limits=limits), THREE) == plain | told
-    assert queue_arguments(Workload(queue_type=queue_type, limits=QueueLimits(max_length=7)), THREE) == plain | {
-        "x-max-length": 7
-    }
+    assert own_arguments(Workload(queue_type=queue_type, limits=limits), "q1") == told
+    longest = Workload(queue_type=queue_type, limits=QueueLimits(max_length=7))
+    assert own_arguments(longest, "q1") == {"x-max-length": 7}
+    assert own_arguments(Workload(queue_type=queue_type), "q1") == {}
 
 
 LOAD = Workload(

@@ -52,6 +52,12 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
         None,
         "Take queue_type: classic, leave workload.priorities out, or play 4.0 or later (release notes of 4.0)",
     ),
+    "lazy queues": (
+        None,
+        (3, 11),
+        "From 3.12 on classic queues keep messages on disk by themselves and ignore the setting. Leave workload.lazy "
+        "out, or play a version up to 3.11 (release notes of 3.12.0)",
+    ),
     "mirrored queues": (
         None,
         (3, 13),

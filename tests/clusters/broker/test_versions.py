@@ -90,6 +90,12 @@ def test_the_next_series_is_the_nearest() -> None:
             ["3.8.9", "3.13.7"],
             "the load has mirrored queues, and RabbitMQ 4.0.5 has none. Take queue_type: quorum",
         ),
+        (
+            {"queue_type": "classic", "lazy": True},
+            ["4.0.5", "3.12.0"],
+            ["3.8.9", "3.11.28"],
+            "the load has lazy queues, and RabbitMQ 3.12.0 has none. From 3.12 on classic queues keep messages on disk",
+        ),
         ({"queue_type": "classic", "priorities": [0, 9]}, [], ["3.8.9", "4.3.6"], ""),
         ({"single_active_consumer": True}, [], ["3.8.9", "4.3.6"], ""),
     ],
