@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rabbitmq_resilience.evidence.broker_logs import NodeLog, Sighting
 from rabbitmq_resilience.evidence.occurrences import Occurrence
-from rabbitmq_resilience.evidence.outages import Outage, Report
+from rabbitmq_resilience.evidence.outages import UNSETTLED_S, Outage, Report
 
 #: Between the start of a broker's process and the moment when its peers, or the readers of its log, see it first.
 #: Medians of the suite's own runs on two busy cores; it may be half of that elsewhere.
@@ -119,7 +119,7 @@ def _booted(
     last_line = log.times[lines - 1]
     notes: tuple[str, ...] = ()
     begin = gone = last_line
-    if told := [r for r in told if r.first > last_line - SAME_MOMENT_S]:
+    if told := _last_time_missed(r for r in told if r.first > last_line - SAME_MOMENT_S):
         gone = told[0].first
         begin = max(last_line, min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in told))
     else:
@@ -127,6 +127,18 @@ def _booted(
     emptied = any(s.what == "empty" and process - SAME_MOMENT_S < s.at < boot + BOOT_S for s in log.sightings)
     fault = "lose_disk" if emptied else "kill"
     return [Occurrence(fault, (frozenset({log.node}),), begin, _started(gone, process, told), notes=notes)]
+
+
+def _last_time_missed(reports: Iterable[Report]) -> list[Report]:
+    """Those of the last time that a node was missed: one that its peers had back, for longer than a connection takes to
+    settle, had not ended before."""
+    last: list[Report] = []
+    for report in sorted(reports, key=lambda report: report.first):
+        ends = [one.end for one in last]
+        if None not in ends and all(report.first > end + UNSETTLED_S for end in ends if end is not None):
+            last = []
+        last.append(report)
+    return last
 
 
 def _started(gone: float, process: float, reports: Sequence[Report]) -> float:

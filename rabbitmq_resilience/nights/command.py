@@ -86,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _played(command: Sequence[str], *, limit_s: float | None) -> int:
     """Passes on what asks it to end, so that scenarios heal what they broke; ends what does not end by itself."""
+    # Else pytest would inherit that it ignores SIGINT where this is a background job of a shell.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # In a group of its own, so that what a terminal sends to all comes once.
     with subprocess.Popen(command, process_group=0) as process, _passed_on(process):
         try:

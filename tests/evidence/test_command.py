@@ -231,3 +231,46 @@ def test_the_node_that_people_name_is_the_one_that_is_cut_off(
     assert isinstance(partition, Partition)
     named, rest = partition.between
     assert (called[named], rest) == (cut, "rest")
+
+
+#: b1 wrote nothing between the moment when a1 went on, which had been frozen, and its own end.
+FROZEN_THEN_KILLED = {
+    "a1": """\
+05:57:20.0 node           : a1@localhost
+05:57:45.0 accepting AMQP connection 127.0.0.1:40660 -> 127.0.0.1:20600
+05:58:07.897 rabbit on node b1@localhost down
+05:58:07.914 node b1@localhost down: connection_closed
+05:58:07.926 node c1@localhost down: connection_closed
+05:58:07.927 node c1@localhost up
+05:58:07.928 node b1@localhost up
+05:58:20.100 rabbit on node b1@localhost down
+05:58:20.108 node b1@localhost down: connection_closed
+05:58:25.614 node b1@localhost up
+05:58:34.980 rabbit on node b1@localhost up""",
+    "b1": """\
+05:57:20.0 node           : b1@localhost
+05:57:59.305 rabbit on node a1@localhost down
+05:57:59.313 node a1@localhost down: net_tick_timeout
+05:58:07.917 node a1@localhost up
+05:58:33.521 Logging: configured log handlers are now ACTIVE
+05:58:33.680 Starting RabbitMQ 3.10.8 on Erlang 25.0.4 [jit]
+05:58:34.971 rabbit on node c1@localhost up
+05:58:34.996 rabbit on node a1@localhost up""",
+    "c1": """\
+05:57:20.0 node           : c1@localhost
+05:57:59.628 rabbit on node a1@localhost down
+05:57:59.635 node a1@localhost down: net_tick_timeout
+05:58:07.910 node a1@localhost up
+05:58:20.103 rabbit on node b1@localhost down
+05:58:20.109 node b1@localhost down: connection_closed
+05:58:25.400 node b1@localhost up
+05:58:34.971 rabbit on node b1@localhost up""",
+}
+
+
+def test_a_kill_is_not_taken_for_older_than_the_last_time_that_its_node_was_there(tmp_path: Path) -> None:
+    for node, text in FROZEN_THEN_KILLED.items():
+        lines = (line.partition(" ") for line in text.splitlines())
+        log = "".join(f"2026-11-23 {at}+00:00 [info] <0.1.0> {told}\n" for at, _, told in lines)
+        (tmp_path / f"{node}.log").write_text(log)
+    assert_played(made_of(tmp_path), [("pause", {"node": "a1"}, 0, 13.8), ("kill", {"node": "b1"}, 26.3, 3.5)])

@@ -106,7 +106,7 @@ def test_the_next_night_has_a_folder_of_its_own_and_goes_on(tmp_path: Path) -> N
 
 def test_a_night_that_hangs_is_ended_and_keeps_what_it_had(tmp_path: Path) -> None:
     folder = stage(tmp_path / "f", f"{VALID} one", "hangs")
-    status, told = nightly(folder, "--to", "night", "--limit-min", "0.5")
+    status, told = nightly(folder, "--to", "night", "--limit-min", "1")
     assert status == LIMIT_REACHED, told
     assert files(folder / "night") == {"night.jsonl", "junit.xml", "summary.md", "runs"}
     night = read_night(folder / "night" / "night.jsonl")
@@ -117,8 +117,14 @@ def test_a_night_that_hangs_is_ended_and_keeps_what_it_had(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_is_cancelled_keeps_what_it_had(tmp_path: Path, number: int) -> None:
+    """Also a background job of a shell, which ignores SIGINT until it says otherwise."""
     folder = stage(tmp_path / "f", f"{VALID} one", "hangs")
-    with begun(folder, "--to", "night") as process:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = begun(folder, "--to", "night")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         wait_until((folder / "hangs").exists, timeout_s=240, what="the second scenario")
         process.send_signal(number)
         told, _ = process.communicate(timeout=120)
