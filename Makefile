@@ -21,7 +21,7 @@ TO ?=
 NIGHTS ?= reports/nights
 
 pytest := .venv/bin/python -m pytest
-at_once := -n auto --dist loadgroup --no-loadscope-reorder
+at_once := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop clean
 

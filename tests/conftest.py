@@ -33,18 +33,18 @@ _LONGEST_FIRST = ("play", "faults", "workloads", "clusters")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The tests of one file share its clusters, so they are for one worker where several share the tests."""
     item.add_marker(pytest.mark.filterwarnings("error"))
-    item.add_marker(pytest.mark.xdist_group(item.path.relative_to(HERE).as_posix()))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs no broker comes first, and is told within a minute."""
+    """Files that need no broker come first, and are told soon. The tests of a file share its clusters, so they stay
+    together, also where several workers share the tests (``--dist loadfile``)."""
+    of_brokers = {item.path for item in items if item.get_closest_marker("broker") is not None}
 
     def turn(item: pytest.Item) -> tuple[bool, int]:
         room = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         place = _LONGEST_FIRST.index(room) if room in _LONGEST_FIRST else len(_LONGEST_FIRST)
-        return item.get_closest_marker("broker") is not None, place
+        return item.path in of_brokers, place
 
     items.sort(key=turn)
 
