@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ LEDGER = content("reports") / "ledger.jsonl"
 #: What a line keeps of verdict.json, beside the run's name, the commit and what the run was for.
 _KEPT = ("title", "verdict", "as_expected", "expected", "broker_version", "driver", "seed", "duration_s", "started_at")
 
+#: Of all numbers of ``latency``, the percentile itself.
+_WAITED = re.compile(r"_p[\d_]+_[a-z]+_ms$")
+
 
 def entered(roots: Iterable[Path], known: Iterable[Mapping[str, Any]], *, commit: str, purpose: str) -> list[Any]:
     """The lines of runs below the folders that are not known yet, oldest first."""
@@ -39,7 +43,7 @@ def entered(roots: Iterable[Path], known: Iterable[Mapping[str, Any]], *, commit
 
 def _kept(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """What decided is kept in full, so that a run can be explained when its directory is gone."""
-    told = {key: verdict.get(key) for key in _KEPT}
+    told = {key: verdict.get(key) for key in _KEPT} | {"reached": reached(verdict)}
     parts = {
         part: {n: f for n, f in verdict.get(part, {}).items() if f["verdict"] != "VALID"}
         for part in ("invariants", "assumptions")
@@ -49,6 +53,21 @@ def _kept(verdict: Mapping[str, Any]) -> dict[str, Any]:
         for part, found in parts.items()
     }
     return told | decided
+
+
+def reached(verdict: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the load came to: messages/s confirmed in the steady phase, the part of them in the slowest window beside
+    faults, a percentile of waits in ms, and the longest outage of a queue in s; None where nothing measured it."""
+    numbers = {name: finding.get("numbers", {}) for name, finding in verdict.get("invariants", {}).items()}
+    throughput, flow = numbers.get("throughput", {}), numbers.get("flow", {})
+    waits = [value for name, value in numbers.get("latency", {}).items() if _WAITED.search(name)]
+    outages = [told["longest_s"] for told in verdict.get("consequences", {}).get("queues", {}).values()]
+    return {
+        "confirmed_per_s": throughput.get("steady_per_s", flow.get("taken_per_s")),
+        "kept": throughput.get("ratio"),
+        "latency_ms": waits[0] if waits else None,
+        "outage_s": max(outages, default=0.0),
+    }
 
 
 def read_ledger(path: Path = LEDGER) -> list[dict[str, Any]]:

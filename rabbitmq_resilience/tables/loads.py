@@ -1,0 +1,66 @@
+"""What the loads of the case studies reached, each time that they were played, from reports/ledger.jsonl.
+
+.venv/bin/python -m rabbitmq_resilience.tables.loads > reports/loads.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rabbitmq_resilience.pages.wording import NOTHING, verdict_word
+from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.verdicts import Platform, platform
+
+#: The purpose of such runs in the ledger.
+PURPOSE = "loads"
+
+
+@dataclass(frozen=True)
+class Played:
+    """All runs of one scenario on one platform."""
+
+    title: str
+    platform: Platform
+    runs: Sequence[Mapping[str, Any]]
+
+    @property
+    def verdicts(self) -> str:
+        """Each word with how often it came: ``2 VALID, 1 UNKNOWN``."""
+        words = [verdict_word(run) for run in self.runs]
+        return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+
+    def reached(self, figure: str) -> str:
+        """The lowest and the highest of ``tables.ledger.reached``."""
+        values = [value for run in self.runs if (value := run.get("reached", {}).get(figure)) is not None]
+        if not values:
+            return NOTHING
+        ends = [f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in (min(values), max(values))]
+        return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def played(lines: Iterable[Mapping[str, Any]]) -> list[Played]:
+    """By title and platform."""
+    found: defaultdict[tuple[str, Platform], list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        if line["purpose"] == PURPOSE:
+            found[line["title"], platform(line)].append(line)
+    return [Played(title, where, runs) for (title, where), runs in sorted(found.items(), key=lambda one: str(one[0]))]
+
+
+def table(lines: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown."""
+    return markdown(TEMPLATES / "loads.md.j2", loads=played(lines))
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
+    print(table(read_ledger()), end="")
+
+
+if __name__ == "__main__":
+    main()
