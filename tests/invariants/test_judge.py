@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,7 +15,9 @@ from rabbitmq_resilience.invariants.judge import Judgement, judge
 from rabbitmq_resilience.invariants.recorded import load_history
 from rabbitmq_resilience.invariants.verdict import Assumption, Coverage, Finding, History, Invariant, Verdict
 from rabbitmq_resilience.record.alerts import Alerts, RuleGroup, write_alerts
+from rabbitmq_resilience.record.events import Event, SampleEvent
 from rabbitmq_resilience.record.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
+from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from tests.invariants.literal import (
@@ -30,7 +33,6 @@ from tests.invariants.literal import (
     node_states,
     phases,
     publish,
-    queues,
     sample,
     told,
     us,
@@ -135,17 +137,34 @@ def no_alerts() -> Alerts:
 
 def whole_run() -> History:
     times = [i / 20 for i in range(1800)]
-    events = [cluster(), queues("q1"), phases(), node_states(), [sample(at) for at in range(95)]]
+    looks = [both_queues(at) for at in range(95)]
+    events = [cluster(), with_dead_letters(), phases(), node_states(), looks]
     cut = fault(20, 25, cut=apart(["a1"], ["b1", "c1"]))
     declared = [event(22, "declaration", item="queue x", node="b1", state=state) for state in ("asked", "created")]
     known = event(94, "metadata", nodes={node: ["queue x"] for node in THREE})
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
     publishes = [publish(n, at_s) | {"node": 1} for n, at_s in enumerate(times)]
     deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
+    rejected = Letters({0: 1}, ONE_IN).rejected(np.zeros(len(times), int), np.arange(len(times)))
+    deliveries += [deliver(n, times[n] + 0.02, queue=1, consumer=1) for n in np.flatnonzero(rejected).tolist()]
     rebalanced = fault(40, 40.5, step=9, name="rebalance")
     asked = [event(at, "flow_states", node="a1", connections={"running": 2}, flow_queues=[]) for at in range(5, 95, 5)]
     happened = [*events, load(10, 20), cut, rebalanced, declared, known, asked, drained]
     return replace(history(publishes, deliveries, happened, metrics=[*whole_metrics()]), alerts=no_alerts)
+
+
+ONE_IN = 10
+
+
+def with_dead_letters() -> Event:
+    places = {name: {"type": "quorum", "members": list(THREE), "leader": "a1"} for name in ("q1", "dead")}
+    letters = {"queues": {"q1": "dead"}, "strategy": "at_least_once", "reject_one_in": ONE_IN, "limited": False}
+    return event(0, "queues", queues=places, dead_letters=letters)
+
+
+def both_queues(at_s: float) -> SampleEvent:
+    one, other = sample(at_s), sample(at_s, leader="b1", names=("dead",))
+    return replace(one, queues={**one.queues, **other.queues})
 
 
 def whole_metrics() -> Iterator[list[Row]]:
@@ -154,7 +173,7 @@ def whole_metrics() -> Iterator[list[Row]]:
     of_queues = {"unacked": 0, "raft_written_index": 50, "raft_commit_index": 50}
     for node in THREE:
         yield from (told(metric, node, value) for metric, value in of_nodes.items())
-        yield from (told(metric, node, value, queue="q1") for metric, value in of_queues.items())
+        yield from (told(metric, node, value, queue=q) for q in ("q1", "dead") for metric, value in of_queues.items())
 
 
 def test_a_sane_run_is_valid_by_every_invariant() -> None:

@@ -72,7 +72,7 @@ def test_services_read_their_own_queues_each_at_its_own_pace(tmp_path: Path) -> 
         **unset
         | {"addresses": DIRECT, "proxied_addresses": {}, "shared": {}, "nodes": (), "variable_rate": ()}
         | {"variable_processing": (), "queues": ("a-1", "a-2", "a-3", "b-1"), "consumers": 4, "services": services}
-        | {"message_sizes": (), "priorities": ()}
+        | {"message_sizes": (), "priorities": (), "dead_letter_queues": {}, "reject_one_in": None}
         | {"turns": (Turn("x", "k", {"kind": "tick"}), Turn("", "a-1", {})), "publishers": 3}
     )
     made.save(tmp_path)
