@@ -12,10 +12,12 @@ import numpy.typing as npt
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
 from rabbitmq_resilience.invariants.fan_out import Shards
+from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.oracle import members_needed
 from rabbitmq_resilience.invariants.pauses import Pauses
 from rabbitmq_resilience.invariants.times import Period, Times, periods
+from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.invariants.worlds import Side
 from rabbitmq_resilience.record.history import Outcome
@@ -47,11 +49,15 @@ class _Confirmed:
 
 def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
     """Queues of which messages were confirmed through a node that, from their sending to their confirms, surely reached
-    too few of the queue's members, one after another taken together, or had to stand paused."""
+    too few of the queue's members, one after another taken together, or had to stand paused; without queues that
+    brokers pass over (``unrouted``)."""
     facts, reach = history.facts, _Reach.of(pauses)
+    without = passed_over(facts, ledger_of(history))
     found: dict[tuple[int, int], _Confirmed] = defaultdict(_Confirmed)
     shards = Shards.of(facts)
     for (queue, node), sent_us, outcome_us in _confirms(history):
+        if queue in without:
+            continue
         name = pauses.truth.cluster.nodes[node]
         any_shard = [facts.queues[shard] for shard in shards.group_of(queue)]
         vain = np.logical_and.reduce([reach.too_few(shard, name, sent_us, outcome_us) for shard in any_shard])

@@ -7,7 +7,7 @@ Every checker of messages reads it, so it is built once for a history and kept a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -199,9 +199,19 @@ class Ledger:
 
     def companions(self) -> Mapping[int, frozenset[int]]:
         """For each queue that shares a message with others, or may take it instead of another shard, those others."""
+        return companions(self._shared(), self.shards)
+
+    def sharing_queues(self) -> frozenset[int]:
+        """The queues that share a message with others."""
+        return frozenset(int(queue) for pair in self._shared() for column in pair for queue in np.unique(column))
+
+    def _shared(self) -> Iterator[tuple[Array, Array]]:
+        """Of each two lanes the queues of the same messages."""
         pairs = (pair for of_one in self.messages.values() for pair in itertools.combinations(of_one.lanes, 2))
-        shared = ((one.queue, other.queue, one.there & other.there) for one, other in pairs)
-        return companions(((one[both], other[both]) for one, other, both in shared if both.any()), self.shards)
+        for one, other in pairs:
+            both = one.there & other.there
+            if both.any():
+                yield one.queue[both], other.queue[both]
 
     def _saw(self, *moments_us: Array) -> None:
         first_us, last_us = self.span_us

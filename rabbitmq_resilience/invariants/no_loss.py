@@ -14,6 +14,7 @@ from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most_explained
 from rabbitmq_resilience.invariants.times import periods
+from rabbitmq_resilience.invariants.unrouted import permits_of_passing_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
@@ -26,8 +27,10 @@ class NoLoss(InvariantSpec):
     Unmarked duplicates are INVALID too in a run in which no step began.
 
     A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
-    hash exchange by one, whichever it comes from. What arrives as a dead letter, and not from its queue, is not lost.
-    Where no message was received after a fault had begun, nothing is known of what that one did, and it is UNKNOWN.
+    hash exchange by one, whichever it comes from. While the node of a classic queue is not there, brokers route to the
+    other queues alone, and confirm: what that one lacks is counted apart like losses of a split. What arrives as a dead
+    letter, and not from its queue, is not lost. Where no message was received after a fault had begun, nothing is known
+    of what that one did, and it is UNKNOWN.
 
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
     split by whether the broker marked them as redelivered.
@@ -75,7 +78,7 @@ Chosen = dict[tuple[int, int], Flags]
 
 def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...]]:
     """The lost messages that were confirmed where and when a loss is permitted, and why it is."""
-    permits = list(loss_permits(history.facts))
+    permits = [*loss_permits(history.facts), *permits_of_passing_over(history.facts, ledger)]
     if not permits:
         return {}, ()
     lost = _lost_rows(history, ledger)

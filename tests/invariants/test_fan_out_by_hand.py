@@ -97,3 +97,36 @@ def test_a_confirm_may_be_of_a_shard_that_was_reached(sharded: bool) -> None:
     events = _beside_another_shard("quorum", ["a1"], sharded=sharded)
     found = PartitionMode().check(history([publish(0, 40)], (), events))
     assert found.verdict is (Verdict.VALID if sharded else Verdict.INVALID), found.summary
+
+
+def _classic_beside(fan_out: bool, *, at_s: float) -> Any:
+    """Message 1 is sent when the node of the classic queue q2 is away from 20 s to 52 s, and never comes from there."""
+    places = {
+        "q1": {"type": "quorum", "members": list(THREE), "leader": "a1"},
+        "q2": {"type": "classic", "members": ["c1"], "leader": "c1"},
+    }
+    killed = fault(20, 50, down=["c1"], name="kill")
+    states = node_states(unlike={"c1": [(20, 52, "down")]})
+    events = [cluster(), event(0, "queues", queues=places), phases(), killed, states]
+    sent = [(0, 12.0), (1, at_s), (2, 80.0)]
+    rows = [publish(n, at, queue=1, lane=int(fan_out)) for n, at in sent]
+    received = [deliver(n, at + 0.1, queue=1) for n, at in sent if n != 1]
+    if fan_out:
+        rows += [publish(n, at, queue=0) for n, at in sent]
+        received += [deliver(n, at + 0.1, queue=0) for n, at in sent]
+    rows.sort(key=lambda row: (row["sequence"], row["lane"]))
+    return history(rows, received, events)
+
+
+@pytest.mark.parametrize(("fan_out", "at_s", "permitted"), [(True, 30, 1), (False, 30, 0), (True, 70, 0), (True, 8, 0)])
+def test_a_queue_whose_node_is_away_is_passed_over(fan_out: bool, at_s: float, permitted: int) -> None:
+    found = NoLoss().check(_classic_beside(fan_out, at_s=at_s))
+    assert (found.numbers["lost"], found.numbers["lost_permitted"]) == (1 - permitted, permitted)
+    assert found.verdict is (Verdict.VALID if permitted else Verdict.INVALID)
+    assert ("q2 is a classic queue" in found.summary) == bool(permitted)
+
+
+@pytest.mark.parametrize("fan_out", [True, False])
+def test_nobody_confirms_for_a_queue_that_is_passed_over(fan_out: bool) -> None:
+    found = PartitionMode().check(_classic_beside(fan_out, at_s=30))
+    assert found.verdict is (Verdict.VALID if fan_out else Verdict.INVALID), found.summary
