@@ -64,7 +64,7 @@ def test_lost_messages_do_not_keep_the_drain_waiting(folder: Folder) -> None:
     assert "all queues are empty" in result.detail
 
 
-@pytest.mark.parametrize("held", [Depth(1, 0), Depth(0, 2)])
+@pytest.mark.parametrize("held", [Depth(1, 0), Depth(0, 2), Depth(0, 0, dead_letters=3)])
 def test_incomplete_while_queues_hold_messages(folder: Folder, held: Depth) -> None:
     folder.published([0], Outcome.CONFIRMED)
     result = drain(folder.tally(), lambda: {"q1": held}, idle_s=0.3, timeout_s=1)
