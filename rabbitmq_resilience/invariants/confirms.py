@@ -17,7 +17,7 @@ from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.oracle import members_needed
 from rabbitmq_resilience.invariants.pauses import Pauses
 from rabbitmq_resilience.invariants.times import Period, Times, periods
-from rabbitmq_resilience.invariants.unrouted import passed_over
+from rabbitmq_resilience.invariants.unrouted import sharing
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.invariants.worlds import Side
 from rabbitmq_resilience.record.history import Outcome
@@ -49,18 +49,18 @@ class _Confirmed:
 
 def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
     """Queues of which messages were confirmed through a node that, from their sending to their confirms, surely reached
-    too few of the queue's members, one after another taken together, or had to stand paused; without queues that
-    brokers pass over (``unrouted``)."""
+    too few of the queue's members, one after another taken together, or had to stand paused. What brokers route
+    without such a queue (``unrouted``) is no confirm of it."""
     facts, reach = history.facts, _Reach.of(pauses)
-    without = passed_over(facts, ledger_of(history))
+    without = sharing(facts, ledger_of(history))
     found: dict[tuple[int, int], _Confirmed] = defaultdict(_Confirmed)
     shards = Shards.of(facts)
     for (queue, node), sent_us, outcome_us in _confirms(history):
-        if queue in without:
-            continue
         name = pauses.truth.cluster.nodes[node]
         any_shard = [facts.queues[shard] for shard in shards.group_of(queue)]
         vain = np.logical_and.reduce([reach.too_few(shard, name, sent_us, outcome_us) for shard in any_shard])
+        if queue in without:
+            vain[:] = False
         for start, end in periods(pauses.must[name]):
             vain |= (sent_us >= start) & (outcome_us < end)
         found[queue, node].add(outcome_us[vain])

@@ -154,7 +154,8 @@ class Ledger:
     those without the redelivered flag. ``strange`` counts deliveries of messages that were never sent, ``broken`` those
     not intact, and ``misrouted`` those from another queue than the message was sent to. ``span_us`` is the time of the
     first and the last row. What comes from another shard than was expected (``fan_out.Shards``) is not misrouted.
-    ``letters_read`` counts deliveries of dead letters; they are neither among ``read`` nor in ``readings``.
+    ``letters_read`` counts deliveries of dead letters, the last of which came at ``letters_last_us``; they are neither
+    among ``read`` nor in ``readings``.
     """
 
     messages: dict[int, Messages] = field(default_factory=dict)
@@ -173,6 +174,7 @@ class Ledger:
     shards: Shards = field(default_factory=Shards)
     letters: Letters = field(default_factory=Letters)
     letters_read: int = 0
+    letters_last_us: float = -np.inf
 
     @property
     def confirms(self) -> Mapping[int, npt.NDArray[np.uint32]]:
@@ -232,6 +234,7 @@ class Ledger:
             letter = self.letters.taken_from(whole[1])
             if letter.any():
                 self._receive_letters(*(column[letter] for column in whole[1:4]))
+                self.letters_last_us = max(self.letters_last_us, int(whole[4][letter].max()))
                 whole = [column[~letter] for column in whole]
             if len(whole[0]):
                 self._receive(whole)
@@ -297,7 +300,8 @@ def ledger_of(history: History) -> Ledger:
 def nothing_after(history: History, ledger: Ledger) -> str:
     """Which fault no message was received after, so that nothing is known of what it did to any; empty if none."""
     facts = history.facts
-    last_us = max((reading.last_us for reading in ledger.readings.values()), default=-np.inf)
+    last_us = max((reading.last_us for reading in ledger.readings.values()), default=ledger.letters_last_us)
+    last_us = max(last_us, ledger.letters_last_us)
     for step in facts.steps:
         if step.is_fault and step.injected and step.possible_us[0] > last_us:
             return f"no message was received after {step} had begun at {facts.at(step.possible_us[0])}"

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
+from rabbitmq_resilience.invariants.dead_letters import lost_as_letters, may_lose_letters
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most_explained
 from rabbitmq_resilience.invariants.times import periods
-from rabbitmq_resilience.invariants.unrouted import permits_of_passing_over
+from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
@@ -27,10 +28,11 @@ class NoLoss(InvariantSpec):
     Unmarked duplicates are INVALID too in a run in which no step began.
 
     A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
-    hash exchange by one, whichever it comes from. While the node of a classic queue is not there, brokers route to the
-    other queues alone, and confirm: what that one lacks is counted apart like losses of a split. What arrives as a dead
-    letter, and not from its queue, is not lost. Where no message was received after a fault had begun, nothing is known
-    of what that one did, and it is UNKNOWN.
+    hash exchange by one, whichever it comes from. While the nodes of a classic or mirrored queue are away, brokers
+    route to the other queues alone, and confirm: what that one lacks is counted apart like losses of a split. What
+    arrives as a dead letter, and not from its queue, is not lost; what queues drop, where dead letters come at most
+    once and brokers were disturbed, is counted apart. Where no message was received after a fault had begun, nothing is
+    known of what that one did, and it is UNKNOWN.
 
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
     split by whether the broker marked them as redelivered.
@@ -78,12 +80,18 @@ Chosen = dict[tuple[int, int], Flags]
 
 def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...]]:
     """The lost messages that were confirmed where and when a loss is permitted, and why it is."""
-    permits = [*loss_permits(history.facts), *permits_of_passing_over(history.facts, ledger)]
-    if not permits:
+    facts = history.facts
+    permits = list(loss_permits(facts))
+    if not (permits or sharing(facts, ledger) or may_lose_letters(facts)):
         return {}, ()
     lost = _lost_rows(history, ledger)
     excused = np.zeros(len(lost.queue), np.bool_)
     reasons: dict[str, None] = {}
+    others = [*passed_over(facts, ledger, lost._asdict()), *lost_as_letters(facts, lost.queue)]
+    for reason, mine in others:
+        excused |= mine
+        if mine.any():
+            reasons[reason] = None
     choices = [[_covered(lost, choice, ledger.shards) for choice in sets] for _, sets in permits]
     for (reason, _), mine in zip(permits, most_explained(choices), strict=True):
         if mine.any():
@@ -104,6 +112,7 @@ class _Rows(NamedTuple):
     sequence: Array
     queue: Array
     node: Array
+    sent_us: Array
     outcome_us: Array
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link
@@ -11,6 +11,7 @@ from rabbitmq_resilience.faults.combining import Combination
 from rabbitmq_resilience.faults.conditions import Setting
 from rabbitmq_resilience.faults.targets import TargetError, check_target
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
+from rabbitmq_resilience.invariants.latency import LatencyBounds
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.scenarios.expectations import Location, excuse_problems
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -73,9 +74,7 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
         text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
         yield ("workload", "declare_every_s"), text
-    if "dead_letters" in scenario.chosen_invariants and workload.dead_letters is None:
-        text = "the invariant dead_letters is demanded, and there are none; say where they go, such as {to: failed}"
-        yield ("workload", "dead_letters"), text
+    yield from _dead_letter_problems(scenario, demanded)
     measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
     if measured and not scenario.metrics:
         text = f"{' and '.join(measured)} cannot be judged without what the brokers say of themselves"
@@ -86,6 +85,24 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
         for field, names in named.items():
             for name in (n for n in names if n not in scenario.chosen_invariants):
                 yield ("expect", i, field), f"{name!r} is not demanded here; invariants: {chosen}"
+
+
+def _dead_letter_problems(scenario: Scenario, confirming: Sequence[str]) -> Iterator[tuple[Location, str]]:
+    """``confirming``: what is demanded of confirms."""
+    letters, limits = scenario.workload.dead_letters, scenario.workload.limits
+    if letters is None:
+        if "dead_letters" in scenario.chosen_invariants:
+            text = "the invariant dead_letters is demanded, and there are none; say where they go, such as {to: failed}"
+            yield ("workload", "dead_letters"), text
+        return
+    if confirming and letters.strategy == "at_least_once" and limits is not None and limits.max_length is not None:
+        text = f"{' and '.join(confirming)} cannot be judged where dead letters that a queue keeps fill it"
+        yield ("workload", "limits", "max_length"), f"{text}; leave it out"
+    latency = scenario.chosen_invariants.get("latency")
+    bounds = latency.bounds if isinstance(latency, LatencyBounds) and letters.limited(limits) else ()
+    if any(bound.of == "end_to_end" for bound in bounds):
+        text = "what expires or is dropped never arrives, so that its latency has no end"
+        yield ("invariants", "latency"), f"{text}; demand that of confirms (of: confirm), or leave limits out"
 
 
 def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:

@@ -31,7 +31,8 @@ class DeadLetters(Spec):
       Publishers publish nothing to them, and ``limits`` are none of theirs.
     - ``strategy``: ``at_most_once`` publishes them without confirms, so that some are lost where something breaks.
       ``at_least_once`` (quorum queues, from 3.10 on) keeps each until the other queue has confirmed it. All queues
-      refuse then (``overflow: reject-publish``) what they cannot hold, as RabbitMQ demands it.
+      refuse then (``overflow: reject-publish``) what they cannot hold, as RabbitMQ demands it. One whose confirm was
+      lost is published again after 3 minutes, so give such a load ``drain_s: 240``.
     - ``reject_one_in``: consumers reject so many messages, one in 10 about. Which ones depends on their publishers and
       numbers alone, so that what comes again is rejected again.
 
@@ -50,26 +51,35 @@ class DeadLetters(Spec):
             yield f"dead_letters.to: {self.to} is none of the services; they are {known}"
         elif len(names) == 1:
             yield f"dead_letters.to: {self.to} is the only service; the messages are published to another one"
+        taking = sum(service.queues for service in workload.services if service.name == self.to)
+        if 2 * taking > workload.queues:
+            yield (
+                f"dead_letters.to: {self.to} has {taking} queues and the others {workload.queues - taking}: some would "
+                "take the dead letters of none; have no more of them"
+            )
         if workload.routing is not None:
             yield "dead_letters do not go with routing, where a message would be a dead letter of each of its queues"
         if workload.copy_every is not None:
             yield "dead_letters do not go with copy_every, whose copies nobody reads"
-        if self.reject_one_in is not None and workload.acks != "manual":
-            yield f"dead_letters.reject_one_in does not go with acks: {workload.acks}, which leave nothing to reject"
-        yield from self._problems_of_limits(workload.limits)
+        if workload.acks != "manual":
+            yield f"dead_letters do not go with acks: {workload.acks}: what a consumer lost might have been rejected"
+        if workload.confirms != "awaited":
+            yield f"dead_letters do not go with confirms: {workload.confirms}: what a queue refused might have expired"
         if self.strategy == "at_least_once" and workload.queue_type != "quorum":
             yield f"dead_letters.strategy: at_least_once goes with queue_type: quorum, not {workload.queue_type}"
+        yield from self._problems_of_limits(workload.limits)
 
     def _problems_of_limits(self, limits: QueueLimits | None) -> Iterator[str]:
-        if self.reject_one_in is None and not self.limited(limits):
-            yield (
-                "dead_letters: nothing becomes one; say how many messages consumers reject (reject_one_in: 10), or "
-                "state limits (message_ttl_ms, or max_length with overflow: drop-head)"
-            )
-        if limits is not None and limits.expires_ms is not None:
-            yield "dead_letters do not go with limits.expires_ms: what is in a queue that expires is no dead letter"
         if self.strategy == "at_least_once" and limits is not None and limits.overflow == "drop-head":
             yield "dead_letters.strategy: at_least_once goes with overflow: reject-publish, not drop-head"
+        if limits is not None and limits.expires_ms is not None:
+            yield "dead_letters do not go with limits.expires_ms: what is in a queue that expires is no dead letter"
+        if self.reject_one_in is None and not self.limited(limits):
+            dropping = "" if self.strategy == "at_least_once" else ", or max_length with overflow: drop-head"
+            yield (
+                "dead_letters: nothing becomes one; say how many messages consumers reject (reject_one_in: 10), or "
+                f"state limits (message_ttl_ms{dropping})"
+            )
 
     def limited(self, limits: QueueLimits | None) -> bool:
         """Whether queues with these limits have dead letters that nobody rejected."""

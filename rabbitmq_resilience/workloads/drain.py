@@ -85,6 +85,13 @@ class Bitmap:
     def __len__(self) -> int:
         return int(np.count_nonzero(self.bits))
 
+    def plus(self, other: Bitmap) -> Bitmap:
+        """The numbers of both."""
+        both, (short, long) = Bitmap(), sorted((self.bits, other.bits), key=len)
+        both.bits = long.copy()
+        both.bits[: len(short)] |= short
+        return both
+
     def minus(self, other: Bitmap) -> int:
         """How many numbers are in this set and not in the other."""
         common = min(len(self.bits), len(other.bits))
@@ -93,7 +100,7 @@ class Bitmap:
 
 class Tally:
     """Which messages are confirmed and which are received, so far, in each queue that they go to. What consumers reject
-    is received when it comes as a dead letter."""
+    is received when it comes as a dead letter, and is waited for also where nobody knows whether it was confirmed."""
 
     def __init__(self, folder: Path, *, publishers: int, routes: Routes, letters: Letters | None = None) -> None:
         self._folder = folder
@@ -104,6 +111,7 @@ class Tally:
         self._deliveries: dict[Path, StreamReader] = {}
         self._confirmed: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
         self._received: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
+        self._rejected: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
         self.rows = 0
 
     def update(self) -> None:
@@ -124,8 +132,10 @@ class Tally:
         letter = self._letters.taken_from(queue)
         lane = np.zeros(len(queue), np.uint16)  # of dead letters: their messages have one queue each
         lane[~letter] = self._routes.lanes[queue[~letter]]
-        settled = intact & (letter | ~self._letters.rejected(publisher, sequence))
-        self._mark(self._received, publisher, lane, sequence, settled)
+        rejected = ~letter & self._letters.rejected(publisher, sequence)
+        self._mark(self._received, publisher, lane, sequence, intact & ~rejected)
+        if rejected.any():
+            self._mark(self._rejected, publisher, lane, sequence, intact & rejected)
 
     def _mark(
         self, bitmaps: defaultdict[Key, Bitmap], publisher: Array, lane: Array, sequence: Array, chosen: Array
@@ -146,29 +156,35 @@ class Tally:
 
     @property
     def unconsumed(self) -> int:
-        return sum(confirmed.minus(self._received[key]) for key, confirmed in self._confirmed.items())
+        awaited = {key: self._confirmed[key].plus(self._rejected[key]) for key in {*self._confirmed, *self._rejected}}
+        return sum(messages.minus(self._received[key]) for key, messages in awaited.items())
 
 
 def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-    """Follow the tally until nothing confirmed is missing, or all queues are empty and nothing moved for ``idle_s``.
+    """Follow the tally until nothing that is awaited is missing, or all queues were empty at two looks ``idle_s``
+    apart, and nothing moved for as long before each: then what is missing is lost, and the drain is complete.
 
-    ``idle_s`` must be longer than the broker's statistics interval, as its depths are believed only then: if all
-    queues are empty, what is still missing is lost and the drain is complete. Queues that hold messages are waited
-    for until ``timeout_s``: their consumers may still be on their way back.
+    ``idle_s`` must be longer than the broker's statistics interval. Each queue is told at a time of its own, so a
+    message on its way from one to another may be missed by one look. Queues that hold messages are waited for until
+    ``timeout_s``: their consumers may still be on their way back.
     """
-    moved_s, rows, held = time.monotonic(), -1, ""
+    moved_s, rows, held, empty = time.monotonic(), -1, "", False
 
     def drained() -> bool:
-        nonlocal moved_s, rows, held
+        nonlocal moved_s, rows, held, empty
         tally.update()
         if tally.rows != rows:
-            moved_s, rows, held = time.monotonic(), tally.rows, ""
+            moved_s, rows, held, empty = time.monotonic(), tally.rows, "", False
         if tally.unconsumed == 0:
             return True
         if time.monotonic() - moved_s < idle_s:
             return False
         held = _held(depths)
-        return not held
+        if held or empty:
+            empty = False
+            return not held
+        moved_s, empty = time.monotonic(), True
+        return False
 
     try:
         wait_until(drained, timeout_s=timeout_s, what="the consumers to drain the queues", poll_s=POLL_S)

@@ -284,8 +284,10 @@ class Workload(Spec):
     @property
     def needs(self) -> frozenset[str]:
         """What brokers must have for it, by the names of ``clusters.broker.versions.FEATURES``."""
+        expires = self.limits is not None and self.limits.message_ttl_ms is not None
         needs = {
             AT_LEAST_ONCE: self.dead_letters is not None and self.dead_letters.strategy == "at_least_once",
+            "expiry of messages in quorum queues": self.queue_type == "quorum" and expires,
             "lazy queues": self.lazy,
             "mirrored queues": self.queue_type == "mirrored",
             "priorities of quorum queues": self.queue_type == "quorum" and bool(self.priorities),

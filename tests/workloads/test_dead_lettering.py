@@ -66,9 +66,15 @@ AT_LEAST_ONCE = {"to": "failed", "strategy": "at_least_once"}
         ({"dead_letters": {**LETTERS, "to": "fialed"}}, "to: fialed is none of the services; they are orders, failed"),
         ({"services": SERVICES[1:]}, "failed is the only service"),
         ({"dead_letters": {"to": "failed"}}, "nothing becomes one; say how many messages consumers reject"),
-        ({"dead_letters": {"to": "failed"}, "limits": {"expires_ms": 5}}, "nothing becomes one"),
+        ({"dead_letters": {"to": "failed"}, "limits": {"expires_ms": 5}}, "do not go with limits.expires_ms"),
         ({"limits": {"expires_ms": 5}}, "do not go with limits.expires_ms"),
-        ({"acks": "automatic"}, "reject_one_in does not go with acks: automatic"),
+        ({"acks": "automatic"}, "do not go with acks: automatic"),
+        ({"confirms": "ignored"}, "do not go with confirms: ignored"),
+        ({"services": [{"name": "orders"}, {"name": "failed", "queues": 2}]}, "failed has 2 queues and the others 1"),
+        (
+            {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5, "overflow": "drop-head"}},
+            "overflow: reject-publish, not drop-head",
+        ),
         ({"copy_every": 2}, "do not go with copy_every"),
         ({"routing": {"publish": [{"routing_key": "orders-1"}]}}, "do not go with routing"),
         ({"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5}}, "nothing becomes one"),
@@ -105,6 +111,20 @@ def test_what_is_demanded_must_be_there() -> None:
 
 def test_dead_letters_may_have_several_consumers_beside_order() -> None:
     assert parse(FILE % ", dead_letters: {to: failed, reject_one_in: 2}").workload.consumers == 3
+
+
+@pytest.mark.parametrize(
+    ("load", "demanded", "told"),
+    [
+        ("{to: failed, strategy: at_least_once, reject_one_in: 2}, limits: {max_length: 5}", "availability", "fill it"),
+        ("{to: failed}, limits: {message_ttl_ms: 5}", "latency", "never arrives, so that its latency has no end"),
+    ],
+)
+def test_what_cannot_be_judged_beside_dead_letters_is_refused(load: str, demanded: str, told: str) -> None:
+    text = FILE.replace("order: {}", f"{demanded}: {{}}")
+    with pytest.raises(FaultFileError) as refused:
+        parse(text % f", dead_letters: {load}")
+    assert told in str(refused.value)
 
 
 def test_a_load_is_read_as_it_was_saved(tmp_path: Path) -> None:

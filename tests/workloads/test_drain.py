@@ -72,6 +72,16 @@ def test_incomplete_while_queues_hold_messages(folder: Folder, held: Depth) -> N
     assert f"q1: {held.ready} ready, {held.unacked} unacked" in result.detail
 
 
+def test_what_is_on_its_way_between_queues_is_not_taken_for_lost(folder: Folder) -> None:
+    """One look finds them in neither: each queue tells its numbers at a time of its own."""
+    folder.published([0, 1], Outcome.CONFIRMED)
+    kept, moving, arrived = ({"q1": Depth(0, 0, one), "d1": Depth(other, 0)} for one, other in ((2, 0), (0, 0), (0, 2)))
+    looks = iter([kept, moving])
+    result = drain(folder.tally(), lambda: next(looks, arrived), idle_s=0.3, timeout_s=3)
+    assert not result.complete
+    assert "d1: 2 ready" in result.detail
+
+
 def test_incomplete_if_no_broker_tells(folder: Folder) -> None:
     folder.published([0], Outcome.CONFIRMED)
 

@@ -47,6 +47,11 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
         None,
         "Take dead_letters.strategy: at_most_once, or play 3.10 or later (release notes of 3.10.0)",
     ),
+    "expiry of messages in quorum queues": (
+        (3, 10),
+        None,
+        "Take queue_type: classic, leave limits.message_ttl_ms out, or play 3.10 or later (release notes of 3.10.0)",
+    ),
     "priorities of quorum queues": (
         (4, 0),
         None,
