@@ -23,7 +23,8 @@ from rabbitmq_resilience.scenarios.promises import (
     throughput_kept,
     versions,
 )
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
+from rabbitmq_resilience.workloads.spec import Workload
 
 DEFAULT_SCALE = 0.04
 #: At scale 1.

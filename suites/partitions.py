@@ -15,7 +15,8 @@ from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
 from rabbitmq_resilience.scenarios.promises import WINDOW_S, promised, promising, stall_s_max, throughput_kept, versions
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
+from rabbitmq_resilience.workloads.spec import Workload
 
 QUEUE_TYPES = ("quorum", "mirrored")
 

@@ -30,7 +30,8 @@ from rabbitmq_resilience.scenarios.promises import (
     versions,
 )
 from rabbitmq_resilience.workloads import presets
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
+from rabbitmq_resilience.workloads.spec import Workload
 from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
 from suites.partitions import long_cut_s, shape
 

@@ -15,7 +15,8 @@ from rabbitmq_resilience.invariants.catalogue import INVARIANTS
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Mirroring, QueueLimits, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
+from rabbitmq_resilience.workloads.spec import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

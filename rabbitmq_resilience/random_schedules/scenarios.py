@@ -34,7 +34,8 @@ from rabbitmq_resilience.scenarios.known_defects import (
 )
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
 from rabbitmq_resilience.scenarios.promises import promised, promising, versions
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
+from rabbitmq_resilience.workloads.spec import Workload
 
 RECOVERED_WITHIN_S = 60.0
 

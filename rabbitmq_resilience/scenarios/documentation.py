@@ -35,9 +35,10 @@ from rabbitmq_resilience.workloads.background import Churn
 from rabbitmq_resilience.workloads.dead_letters import DeadLetters
 from rabbitmq_resilience.workloads.mix import MessageSize
 from rabbitmq_resilience.workloads.presets import Preset
+from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.routing import Binding, Exchange, Publishing, Routing
 from rabbitmq_resilience.workloads.services import ProcessingStep, Service
-from rabbitmq_resilience.workloads.spec import Mirroring, QueueLimits, RateStep, Workload
+from rabbitmq_resilience.workloads.spec import RateStep, Workload
 from rabbitmq_resilience.workloads.spread import Spread
 
 TEMPLATE = Path(__file__).parent / "templates" / "fault-files.md.j2"

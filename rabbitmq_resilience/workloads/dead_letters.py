@@ -14,7 +14,8 @@ from rabbitmq_resilience.record.draws import Rejections
 from rabbitmq_resilience.workloads.services import Service
 
 if TYPE_CHECKING:
-    from rabbitmq_resilience.workloads.spec import QueueLimits, Workload
+    from rabbitmq_resilience.workloads.queue_settings import QueueLimits
+    from rabbitmq_resilience.workloads.spec import Workload
 
 #: As ``clusters.broker.versions.FEATURES`` calls it.
 AT_LEAST_ONCE = "dead letters that arrive at least once"

@@ -17,7 +17,8 @@ from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.drain import Depth, DepthsUnknown
 from rabbitmq_resilience.workloads.load import COPIES
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
+from rabbitmq_resilience.workloads.spec import Workload
 
 #: The size at which RabbitMQ by default stops growing a quorum queue's group with the cluster.
 GROUP_SIZE_MAX = 5

@@ -18,7 +18,8 @@ from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.play.judging import Result, judge_run
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
+from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import Worker
 
 pytestmark = pytest.mark.broker

@@ -24,8 +24,9 @@ from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.queue_settings import QueueLimits
 from rabbitmq_resilience.workloads.run import RunningWorkload
-from rabbitmq_resilience.workloads.spec import QueueLimits, Workload
+from rabbitmq_resilience.workloads.spec import Workload
 from tests.play.lying_broker import LIES
 
 pytestmark = pytest.mark.broker

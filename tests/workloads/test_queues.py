@@ -9,6 +9,7 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.drain import DepthsUnknown
+from rabbitmq_resilience.workloads.queue_settings import Mirroring
 from rabbitmq_resilience.workloads.queues import (
     declare,
     depths,
@@ -17,7 +18,7 @@ from rabbitmq_resilience.workloads.queues import (
     queue_arguments,
     queue_policy,
 )
-from rabbitmq_resilience.workloads.spec import Mirroring, Workload
+from rabbitmq_resilience.workloads.spec import Workload
 
 FIVE = Topology(name="five", zones={"a": 2, "b": 2, "c": 1})
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.queues import own_arguments, queue_arguments, queue_names, queue_policy
 from rabbitmq_resilience.workloads.services import ProcessingStep
-from rabbitmq_resilience.workloads.spec import Mirroring, QueueLimits, RateStep, Workload
+from rabbitmq_resilience.workloads.spec import RateStep, Workload
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 
