@@ -77,11 +77,12 @@ class QueueFacts:
 
 @dataclass(frozen=True)
 class DeadLetterFacts:
-    """``limited``: queues drop messages by their limits."""
+    """``limited``: queues drop messages by their limits. ``held_s``: how long consumers hold a message at most."""
 
     letters: Letters
     at_least_once: bool
     limited: bool
+    held_s: float
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -162,9 +163,8 @@ class Facts:
             if told := event.dead_letters:
                 queue_of = {index[queue]: index[taking] for queue, taking in told["queues"].items()}
                 letters = Letters(queue_of, told["reject_one_in"])
-                return DeadLetterFacts(
-                    letters, at_least_once=told["strategy"] == "at_least_once", limited=told["limited"]
-                )
+                sure = told["strategy"] == "at_least_once"
+                return DeadLetterFacts(letters, at_least_once=sure, limited=told["limited"], held_s=told["held_s"])
         return None
 
     @property

@@ -57,12 +57,14 @@ class Lane:
 class Messages:
     """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), and their queues in
     ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues, and
-    ``dead`` tells which messages arrived as dead letters."""
+    ``dead`` tells which messages arrived as dead letters, and ``dead_fresh`` which of them without the redelivered
+    flag at least once."""
 
     outcome: Bytes = field(default_factory=lambda: np.full(0, NO_ROW, np.uint8))
     lanes: list[Lane] = field(default_factory=list)
     rows: int = 0
     dead: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
+    dead_fresh: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def publish(self, sequence: Array, outcome: Array, queue: Array, lane: Array) -> None:
         self.rows += len(sequence)
@@ -80,7 +82,7 @@ class Messages:
 
     def complete(self) -> None:
         """No row is to come: from now on there are deliveries."""
-        self.dead = np.zeros(len(self.outcome), np.bool_)
+        self.dead, self.dead_fresh = np.zeros(len(self.outcome), np.bool_), np.zeros(len(self.outcome), np.bool_)
         for lane in self.lanes:
             lane.received, lane.fresh = np.zeros(len(lane.queue), np.bool_), np.zeros(len(lane.queue), np.bool_)
 
@@ -154,8 +156,8 @@ class Ledger:
     those without the redelivered flag. ``strange`` counts deliveries of messages that were never sent, ``broken`` those
     not intact, and ``misrouted`` those from another queue than the message was sent to. ``span_us`` is the time of the
     first and the last row. What comes from another shard than was expected (``fan_out.Shards``) is not misrouted.
-    ``letters_read`` counts deliveries of dead letters, the last of which came at ``letters_last_us``; they are neither
-    among ``read`` nor in ``readings``.
+    ``letters_read`` counts deliveries of dead letters, ``letters_fresh`` those without the redelivered flag; the last
+    came at ``letters_last_us``. They are neither among ``read`` nor in ``readings``.
     """
 
     messages: dict[int, Messages] = field(default_factory=dict)
@@ -174,6 +176,7 @@ class Ledger:
     shards: Shards = field(default_factory=Shards)
     letters: Letters = field(default_factory=Letters)
     letters_read: int = 0
+    letters_fresh: int = 0
     letters_last_us: float = -np.inf
 
     @property
@@ -233,7 +236,7 @@ class Ledger:
             self.broken += len(intact) - len(whole[0])
             letter = self.letters.taken_from(whole[1])
             if letter.any():
-                self._receive_letters(*(column[letter] for column in whole[1:4]))
+                self._receive_letters(*(column[letter] for column in (*whole[1:4], whole[5])))
                 self.letters_last_us = max(self.letters_last_us, int(whole[4][letter].max()))
                 whole = [column[~letter] for column in whole]
             if len(whole[0]):
@@ -261,15 +264,18 @@ class Ledger:
                 self.read_fresh += len(of_lane[0]) - int(np.count_nonzero(of_lane[1]))
                 lane.receive(*of_lane)
 
-    def _receive_letters(self, queue: Array, publisher: Array, sequence: Array) -> None:
+    def _receive_letters(self, queue: Array, publisher: Array, sequence: Array, redelivered: Array) -> None:
         for (name,), rows in grouped(publisher):
             messages = self.messages.setdefault(name, Messages())
             known = self._known(name, sequence[rows])
             mine, taken_from = sequence[rows][known], queue[rows][known]
             published_to = messages.lanes[0].queue[mine] if messages.lanes else taken_from
             belong = self.letters.belong(published_to, taken_from)
+            fresh = belong & ~redelivered[rows][known]
             messages.dead[mine[belong]] = True
+            messages.dead_fresh[mine[fresh]] = True
             self.letters_read += int(np.count_nonzero(belong))
+            self.letters_fresh += int(np.count_nonzero(fresh))
             self.misrouted += int(np.count_nonzero(~belong))
 
     def _known(self, publisher: int, sequence: Array) -> Flags:

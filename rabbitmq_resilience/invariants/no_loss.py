@@ -28,8 +28,8 @@ class NoLoss(InvariantSpec):
     Unmarked duplicates are INVALID too in a run in which no step began.
 
     A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
-    hash exchange by one, whichever it comes from. While the nodes of a classic or mirrored queue are away, brokers
-    route to the other queues alone, and confirm: what that one lacks is counted apart like losses of a split. What
+    hash exchange by one, whichever it comes from. While the node of a classic queue is away, brokers route
+    to the other queues alone, and confirm: what that one lacks is counted apart like losses of a split. What
     arrives as a dead letter, and not from its queue, is not lost; what queues drop, where dead letters come at most
     once and brokers were disturbed, is counted apart. Where no message was received after a fault had begun, nothing is
     known of what that one did, and it is UNKNOWN.
@@ -87,7 +87,7 @@ def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...
     lost = _lost_rows(history, ledger)
     excused = np.zeros(len(lost.queue), np.bool_)
     reasons: dict[str, None] = {}
-    others = [*passed_over(facts, ledger, lost._asdict()), *lost_as_letters(facts, lost.queue)]
+    others = [*passed_over(history, ledger, lost._asdict()), *lost_as_letters(history, lost.publisher, lost.sequence)]
     for reason, mine in others:
         excused |= mine
         if mine.any():

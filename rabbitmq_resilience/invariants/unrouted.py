@@ -1,56 +1,90 @@
-"""Messages that go to several queues, one of them on nodes that are all away: a broker knows no such queue then, routes
-to the others alone and confirms. Nothing is returned, as another queue took it (seen on 3.10.8 with a classic queue).
-"""
+"""Messages that go to several queues, one of them classic on a node that is away: a broker knows no such queue then,
+routes to the others alone and confirms. Nothing is returned, as another queue took it (seen on 3.10.8). Queues with
+copies remain known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from rabbitmq_resilience.invariants.columns import Array, grouped
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Ledger
 from rabbitmq_resilience.invariants.pauses import Pauses, pauses_of
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.history import Outcome
 
 Flags = npt.NDArray[np.bool_]
 
+#: A queue is known again when its node has begun again, which takes longer.
+SILENT_S_MIN = 3.0
+
 #: Why such a message may be lost.
-REASON = "brokers route without {queue} what goes to other queues too while its nodes are away"
+REASON = "brokers route without {queue} what goes to other queues too while its node is away"
 
 
 def sharing(facts: Facts, ledger: Ledger) -> frozenset[int]:
-    """The queues, by index, that share messages with others and that brokers may pass over: not quorum queues, which
-    they always know."""
+    """The queues, by index, that share messages with others and that brokers may pass over."""
     shared = ledger.sharing_queues()
-    return frozenset(i for i, queue in enumerate(facts.queues) if queue.kind != "quorum" and i in shared)
+    return frozenset(
+        i for i, queue in enumerate(facts.queues) if queue.kind == "classic" and len(queue.members) == 1 and i in shared
+    )
 
 
-def passed_over(facts: Facts, ledger: Ledger, rows: Mapping[str, Array]) -> Iterator[tuple[str, Flags]]:
+def passed_over(history: History, ledger: Ledger, rows: Mapping[str, Array]) -> Iterator[tuple[str, Flags]]:
     """Which lost messages may never have been routed to their queue, and why, queue by queue: another queue took them,
-    and the node that confirmed them may have missed all nodes of this one on their way. ``rows``: ``publisher``,
-    ``sequence``, ``queue``, ``node``, ``sent_us`` and ``outcome_us``."""
-    cluster, span_us = facts.cluster, facts.publishing_us
-    if cluster is None or span_us is None:
+    the node that confirmed them may have missed that of this one on their way, and nothing that it took came from there
+    for as long as a node takes to be missed and to begin again. ``rows``: ``publisher``, ``sequence``, ``queue``,
+    ``node``, ``sent_us`` and ``outcome_us``."""
+    facts = history.facts
+    cluster, span_us, queues = facts.cluster, facts.publishing_us, sharing(facts, ledger)
+    if cluster is None or span_us is None or not queues:
         return
     taken = _taken_elsewhere(ledger, rows)
     pauses = pauses_of(facts, cluster, span_us)
-    for index in sorted(sharing(facts, ledger)):
+    known_us = _came_us(history, ledger, queues)
+    for index in sorted(queues):
         queue, mine = facts.queues[index], (rows["queue"] == index) & taken
+        (member,) = queue.members
         for node, name in enumerate(cluster.nodes):
             of_node = mine & (rows["node"] == node)
-            if not of_node.any() or name in queue.members:
+            if not of_node.any() or name == member:
                 continue
-            missed = [_missed(facts, cluster, pauses, member, name) for member in sorted(queue.members)]
             over = np.zeros(len(taken), np.bool_)
-            for start, end in periods(reduce(lambda one, other: one & other, missed)):
+            for start, end in periods(_missed(facts, cluster, pauses, member, name)):
                 over |= of_node & (rows["sent_us"] < end) & (rows["outcome_us"] >= start)
+            over &= _silence_us(rows["sent_us"], known_us.get((index, node))) >= SILENT_S_MIN * 1e6
             if over.any():
                 yield REASON.format(queue=queue.name), over
+
+
+def _came_us(history: History, ledger: Ledger, queues: frozenset[int]) -> Mapping[tuple[int, int], Array]:
+    """For each of the queues and each node, in order, when messages were sent that the node confirmed and that came
+    from the queue."""
+    found: dict[tuple[int, int], list[Array]] = {}
+    columns = ("publisher", "queue", "lane", "node", "sequence", "sent_us", "outcome")
+    for piece in pieces(history.publishes(), *columns):
+        kept = np.isin(piece[1], sorted(queues)) & (piece[-1] == Outcome.CONFIRMED)
+        publisher, queue, lane, node, sequence, sent_us, _ = (column[kept] for column in piece)
+        for key, rows in grouped(publisher, queue, lane, node) if kept.any() else ():
+            received = ledger.messages[key[0]].lanes[key[2]].received[sequence[rows]]
+            found.setdefault((key[1], key[3]), []).append(sent_us[rows][received])
+    return {key: np.sort(np.concatenate(parts)) for key, parts in found.items()}
+
+
+def _silence_us(sent_us: Array, known_us: Array | None) -> Array:
+    """For how long around each moment nothing came that was sent then."""
+    if known_us is None or not len(known_us):
+        return np.full(len(sent_us), np.inf)
+    after = np.searchsorted(known_us, sent_us, "right")
+    ends = np.append(known_us.astype(np.float64), np.inf)[after]
+    starts = np.concatenate(([-np.inf], known_us.astype(np.float64)))[after]
+    silence: Array = ends - starts
+    return silence
 
 
 def _taken_elsewhere(ledger: Ledger, rows: Mapping[str, Array]) -> Flags:

@@ -189,7 +189,9 @@ def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> D
     try:
         wait_until(drained, timeout_s=timeout_s, what="the consumers to drain the queues", poll_s=POLL_S)
     except WaitTimeout:
-        detail = f"nothing arrived for {idle_s:g} s, {held}" if held else "messages were still arriving"
+        unsure = "all queues were empty at one look, and there was no time for the other"
+        arriving = unsure if empty else "messages were still arriving"
+        detail = f"nothing arrived for {idle_s:g} s, {held}" if held else arriving
         return _result(tally, complete=False, detail=f"{detail}, {timeout_s:g} s after the drain began")
     if tally.unconsumed == 0:
         return _result(tally, complete=True, detail="every confirmed message was received")

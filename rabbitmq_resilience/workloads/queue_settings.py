@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
 
+#: Brokers refuse a longer time.
+TIME_MAX_MS = 4_294_967_295
+
 
 class Mirroring(Spec):
     """The policy of a classic mirrored queue, in RabbitMQ's own words (``ha-mode`` and so on)."""
@@ -33,8 +36,8 @@ class QueueLimits(Spec):
 
     max_length: Annotated[int, Field(ge=0)] | None = None
     overflow: Literal["drop-head", "reject-publish"] | None = None
-    message_ttl_ms: Annotated[int, Field(ge=0)] | None = None
-    expires_ms: Annotated[int, Field(ge=1)] | None = None
+    message_ttl_ms: Annotated[int, Field(ge=0, le=TIME_MAX_MS)] | None = None
+    expires_ms: Annotated[int, Field(ge=1, le=TIME_MAX_MS)] | None = None
 
     @model_validator(mode="after")
     def _overflow(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
@@ -274,6 +275,16 @@ class Workload(Spec):
         """Who reads which queues: the services, or without any all consumers as one, of the name ''."""
         own = {name: getattr(self, name) for name in Service.model_fields if name != "name"}
         return self.services or (Service.model_construct(name="", **own),)
+
+    @property
+    def held_s(self) -> float:
+        """How long a consumer holds a message at most until it is done with it: it takes one after another."""
+
+        def longest_s(group: Service) -> float:
+            slowest_ms = max([group.processing_ms, *(step.processing_ms for step in group.variable_processing)])
+            return slowest_ms / 1000 * self.prefetch * math.ceil(group.queues / group.consumers)
+
+        return max(map(longest_s, self.groups))
 
     @property
     def variation_s(self) -> float:

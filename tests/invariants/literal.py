@@ -105,6 +105,7 @@ def fault(
     intermittent: bool = False,
     alarm: str = "",
     alarmed: Sequence[str] = (),
+    operation: bool = False,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
@@ -117,6 +118,8 @@ def fault(
         "sudden": sudden,
         "intermittent": intermittent,
     }
+    if operation:
+        effect["operation"] = True
     if alarm:
         effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")

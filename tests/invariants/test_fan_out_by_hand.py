@@ -146,7 +146,7 @@ def _passed_by(members: str, step: Any, *missing: tuple[int, int], at_s: float, 
 def test_only_what_another_queue_took_may_pass_a_queue_by() -> None:
     beside = {"at_s": 30, "mode": "pause_minority", **AWAY}
     assert _passed_by("a1 c1", KILLED, (1, 1), **beside) == [1, 0]
-    assert _passed_by("a1 c1", KILLED, (1, 1), **beside, kind="mirrored") == [1, 0]
+    assert _passed_by("a1 c1", KILLED, (1, 1), **beside, kind="mirrored") == [0, 1], "brokers know of its copies"
     assert _passed_by("c1 c1", KILLED, (1, 0), (1, 1), **beside) == [0, 2], "nobody took it: it would be returned"
     assert _passed_by("a1 c1", KILLED, (1, 1), **{**beside, "at_s": 51.997}) == [1, 0], "confirmed when it was back"
 
@@ -185,3 +185,15 @@ def test_a_queue_whose_node_is_away_is_passed_over(fan_out: bool, at_s: float, p
 def test_nobody_confirms_for_a_queue_that_is_passed_over(fan_out: bool) -> None:
     found = PartitionMode().check(_classic_beside(fan_out, at_s=30))
     assert found.verdict is (Verdict.VALID if fan_out else Verdict.INVALID), found.summary
+
+
+@pytest.mark.parametrize(("silent_s", "lost"), [(1, 1), (6, 0)])
+def test_what_came_from_a_queue_tells_that_it_was_known(silent_s: int, lost: int) -> None:
+    """Of a message each second one is missing, or all for longer than a node takes to begin again."""
+    starved = fault(20, 50, name="stress", starved=["c1"])
+    missing = [(n, 1) for n in range(60, 60 + silent_s)]
+    rows = [publish(n, n + 0.5, queue=q, lane=q) for n in range(88) for q in (0, 1)]
+    came = [deliver(n, n + 0.6, queue=q) for n in range(88) for q in (0, 1) if (n, q) not in missing]
+    places = {f"q{i}": {"type": "classic", "members": [on], "leader": on} for i, on in ((1, "a1"), (2, "c1"))}
+    events = [cluster(mode="ignore"), event(0, "queues", queues=places), phases(), starved, node_states()]
+    assert NoLoss().check(history(rows, came, events)).numbers["lost"] == lost

@@ -158,7 +158,13 @@ ONE_IN = 10
 
 def with_dead_letters() -> Event:
     places = {name: {"type": "quorum", "members": list(THREE), "leader": "a1"} for name in ("q1", "dead")}
-    letters = {"queues": {"q1": "dead"}, "strategy": "at_least_once", "reject_one_in": ONE_IN, "limited": False}
+    letters = {
+        "queues": {"q1": "dead"},
+        "strategy": "at_least_once",
+        "reject_one_in": ONE_IN,
+        "limited": False,
+        "held_s": 0,
+    }
     return event(0, "queues", queues=places, dead_letters=letters)
 
 
