@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
-from rabbitmq_resilience.invariants.ledger import Flags, Ledger, Messages, ledger_of, nothing_after
+from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.times import Times, periods, times
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
@@ -103,9 +103,9 @@ class _Letters:
         """``given_up``: whether queues may have given up messages that came again and again."""
         m = ledger.messages[publisher]
         sequence = np.arange(len(m.outcome))
-        received = _any(m, "received")
+        received = m.received
         rejected = received & ledger.letters.rejected(np.full(len(sequence), publisher), sequence)
-        kept = (m.outcome == Outcome.CONFIRMED) & _any(m, "there") & ~received
+        kept = (m.outcome == Outcome.CONFIRMED) & ~received
         owed = rejected | kept if promised.limited else rejected
         unasked = m.dead & ~rejected & ~(received & given_up)
         return cls(owed, m.dead, unasked & (not promised.limited), received)
@@ -131,12 +131,6 @@ def facts_of(history: History) -> LetterFacts:
         letters = {name: _Letters.of(ledger, name, promised, given_up=given_up) for name in ledger.messages}
         _found[history] = LetterFacts(letters, _excused(history, promised, letters))
     return _found[history]
-
-
-def _any(m: Messages, name: str) -> Flags:
-    of_lanes: list[Flags] = [getattr(lane, name) for lane in m.lanes]
-    found: Flags = np.logical_or.reduce(of_lanes) if of_lanes else np.zeros(len(m.outcome), np.bool_)
-    return found
 
 
 def _count(of: Iterable[Flags]) -> int:

@@ -86,6 +86,14 @@ class Messages:
         for lane in self.lanes:
             lane.received, lane.fresh = np.zeros(len(lane.queue), np.bool_), np.zeros(len(lane.queue), np.bool_)
 
+    @property
+    def received(self) -> Flags:
+        """Which messages came from any of their queues."""
+        received = np.zeros(len(self.outcome), np.bool_)
+        for lane in self.lanes:
+            received |= lane.received
+        return received
+
     def attempted(self, lane: Lane) -> Flags:
         return _attempted(self.outcome) & lane.there
 

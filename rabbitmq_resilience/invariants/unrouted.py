@@ -12,9 +12,9 @@ import numpy.typing as npt
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Ledger
-from rabbitmq_resilience.invariants.pauses import Pauses, pauses_of
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.history import Outcome
 
@@ -41,11 +41,10 @@ def passed_over(history: History, ledger: Ledger, rows: Mapping[str, Array]) -> 
     for as long as a node takes to be missed and to begin again. ``rows``: ``publisher``, ``sequence``, ``queue``,
     ``node``, ``sent_us`` and ``outcome_us``."""
     facts = history.facts
-    cluster, span_us, queues = facts.cluster, facts.publishing_us, sharing(facts, ledger)
-    if cluster is None or span_us is None or not queues:
+    cluster, queues = facts.cluster, sharing(facts, ledger)
+    if cluster is None or not queues:
         return
     taken = _taken_elsewhere(ledger, rows)
-    pauses = pauses_of(facts, cluster, span_us)
     known_us = _came_us(history, ledger, queues)
     for index in sorted(queues):
         queue, mine = facts.queues[index], (rows["queue"] == index) & taken
@@ -55,7 +54,7 @@ def passed_over(history: History, ledger: Ledger, rows: Mapping[str, Array]) -> 
             if not of_node.any() or name == member:
                 continue
             over = np.zeros(len(taken), np.bool_)
-            for start, end in periods(_missed(facts, cluster, pauses, member, name)):
+            for start, end in periods(_missed(facts, cluster, member, name)):
                 over |= of_node & (rows["sent_us"] < end) & (rows["outcome_us"] >= start)
             over &= _silence_us(rows["sent_us"], known_us.get((index, node))) >= SILENT_S_MIN * 1e6
             if over.any():
@@ -91,17 +90,16 @@ def _taken_elsewhere(ledger: Ledger, rows: Mapping[str, Array]) -> Flags:
     """Of which messages another queue had its copy."""
     taken = np.zeros(len(rows["sequence"]), np.bool_)
     for (publisher,), mine in grouped(rows["publisher"]) if len(taken) else ():
-        received = np.logical_or.reduce([lane.received for lane in ledger.messages[publisher].lanes])
-        taken[mine] = received[rows["sequence"][mine]]
+        taken[mine] = ledger.messages[publisher].received[rows["sequence"][mine]]
     return taken
 
 
-def _missed(facts: Facts, cluster: ClusterFacts, pauses: Pauses, node: str, by: str) -> Times:
+def _missed(facts: Facts, cluster: ClusterFacts, node: str, by: str) -> Times:
     """When ``by`` may have missed ``node``: that was away, until it was seen up again, or a cut between them lasted
     until it may be noticed, until one of them was seen to be back from a restart after it: until then nobody declares
     its queues again."""
-    truth = pauses.truth
-    cut = truth.cut[frozenset({node, by})].possibly if node != by else NEVER
+    truth = truth_of(facts, cluster)
+    cut = truth.cut[frozenset({node, by})].possibly
     noticed = [
         (from_us, _restarted_us(facts, (node, by), noticed_us=from_us, healed_us=period[1]))
         for period, from_us in truth.noticeable(cut, sudden=truth.sudden)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import Event, SampleEvent, event_of
-from rabbitmq_resilience.record.history import DELIVERIES, Outcome
+from rabbitmq_resilience.record.history import DELIVERIES, Outcome, StreamWriter
 from rabbitmq_resilience.record.metrics import SERIES
 from rabbitmq_resilience.record.routes import OWED
 
@@ -219,3 +220,11 @@ def told(
 def _batches(rows: list[Row], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
     pieces = [rows[i : i + batch_rows] for i in range(0, len(rows), batch_rows)]
     return [pa.RecordBatch.from_pylist([row | {} for row in piece], schema=schema) for piece in pieces]
+
+
+def write_stream(path: Path, schema: pa.Schema, rows: Sequence[Row]) -> None:
+    """A stream of a run directory, whole."""
+    writer = StreamWriter(path, schema)
+    if rows:
+        writer.append({name: [row[name] for row in rows] for name in schema.names})
+    writer.close()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,13 +18,25 @@ from rabbitmq_resilience.invariants.no_loss import NoLoss
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.uptime import Uptime
 from rabbitmq_resilience.invariants.verdict import History, Verdict
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
 from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.workloads.dead_letters import Rejected
 from rabbitmq_resilience.workloads.drain import Tally
 from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path
-from tests.invariants.literal import THREE, Row, cluster, deliver, event, fault, history, node_states, phases, publish
+from tests.invariants.literal import (
+    THREE,
+    Row,
+    cluster,
+    deliver,
+    event,
+    fault,
+    history,
+    node_states,
+    phases,
+    publish,
+    write_stream,
+)
 
 #: The dead letters of q1 and q3 go to d1 and those of q2 to d2.
 QUEUES = ("q1", "d1", "q2", "q3", "d2")
@@ -187,21 +197,14 @@ def test_the_tally_waits_for_what_was_rejected(
     folder = tmp_path_factory.mktemp("tally")
     routes = Routes.of([[queue] for queue in PUBLISHED])
     sent = [{**row, "route": PUBLISHED.index(row["queue"])} for row in made.publishes]
-    _write(publishes_path(folder, "publisher-0", 0), PUBLISHES, sent)
-    _write(deliveries_path(folder, "consumer-0", 0), DELIVERIES, made.deliveries)
+    write_stream(publishes_path(folder, "publisher-0", 0), PUBLISHES, sent)
+    write_stream(deliveries_path(folder, "consumer-0", 0), DELIVERIES, made.deliveries)
     tally = Tally(folder, publishers=2, routes=routes, letters=Letters(TAKING, setting.reject_one_in))
     tally.update()
     awaited = made.count(
         lambda m: (m.confirmed or m.turned_down) and not (m.came and not m.turned_down) and not m.letter
     )
     assert tally.unconsumed == awaited
-
-
-def _write(path: Path, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
-    writer = StreamWriter(path, schema)
-    if rows:
-        writer.append({name: [row[name] for row in rows] for name in schema.names})
-    writer.close()
 
 
 PLAIN = Setting(at_least_once=True, limited=False, faulty=True, reject_one_in=1, kind="classic")

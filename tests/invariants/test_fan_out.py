@@ -6,9 +6,7 @@ Each generated run goes the whole way: a routing as a fault file states it, rout
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,7 +22,7 @@ from rabbitmq_resilience.invariants.no_loss import NoLoss
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.verdict import History, Verdict
 from rabbitmq_resilience.invariants.waits import confirm_waits, delivery_waits
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.workloads.drain import Tally
 from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path, share
@@ -38,6 +36,7 @@ from tests.invariants.literal import (
     phases,
     publish,
     us,
+    write_stream,
 )
 
 QUEUES = ("q1", "q2", "q3", "q4", "q5", "q6")
@@ -210,20 +209,14 @@ def test_the_tally_misses_just_what_did_not_come(
     run = made(routing, random, publishers=publishers, messages=messages)
     planted = set(random.sample(run.confirmed, min(losses, len(run.confirmed))))
     folder = tmp_path_factory.mktemp("tally")
-    _write(
+    write_stream(
         publishes_path(folder, "publisher-0", 0), PUBLISHES, [{**row, "route": row["queue"]} for row in run.publishes]
     )
     came = [row for row in run.deliveries if (row["publisher"], row["sequence"], row["queue"]) not in planted]
-    _write(deliveries_path(folder, "consumer-0", 0), DELIVERIES, came)
+    write_stream(deliveries_path(folder, "consumer-0", 0), DELIVERIES, came)
     tally = Tally(folder, publishers=publishers, routes=run.routes)
     tally.update()
     assert (tally.confirmed, tally.unconsumed) == (len(run.confirmed), len(planted))
-
-
-def _write(path: Path, schema: pa.Schema, rows: Sequence[Row]) -> None:
-    writer = StreamWriter(path, schema)
-    writer.append({name: [row[name] for row in rows] for name in schema.names})
-    writer.close()
 
 
 @given(runs)
