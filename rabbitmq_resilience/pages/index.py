@@ -113,6 +113,12 @@ def write_index(runs_root: Path) -> Path:
     return runs_root / INDEX_FILE
 
 
+def renew_index(runs_root: Path) -> None:
+    """Write ``index.html`` again where there is one: a run was judged anew."""
+    if (runs_root / INDEX_FILE).exists():
+        write_index(runs_root)
+
+
 def _age(folder: Path) -> tuple[str, str, int]:
     """Time, name, and which of those that share both."""
     time, _, name = folder.name.partition("-")

@@ -13,6 +13,7 @@ from rabbitmq_resilience.invariants.judge import Judgement, judge
 from rabbitmq_resilience.invariants.measured import measures
 from rabbitmq_resilience.invariants.verdict import Assumption, Finding, History, Verdict
 from rabbitmq_resilience.invariants.wholeness import HistoryWhole
+from rabbitmq_resilience.pages.index import renew_index
 from rabbitmq_resilience.pages.page import write_page
 from rabbitmq_resilience.play.cpu_watch import Others
 from rabbitmq_resilience.play.examination import recorded_history
@@ -46,7 +47,7 @@ def reopened(path: Path) -> RunDirectory:
         except RunDirectoryError as error:
             if any(file.exists() for file in (run.verdict_file, run.events_file, run.history)):
                 _withdraw(run, str(error))
-                write_page(run)
+                _show(run)
             raise
     return run
 
@@ -61,7 +62,7 @@ def judge_run(run: RunDirectory) -> Result:
         scenario = fault_file.load(run.fault_file, driver=None)
     except fault_file.FaultFileError as error:
         _withdraw(run, str(error))
-        write_page(run)
+        _show(run)
         raise
     history = recorded_history(run, scenario)
     try:
@@ -69,8 +70,13 @@ def judge_run(run: RunDirectory) -> Result:
     except Exception as error:  # whatever damaged events say; a verdict of before must not stay
         reason = f"the record cannot be judged: {type(error).__name__}: {error}"
         result = Result(run, Verdict.UNKNOWN, False, _withdraw(run, reason, scenario))
-    write_page(run)
+    _show(run)
     return result
+
+
+def _show(run: RunDirectory) -> None:
+    write_page(run)
+    renew_index(run.path.parent)
 
 
 def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.play.alone import recheck
 from rabbitmq_resilience.play.judging import judge_run
 from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, END_OF_STREAM, PUBLISHES_SUFFIX
@@ -226,6 +228,20 @@ def test_without_a_scenario_no_verdict_of_before_stays(tmp_path: Path, text: str
     assert "fault.yaml" in document["assumptions"]["history_whole"]["summary"]
     assert document["title"] == "Recorded: clients are killed"
     assert "This run cannot tell." in (run / "report.html").read_text()
+
+
+def test_the_page_of_all_runs_says_what_a_run_says_now(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(VERSION_2, tmp_path / "run"))
+    index = write_index(tmp_path)
+    assert "1 VALID, 0 INVALID, 0 UNKNOWN" in index.read_text()
+    (run / "events.jsonl").unlink()
+    assert recheck(run).verdict is Verdict.UNKNOWN
+    assert "0 VALID, 0 INVALID, 1 UNKNOWN" in index.read_text()
+
+
+def test_a_run_alone_gets_no_page_of_all_runs(tmp_path: Path) -> None:
+    recheck(Path(shutil.copytree(VERSION_2, tmp_path / "run")))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
