@@ -4,7 +4,7 @@ Where a link to a broker carries a proxy, that accepts connections for a broker 
 speak AMQP: they send the protocol header, and want the beginning of Connection.Start (see ``broker.handshake``).
 
 Source: HAProxy 2.6, "Configuration Manual" (``check``, ``inter``, ``rise``, ``fall``, ``on-marked-down``,
-``clitcpka``, ``tcp-check``).
+``clitcpka``, ``tcp-check``, ``resolvers``, ``init-addr``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ _DESCRIPTORS_BESIDE = 100
 _CONNECT_TIMEOUT_S = 5
 _ACCEPTED_WITHIN_S = 1.0
 _ANSWERED_WITHIN_S = 2.0
+#: A broker that is gone has no address; it keeps its old one, so that checks say what becomes of it and not its name.
+_NAMES = [
+    "resolvers names",
+    "    parse-resolv-conf",
+    "    timeout resolve 1s",
+    "    timeout retry 1s",
+    "    hold valid 1s",
+    *(f"    hold {answer} 24h" for answer in ("nx", "other", "refused", "timeout")),
+]
 #: Channel 0, and class and method of Connection.Start (10, 10) as they stand in its frame, whose length may be any.
 _START = "^010000........000A000A"
 
@@ -40,13 +49,15 @@ def configuration(
     listen: str,
     brokers: Mapping[str, str],
     speaks_amqp: bool,
+    moves: bool = False,
     connections_max: int = _CONNECTIONS_MAX,
 ) -> str:
     """The text of haproxy.cfg. ``listen`` and ``brokers`` (by node) are written ``host:port``; ``speaks_amqp``: checks
-    want an answer of the broker, where otherwise an open port will do."""
+    want an answer of the broker, where otherwise an open port will do; ``moves``: see ``Net``."""
     check, idle = spec.check, f"{spec.idle_timeout_s * 1000:.0f}ms"
     server = f"check inter {check.inter_s * 1000:.0f}ms rise {check.rise} fall {check.fall}"
     server += " on-marked-down shutdown-sessions" if spec.shutdown_sessions else ""
+    server += " resolvers names resolve-prefer ipv4 init-addr libc,none" if moves else ""
     amqp = [
         "    option tcp-check",
         f"    tcp-check send-binary {AMQP_GREETING.message.hex()}",
@@ -58,6 +69,7 @@ def configuration(
             f"    maxconn {connections_max}",
             "    nbthread 1",
             "    log stdout format iso local0",
+            *(_NAMES if moves else []),
             "defaults",
             "    mode tcp",
             "    log global",
@@ -152,6 +164,7 @@ class RunningBalancers:
             listen=f"{layout.net.listen}:{port}",
             brokers={node: layout.way_of(name, node) for node in layout.topology.client_nodes},
             speaks_amqp=bool(proxied),
+            moves=layout.net.moves,
             connections_max=_connections_max(),
         )
         file = layout.folder / f"{file_stem(name)}.cfg"

@@ -96,5 +96,5 @@ class Driver:
 
 DRIVERS: Mapping[str, Driver] = {
     "local": Driver(frozenset({"links", "processes", "clients", "balancers"}), _local, open_files),
-    "docker": Driver(frozenset({"links", "processes", "clients", "packets", "containers"}), _docker),
+    "docker": Driver(frozenset({"links", "processes", "clients", "balancers", "packets", "containers"}), _docker),
 }

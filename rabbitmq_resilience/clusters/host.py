@@ -18,10 +18,12 @@ Program = Literal["toxiproxy", "prometheus", "haproxy", "echo"]
 @dataclass(frozen=True)
 class Net:
     """How the programs of one cluster reach each other. ``listen`` is the address on which they listen, ``name_of``
-    gives the name by which the others find a node or a program."""
+    gives the name by which the others find a node or a program; ``moves``: what has that name may have another address
+    after each start, which a name server tells."""
 
     listen: str
     name_of: Callable[[str], str]
+    moves: bool = False
 
 
 class Running(Protocol):

@@ -61,6 +61,7 @@ BROKERS = (
 )
 TOXIPROXY = Image("2.12.0", "ghcr.io/shopify/toxiproxy:2.12.0", f"{LABEL}/toxiproxy:2.12.0")
 PROMETHEUS = Image("2.42.0", "prom/prometheus:v2.42.0", f"{LABEL}/prometheus:2.42.0", release="bookworm")
+HAPROXY = Image("2.6.12", "haproxy:2.6.12", f"{LABEL}/haproxy:2.6.12", release="bookworm")
 #: Puts load on a container for Pumba, which wants the program at /stress-ng.
 STRESS = Image("0.15.06", "ghcr.io/alexei-led/stress-ng:0.20.01", f"{LABEL}/stress-ng:0.15.06", release="bookworm")
 

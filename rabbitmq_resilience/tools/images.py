@@ -1,4 +1,4 @@
-"""Container images for machines that cannot pull: brokers and Prometheus from Debian's packages, Toxiproxy from the
+"""Container images for machines that cannot pull: brokers and programs from Debian's packages, Toxiproxy from the
 program that set-up provides. What is there, made by the same recipe, is kept."""
 
 from __future__ import annotations
@@ -119,6 +119,14 @@ PROMETHEUS = Recipe(
         'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]',
     ),
     proof=("/usr/bin/prometheus", "--version"),
+)
+
+#: Started by a shell, which the official image has too.
+HAPROXY = Recipe(
+    images.HAPROXY,
+    packages=("--variant=extract", "--include=haproxy,dash"),
+    changes=('CMD ["/usr/sbin/haproxy", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]',),
+    proof=("sh", "-c", "exec haproxy -v"),
 )
 
 STRESS = Recipe(
@@ -286,5 +294,5 @@ def steps(versions: Sequence[str]) -> tuple[Step, ...]:
         )
     wanted = [known[version] for version in versions or known]
     brokers = (step(broker_recipe(image), optional=not versions) for image in wanted)
-    programs = (step(recipe, optional=True) for recipe in (PROMETHEUS, STRESS))
+    programs = (step(recipe, optional=True) for recipe in (PROMETHEUS, HAPROXY, STRESS))
     return (engine.STEP, mmdebstrap.STEP, step(TOXIPROXY), *brokers, *programs)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Topology
-from tests.needs import skipped_without
+from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 
 THREE = Topology(name="driver_tests", zones={"a": 1, "b": 1, "c": 1})
 
 
-@pytest.fixture(scope="package", params=["local", pytest.param("docker", marks=pytest.mark.engine)])
+@pytest.fixture(scope="package", params=DRIVEN)
 def formed(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    with skipped_without():
-        driver = DRIVERS[request.param].open(None)
-    with closing(driver), driver.form(THREE, proxied=THREE.links) as cluster:
+    with formed_by(request.param, THREE, proxied=THREE.links) as cluster:
         yield cluster
 
 

@@ -9,9 +9,11 @@ import pika
 import pytest
 
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.run import addresses
+from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 
 pytestmark = pytest.mark.broker
@@ -29,19 +31,19 @@ BALANCED = Topology.model_validate(
 TO_B1 = Link("balancer:0", "b1")
 
 
-@pytest.fixture(scope="module")
-def formed() -> Iterator[LocalCluster]:
-    with LocalCluster.form(BALANCED, proxied=[TO_B1, Link("publisher:0", "balancer:0")]) as cluster:
+@pytest.fixture(scope="module", params=DRIVEN)
+def formed(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
+    with formed_by(request.param, BALANCED, proxied=[TO_B1, Link("publisher:0", "balancer:0")]) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def cluster(formed: LocalCluster) -> LocalCluster:
+def cluster(formed: RunningCluster) -> RunningCluster:
     await_whole(formed)
     return formed
 
 
-def node_behind(cluster: LocalCluster, balancer: str) -> str:
+def node_behind(cluster: RunningCluster, balancer: str) -> str:
     """The broker that a client gets there, by what it says of itself; empty if none takes it."""
     parameters = pika.ConnectionParameters(
         "127.0.0.1", cluster.amqp_port(balancer), socket_timeout=5, blocked_connection_timeout=5, stack_timeout=10
@@ -54,11 +56,11 @@ def node_behind(cluster: LocalCluster, balancer: str) -> str:
         return str(connection._impl.server_properties.get("node"))
 
 
-def nodes_behind(cluster: LocalCluster, balancer: str, *, times: int = 6) -> Counter[str]:
+def nodes_behind(cluster: RunningCluster, balancer: str, *, times: int = 6) -> Counter[str]:
     return Counter(node_behind(cluster, balancer) for _ in range(times))
 
 
-def await_behind(cluster: LocalCluster, balancer: str, nodes: set[str]) -> None:
+def await_behind(cluster: RunningCluster, balancer: str, nodes: set[str]) -> None:
     wait_until(
         lambda: set(nodes_behind(cluster, balancer)),
         timeout_s=60,
@@ -68,11 +70,11 @@ def await_behind(cluster: LocalCluster, balancer: str, nodes: set[str]) -> None:
 
 
 @pytest.mark.parametrize("balancer", BALANCED.balancer_names)
-def test_clients_are_spread_over_the_nodes_that_take_some(cluster: LocalCluster, balancer: str) -> None:
+def test_clients_are_spread_over_the_nodes_that_take_some(cluster: RunningCluster, balancer: str) -> None:
     await_behind(cluster, balancer, {"a1", "b1"})
 
 
-def test_clients_are_given_the_balancers_and_their_own_links(cluster: LocalCluster) -> None:
+def test_clients_are_given_the_balancers_and_their_own_links(cluster: RunningCluster) -> None:
     places = addresses(cluster)
     assert [place.node for place in places] == ["balancer:0", "balancer:1"]
     own = addresses(cluster, client="publisher:0")
@@ -80,13 +82,13 @@ def test_clients_are_given_the_balancers_and_their_own_links(cluster: LocalClust
     assert own[1] == places[1]
 
 
-def test_ram_nodes_are_there_and_others_are_not(cluster: LocalCluster) -> None:
+def test_ram_nodes_are_there_and_others_are_not(cluster: RunningCluster) -> None:
     kinds = {cluster.node_of(node["name"]): node["type"] for node in cluster.api("a1").nodes()}
     assert kinds == {"a1": "disc", "b1": "ram", "c1": "disc"}
 
 
 @pytest.mark.parametrize("balancer", BALANCED.balancer_names)
-def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: LocalCluster, balancer: str) -> None:
+def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: RunningCluster, balancer: str) -> None:
     """Also where a proxy would accept connections for it."""
     await_behind(cluster, balancer, {"a1", "b1"})
     cluster.kill("b1")
@@ -96,7 +98,17 @@ def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: LocalCluster, 
     await_behind(cluster, balancer, {"a1", "b1"})
 
 
-def test_a_broker_behind_a_cut_link_gets_nobody_from_that_balancer(cluster: LocalCluster) -> None:
+def test_brokers_that_come_back_at_each_others_address_are_found(cluster: RunningCluster) -> None:
+    for node in ("a1", "b1"):
+        cluster.kill(node)
+    await_behind(cluster, "balancer:1", {""})
+    for node in ("b1", "a1"):  # an engine gives addresses in the order of starts
+        cluster.start(node)
+    await_whole(cluster)
+    await_behind(cluster, "balancer:1", {"a1", "b1"})
+
+
+def test_a_broker_behind_a_cut_link_gets_nobody_from_that_balancer(cluster: RunningCluster) -> None:
     cluster.links.cut([TO_B1, TO_B1.back])
     try:
         await_behind(cluster, "balancer:0", {"a1"})
@@ -106,7 +118,7 @@ def test_a_broker_behind_a_cut_link_gets_nobody_from_that_balancer(cluster: Loca
     await_behind(cluster, "balancer:0", {"a1", "b1"})
 
 
-def test_each_says_what_it_did_and_what_it_was_told(cluster: LocalCluster) -> None:
+def test_each_says_what_it_did_and_what_it_was_told(cluster: RunningCluster) -> None:
     assert set(cluster.configurations()) == {"balancer-0.cfg", "balancer-1.cfg"}
     assert "amqp" in cluster.logs()["balancer-1"].read_text()
 

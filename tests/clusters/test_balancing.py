@@ -64,6 +64,15 @@ def test_haproxy_is_told_what_the_topology_says() -> None:
     assert not any("shutdown-sessions" in line for line in told(Balancers(shutdown_sessions=False)))
 
 
+def test_brokers_that_move_are_found_by_name() -> None:
+    text = configuration(Balancers(), listen="0.0.0.0:5670", brokers=BROKERS, speaks_amqp=False, moves=True)
+    assert text.index("resolvers names") < text.index("listen amqp")
+    servers = [line for line in text.splitlines() if line.startswith("    server ")]
+    assert len(servers) == len(BROKERS)
+    assert all("resolvers names" in line for line in servers)
+    assert not any("resolvers" in line for line in told(Balancers()))
+
+
 def test_checks_over_proxies_want_an_answer_of_the_broker() -> None:
     assert not any("tcp-check" in line for line in told(Balancers()))
     assert "tcp-check send-binary 414d515000000901" in told(Balancers(), speaks_amqp=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.clusters.drivers import DRIVERS
 from tests.faults.written_steps import parsed, refused
 
 BALANCED = "three_nodes_two_balancers"
@@ -37,9 +38,9 @@ def test_a_balancer_that_is_not_there_is_refused(balancer: str, topology: str, t
     assert "balancer" in told
 
 
-def test_containers_have_no_balancers() -> None:
-    told = refused(driver="docker", topology=BALANCED)
-    assert "the driver docker has no load balancers; take --driver local, or a topology without them" in told
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_every_driver_has_balancers(driver: str) -> None:
+    parsed(step("kill_balancer", balancer="balancer:0"), driver=driver, topology=BALANCED)
 
 
 @pytest.mark.parametrize(

@@ -194,14 +194,14 @@ class EngineSignals:
         """Nothing is held open."""
 
 
-class BrokerContainer:
-    """The container of one node; a process that is started again finds the files of the one before."""
+class ContainerPlace:
+    """The container of one broker or program, whose process can be started again after it has ended. What it prints is
+    in ``log``."""
 
-    def __init__(self, container: Container, files: BrokerFiles, signals: Signals) -> None:
+    def __init__(self, container: Container, signals: Signals, *, log: Path) -> None:
         self._container = container
-        self._files = files
         self._signals = signals
-        self._output_begins = 0
+        self._log = log
 
     @property
     def life(self) -> str | None:
@@ -212,19 +212,12 @@ class BrokerContainer:
     def exit_status(self) -> int | None:
         return self._container.exit_status()
 
-    @property
-    def has_booted(self) -> bool:
-        return self._files.says_booted(since=self._output_begins)
-
     def state(self) -> ProcessState:
         return self._container.process()
 
     def start(self) -> None:
         if self.state() != "gone":
             raise ClusterError(f"{self._container.name} cannot be started: its process is still there")
-        self._files.traffic.unlink(missing_ok=True)
-        output = self._files.output
-        self._output_begins = output.stat().st_size if output.exists() else 0
         self._container.start()
 
     def kill(self) -> None:
@@ -254,7 +247,27 @@ class BrokerContainer:
         try:
             wait_until(self.state, timeout_s=timeout_s, poll_s=0.02, what=what, until=lambda state: state == wanted)
         except WaitTimeout as error:
-            raise ClusterError(f"{error}; see {self._files.log}") from error
+            raise ClusterError(f"{error}; see {self._log}") from error
+
+
+class BrokerContainer(ContainerPlace):
+    """The container of one node; a process that is started again finds the files of the one before."""
+
+    def __init__(self, container: Container, files: BrokerFiles, signals: Signals) -> None:
+        super().__init__(container, signals, log=files.log)
+        self._files = files
+        self._output_begins = 0
+
+    @property
+    def has_booted(self) -> bool:
+        return self._files.says_booted(since=self._output_begins)
+
+    def start(self) -> None:
+        if self.state() == "gone":
+            self._files.traffic.unlink(missing_ok=True)
+            output = self._files.output
+            self._output_begins = output.stat().st_size if output.exists() else 0
+        super().start()
 
 
 class RunningContainer:

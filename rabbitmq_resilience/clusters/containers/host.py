@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import signal
 import subprocess
 import time
@@ -26,6 +27,7 @@ from rabbitmq_resilience.clusters.containers.container import (
     LISTED_WITHIN_S,
     BrokerContainer,
     Container,
+    ContainerPlace,
     RunningContainer,
     speaking_by,
 )
@@ -52,11 +54,15 @@ from rabbitmq_resilience.clusters.stressors import Stressors
 from rabbitmq_resilience.tools import image_names as images
 from rabbitmq_resilience.tools.distributions import find_pumba
 
-#: On a network of their own, the name of each is that of the topology.
-_NET = Net("0.0.0.0", lambda name: name)  # noqa: S104 - inside a container
+#: On a network of their own, the name of each is that of the topology, but for the colon of balancers.
+_NET = Net("0.0.0.0", lambda name: name.replace(":", "-"), moves=True)  # noqa: S104 - inside a container
 
 _KILLED_STATUS = 128 + signal.SIGKILL
-_PROGRAM_IMAGES: Mapping[Program, images.Image] = {"toxiproxy": images.TOXIPROXY, "prometheus": images.PROMETHEUS}
+_PROGRAM_IMAGES: Mapping[Program, images.Image] = {
+    "toxiproxy": images.TOXIPROXY,
+    "prometheus": images.PROMETHEUS,
+    "haproxy": images.HAPROXY,
+}
 
 # What is left behind is removed by our own reaper, for processes and containers alike.
 testcontainers_config.ryuk_disabled = True
@@ -179,15 +185,19 @@ class DockerHost:
     def place(
         self,
         name: str,
-        program: Program,  # noqa: ARG002 - one form for all hosts
-        arguments: Sequence[str],  # noqa: ARG002 - one form for all hosts
-        environ: Mapping[str, str],  # noqa: ARG002 - one form for all hosts
+        program: Program,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
         *,
-        ports: Collection[int],  # noqa: ARG002 - one form for all hosts
-        folder: Path,  # noqa: ARG002 - one form for all hosts
-        log: Path,  # noqa: ARG002 - one form for all hosts
+        ports: Collection[int],
+        folder: Path,
+        log: Path,
     ) -> Place:
-        raise ClusterError(f"{name} cannot be started: no load balancer runs in containers yet")
+        image = find_image(self._client, _PROGRAM_IMAGES[program])
+        # The program replaces the shell, and so is what the engine's signals reach.
+        command = ["sh", "-c", f"exec {shlex.join([program, *arguments])} >>{shlex.quote(str(log))} 2>&1"]
+        container = self._container(name, image, command, ports, folder, environ=environ, entrypoint=[])
+        return ContainerPlace(container, self._signals, log=log)
 
     def stress(self, node: str, stressors: Stressors, *, for_s: float, log: Path) -> StressedNode:
         image = find_image(self._client, images.STRESS)
@@ -213,9 +223,9 @@ class DockerHost:
             env=dict(environ),
             volumes=[*((str(path), str(path), "rw") for path in paths), *disks],
             network=self._network,
-            network_aliases=[name],
+            network_aliases=[_NET.name_of(name)],
             labels=self._labels,
-            hostname=name,
+            hostname=_NET.name_of(name),
             user=USER,
             working_dir=str(folder),
             **fields,
@@ -226,4 +236,4 @@ class DockerHost:
         return self._containers[name]
 
     def _full_name(self, name: str) -> str:
-        return f"{self._prefix}-{name}"
+        return f"{self._prefix}-{_NET.name_of(name)}"

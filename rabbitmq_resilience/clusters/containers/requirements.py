@@ -16,14 +16,23 @@ from rabbitmq_resilience.clusters.broker.versions import (
 )
 from rabbitmq_resilience.clusters.containers import pumba
 from rabbitmq_resilience.clusters.containers.clocks import LIBRARY
-from rabbitmq_resilience.clusters.containers.engine import BrokerImage, compiled_in, find_broker_image, has_file
+from rabbitmq_resilience.clusters.containers.engine import (
+    BrokerImage,
+    compiled_in,
+    find_broker_image,
+    find_image,
+    has_file,
+)
 from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.tools.image_names import HAPROXY
 
 
 def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
     """Raises ``ToolMissingError`` with what is missing of ``needs`` (see ``faults.step.Step``), and
     ``UnsupportedUpgradeError`` where nodes that are of ``broker`` are to become what they cannot."""
     pumba.require(client, broker, needs)
+    if "haproxy" in needs:
+        find_image(client, HAPROXY)
     if "libfaketime" in needs and not has_file(client, broker.name, LIBRARY):
         raise ToolMissingError(
             f"the image {broker.name} has no {LIBRARY}, by which the clock of a broker is turned: take one that `make "

@@ -1,0 +1,28 @@
+"""Clusters of each driver for the tests that want the same of all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.running import RunningCluster
+from rabbitmq_resilience.clusters.spec import Link, Topology
+from tests.needs import skipped_without
+
+#: For the parameters of a fixture.
+DRIVEN = ["local", pytest.param("docker", marks=pytest.mark.engine)]
+
+
+@contextmanager
+def formed_by(driver: str, topology: Topology, *, proxied: Collection[Link]) -> Iterator[RunningCluster]:
+    """Skips where the driver, or something that the topology needs, is missing."""
+    with skipped_without():
+        opened = DRIVERS[driver].open(None)
+    with closing(opened):
+        with skipped_without():
+            opened.require(topology.needs)
+        with opened.form(topology, proxied=proxied) as cluster:
+            yield cluster
