@@ -112,13 +112,13 @@ class _Reach:
         vain: Flags = lacking[first] & lacking[last]
         for row in np.flatnonzero(vain & (first != last)).tolist():
             reached = self.reached[node][first[row] : last[row] + 1]
-            vain[row] = len(queue.members & frozenset().union(*reached)) < members_needed(queue)
+            vain[row] = len(queue.holders & frozenset().union(*reached)) < members_needed(queue)
         return vain
 
     def _lacking_members(self, queue: QueueFacts, node: str) -> Flags:
         key = queue.name, node
         if key not in self._lacking:
-            few = [len(queue.members & reached) < members_needed(queue) for reached in self.reached[node]]
+            few = [len(queue.holders & reached) < members_needed(queue) for reached in self.reached[node]]
             self._lacking[key] = np.array(few, np.bool_)
         return self._lacking[key]
 

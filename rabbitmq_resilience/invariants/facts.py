@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -68,11 +69,35 @@ class ClusterFacts:
         return self.handles_partitions and self.partition_handling != "pause_minority"
 
 
+#: An only copy is where it is.
+COPIES_THAT_MOVE_MIN = 2
+
+
 @dataclass(frozen=True)
 class QueueFacts:
+    """``members`` had a copy of it when it was declared, ``elsewhere`` are the nodes to which a copy may move: where
+    one of several mirrors goes away, and there are other nodes, brokers add another one ("Classic Queue Mirroring",
+    ``ha-mode: exactly``)."""
+
     name: str
     kind: str
     members: frozenset[str]
+    elsewhere: frozenset[str] = frozenset()
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """All that may come to have a copy."""
+        return self.members | self.elsewhere
+
+    @property
+    def placements(self) -> Iterator[frozenset[str]]:
+        """Who may have a copy at a time. Each side of a split adds those that it lacks, so there may be more than were
+        declared; and fewer, until another one is added."""
+        if not self.elsewhere:
+            yield self.members
+            return
+        for copies in range(COPIES_THAT_MOVE_MIN, len(self.holders) + 1):
+            yield from map(frozenset, itertools.combinations(sorted(self.holders), copies))
 
 
 @dataclass(frozen=True)
@@ -153,7 +178,8 @@ class Facts:
     def queues(self) -> tuple[QueueFacts, ...]:
         """As last declared, in index order."""
         declared = {name: queue for event in self.of_kind(QueuesEvent) for name, queue in event.queues.items()}
-        return tuple(QueueFacts(name, q["type"], frozenset(q["members"])) for name, q in declared.items())
+        nodes = frozenset(self.cluster.nodes) if self.cluster else frozenset()
+        return tuple(_queue(name, q["type"], frozenset(q["members"]), nodes) for name, q in declared.items())
 
     @cached_property
     def dead_letters(self) -> DeadLetterFacts | None:
@@ -283,3 +309,8 @@ class Facts:
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _queue(name: str, kind: str, members: frozenset[str], nodes: frozenset[str]) -> QueueFacts:
+    moves = kind == "mirrored" and len(members) >= COPIES_THAT_MOVE_MIN
+    return QueueFacts(name, kind, members, nodes - members if moves else frozenset())

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
-from rabbitmq_resilience.invariants.dead_letters import lost_as_letters, may_lose_letters
+from rabbitmq_resilience.invariants.dead_letters import lost_as_letters
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most_explained
 from rabbitmq_resilience.invariants.times import periods
-from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
+from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
@@ -81,10 +81,11 @@ Chosen = dict[tuple[int, int], Flags]
 def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...]]:
     """The lost messages that were confirmed where and when a loss is permitted, and why it is."""
     facts = history.facts
-    permits = list(loss_permits(facts))
-    if not (permits or sharing(facts, ledger) or may_lose_letters(facts)):
+    if not any(m.lost(lane).any() for m, lane in _lanes(ledger)):
         return {}, ()
     lost = _lost_rows(history, ledger)
+    concerned = {shard for queue in set(lost.queue.tolist()) for shard in ledger.shards.group_of(queue)}
+    permits = list(loss_permits(facts, concerned & {*range(len(facts.queues))}))
     excused = np.zeros(len(lost.queue), np.bool_)
     reasons: dict[str, None] = {}
     others = [*passed_over(history, ledger, lost._asdict()), *lost_as_letters(history, lost.publisher, lost.sequence)]

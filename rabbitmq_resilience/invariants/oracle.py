@@ -88,8 +88,15 @@ def writable_from(queue: QueueFacts, cluster: ClusterFacts, world: World) -> tup
     """The sides through whose nodes the queue takes messages and confirms them.
 
     A quorum queue needs more than half of its members on one side; a mirrored one a mirror, which is promoted there;
-    a classic one its only copy. Which mirrors are synchronised is not modelled. A component in which not everybody
-    sees everybody is promised nothing.
+    a classic one its only copy. Of copies that move, those are counted that find no place elsewhere. Which mirrors are
+    synchronised is not modelled. A component in which not everybody sees everybody is promised nothing.
     """
     sides = foresee(cluster, world).sides
-    return tuple(side for side in sides if len(queue.members & side) >= members_needed(queue))
+    return tuple(side for side in sides if _members_in(side, queue) >= members_needed(queue))
+
+
+def _members_in(side: Side, queue: QueueFacts) -> int:
+    """At least."""
+    if queue.elsewhere:
+        return len(queue.members) - len(queue.holders - side)
+    return len(queue.members & side)

@@ -162,7 +162,7 @@ def _not_of_two_sides(history: History, found: Sequence[_Overtaken]) -> Iterator
         for row in matching(history.publishes(), messages(table[:, 0], table[:, 1]), "node", "outcome_us")
     }
     splits_of = {
-        index: splits(facts, cluster, span_us, queue)
+        index: [split for holders in queue.placements for split in splits(facts, cluster, span_us, holders)]
         for index, queue in enumerate(facts.queues)
         if permits_loss(cluster, queue)
     }

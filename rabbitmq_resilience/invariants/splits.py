@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -117,10 +117,10 @@ class Split:
         )
 
 
-def splits(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts | None = None) -> tuple[Split, ...]:
-    """The splits as far as nodes can have noticed them; of a ``queue``, those in which more than one side had it."""
-    holders = frozenset(cluster.nodes) if queue is None else queue.members
-    return facts.once(_splits, cluster, span_us, holders) if cluster.splits else ()
+def splits(facts: Facts, cluster: ClusterFacts, span_us: Period, holders: Side | None = None) -> tuple[Split, ...]:
+    """The splits as far as nodes can have noticed them, in which more than one side had what ``holders`` have; None:
+    all nodes."""
+    return facts.once(_splits, cluster, span_us, holders or frozenset(cluster.nodes)) if cluster.splits else ()
 
 
 def _splits(facts: Facts, cluster: ClusterFacts, span_us: Period, holders: Side) -> tuple[Split, ...]:
@@ -247,21 +247,53 @@ def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
     )
 
 
-def loss_permits(facts: Facts) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
-    """For each time that a side of a split gave way, and each queue, why messages may be lost, and which: one of these
-    sets of permits holds, and not several. No permit is needed for what was not confirmed."""
+def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
+    """For each time that a side of a split gave way, and each of the ``queues``, why messages may be lost, and which:
+    one of these sets of permits holds, and not several. No permit is needed for what was not confirmed.
+
+    Where copies move, nobody knows who had them: then it is all times of splits that follow from each other, and one
+    set for each way that it may have been.
+    """
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None or span_us is None:
         return
-    for index, queue in enumerate(facts.queues):
+    for index in sorted(queues):
+        queue = facts.queues[index]
         reason = permits_loss(cluster, queue)
-        for split in splits(facts, cluster, span_us, queue) if reason else ():
-            for round_ in split.rounds:
-                choices = {
-                    tuple(
-                        LossPermit(index, cluster.nodes.index(node), when)
-                        for node, when in sorted(split.lost_with(survivor, round_).items())
-                    )
-                    for survivor in round_.survivors
-                }
-                yield reason, tuple(sorted(choices, key=repr))
+        found = [splits(facts, cluster, span_us, holders) for holders in queue.placements if reason]
+        for together in _that_overlap(found) if queue.elsewhere else []:
+            ways = (way for each in together for way in _ways(_choices(index, cluster, each)))
+            yield reason, tuple(sorted(set(ways), key=repr))
+        for each in [] if queue.elsewhere else found:
+            for choices in _choices(index, cluster, each):
+                yield reason, choices
+
+
+def _choices(queue: int, cluster: ClusterFacts, found: Iterable[Split]) -> Iterator[tuple[tuple[LossPermit, ...], ...]]:
+    """Of each time that a side gave way."""
+    for split in found:
+        for round_ in split.rounds:
+            choices = {
+                tuple(
+                    LossPermit(queue, cluster.nodes.index(node), when)
+                    for node, when in sorted(split.lost_with(survivor, round_).items())
+                )
+                for survivor in round_.survivors
+            }
+            yield tuple(sorted(choices, key=repr))
+
+
+def _ways(rounds: Iterable[tuple[tuple[LossPermit, ...], ...]]) -> Iterator[tuple[LossPermit, ...]]:
+    """All that may have been together, one choice of each time; everything, where that is too much to look at."""
+    rounds = list(rounds)
+    if math.prod(map(len, rounds)) > CHOICES_MAX:
+        rounds = [(tuple(permit for choice in choices for permit in choice),) for choices in rounds]
+    for chosen in itertools.product(*rounds):
+        yield tuple(dict.fromkeys(permit for choice in chosen for permit in choice))
+
+
+def _that_overlap(found: Sequence[Sequence[Split]]) -> Iterator[list[list[Split]]]:
+    """The splits of each placement, those together that were not over when others began."""
+    spans = times((split.apart_us[0], split.over_us) for each in found for split in each)
+    for start, end in periods(spans):
+        yield [[split for split in each if start <= split.apart_us[0] < end] for each in found]

@@ -63,6 +63,15 @@ PARTED_WHILE_STARTING = _defect(
     log=r"RabbitMQ is asked to start((?!Server startup complete).)*not responding",
 )
 
+#: After a cut of less than a second a node pauses that sees its peers again by then. A peer that hears of its end only
+#: when it is back already does not forget that they were parted, and says so for ever.
+STAYS_PARTED_AFTER_A_BLIP = _defect(
+    "recovery",
+    broker="<4.3",
+    reference="rabbitmq/rabbitmq-server#17319",
+    log=r"_partitioned_network,\s*'?([\w@.-]+?)'?\}.*Keeping \1 listeners: the node is already back",
+)
+
 #: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
 #: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
 #: then says that it has none. They stay until the consumer goes.

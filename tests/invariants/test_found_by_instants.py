@@ -226,14 +226,25 @@ def test_what_a_slow_or_starved_node_had_alone_may_be_lost_if_it_restarts(step: 
 
 
 def test_nodes_that_one_step_suspended_are_on_one_side_when_they_wake_up() -> None:
-    """c1 has no copy. What it took before both restart went to b1, which is as much behind the others as c1."""
+    """What c1 took before both restart went to b1 too, which is as much behind the others as c1."""
     nodes = ("a1", "b1", "c1", "a2")
     suspended = fault(20, 40, name="pause", down=["b1", "c1"])
     still, restarts = (20.0, 40.0, "suspended"), (42.5, 46.0, "paused")
     seen: Seen = {"b1": [still, restarts], "c1": [still, restarts]}
-    assert loss_of(suspended, seen=seen, lost=[(41, 2)], nodes=nodes, members=["a1", "b1"]).verdict is Verdict.VALID
+    assert loss_of(suspended, seen=seen, lost=[(41, 2)], nodes=nodes, members=nodes).verdict is Verdict.VALID
     seen = {"b1": [still], "c1": [still, restarts]}
-    assert loss_of(suspended, seen=seen, lost=[(41, 2)], nodes=nodes, members=["a1", "b1"]).verdict is Verdict.INVALID
+    assert loss_of(suspended, seen=seen, lost=[(41, 2)], nodes=nodes, members=nodes).verdict is Verdict.INVALID
+
+
+def test_of_copies_that_move_nobody_knows_which_side_had_one() -> None:
+    """b1 keeps what it has, but the copy may have been on c1; on the other side nobody went away."""
+    nodes = ("a1", "b1", "c1", "a2")
+    suspended = fault(20, 40, name="pause", down=["b1", "c1"])
+    seen: Seen = {"b1": [(20.0, 40.0, "suspended")], "c1": [(20.0, 40.0, "suspended"), (42.5, 46.0, "paused")]}
+    lost = loss_of(suspended, seen=seen, lost=[(41, 2)], nodes=nodes, members=["a1", "b1"])
+    assert (lost.verdict, lost.numbers["lost_permitted"]) == (Verdict.VALID, 1)
+    kept = loss_of(suspended, seen=seen, lost=[(41, 0)], nodes=nodes, members=["a1", "b1"])
+    assert kept.verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize(("again_s", "verdict"), [(45, Verdict.VALID), (55, Verdict.INVALID)])

@@ -134,6 +134,26 @@ def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, World], kind: str
         assert not any(sides_apart(cluster, world, queue.members))
 
 
+@settings(max_examples=300)
+@given(cases(), st.data())
+def test_where_a_queue_whose_copies_move_is_surely_written_to(
+    case: tuple[ClusterFacts, World], data: st.DataObject
+) -> None:
+    cluster, world = case
+    nodes = frozenset(cluster.nodes)
+    members = frozenset(data.draw(st.sets(st.sampled_from(cluster.nodes), min_size=2, max_size=len(nodes) - 1)))
+    places = [frozenset(place) for place in itertools.combinations(sorted(nodes), len(members))]
+    pausing = must_pause(cluster, world)
+    expected = {
+        group
+        for group in groups(world)
+        if whole(world, group) and not group & pausing and all(group & place for place in places)
+    }
+    moving = QueueFacts("q1", "mirrored", members, nodes - members)
+    assert set(writable_from(moving, cluster, world)) == expected
+    assert expected <= set(writable_from(QueueFacts("q1", "mirrored", members), cluster, world))
+
+
 @given(cases(), st.permutations(NODES))
 def test_names_do_not_matter(case: tuple[ClusterFacts, World], others: list[str]) -> None:
     """What is foreseen of a cluster is foreseen of one whose nodes swapped their names."""

@@ -18,6 +18,7 @@ from rabbitmq_resilience.scenarios.known_defects import (
     DECIDES_TOO_SOON,
     GIVES_UP_STARTING,
     HANGS_IN_GLOBAL_SYNC,
+    STAYS_PARTED_AFTER_A_BLIP,
 )
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
@@ -139,6 +140,23 @@ def test_autoheal_is_broken_off(text: str) -> None:
 def test_a_node_gives_up_starting(reason: str, later: str, gave_up: bool) -> None:
     text = f"BOOT FAILED\nError during startup: {{error, {{incompatible_feature_flags,{reason}}}}}\n{later}"
     assert GIVES_UP_STARTING.leaves_trace(text) is gave_up
+
+
+@pytest.mark.parametrize(
+    ("parted", "back", "forgot"),
+    [
+        ("a1@localhost", "a1@localhost", False),
+        ("'rabbit@a-1'", "rabbit@a-1", False),
+        ("a2@localhost", "a1@localhost", True),
+    ],
+)
+def test_a_peer_that_is_back_too_soon_stays_parted(parted: str, back: str, forgot: bool) -> None:
+    first = f"mnesia_event got {{inconsistent_database, running_partitioned_network, {parted}}}"
+    text = log(
+        (1, first), (6, f"rabbit on node {back} down"), (7, f"Keeping {back} listeners: the node is already back")
+    )
+    assert STAYS_PARTED_AFTER_A_BLIP.leaves_trace(text) is not forgot
+    assert not STAYS_PARTED_AFTER_A_BLIP.leaves_trace(log((1, first), (6, f"rabbit on node {back} down")))
 
 
 def test_every_known_defect_that_excuses_a_loss_is_told_by_its_trace() -> None:

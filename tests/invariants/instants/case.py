@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -67,6 +68,18 @@ class Case:
     preferred: Nodes = frozenset()
     #: Of each item that was declared: through which node, when, and which nodes know it in the end.
     declared: tuple[tuple[str, int, Nodes], ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Mirrors that are several, and fewer than nodes, move."""
+        return self.kind == "mirrored" and 1 < len(self.members) < len(self.nodes)
+
+    @property
+    def placements(self) -> list[Nodes]:
+        """Who may have a copy of the queue at a time."""
+        sizes = range(2, len(self.nodes) + 1)
+        some = [frozenset(c) for n in sizes for c in itertools.combinations(self.nodes, n)]
+        return some if self.moves else [self.members]
 
 
 def as_cut(act: Act, nodes: tuple[str, ...]) -> Act:

@@ -109,7 +109,7 @@ class Judged(Reference):
         reached = frozenset().union(*(world.group(message.node) for t in ticks for world in self.worlds(t)))
         needed = len(self.case.members) // 2 + 1 if self.case.kind == "quorum" else 1
         paused = all(self.must_pause(message.node, t) for t in ticks)
-        return paused or len(reached & self.case.members) < needed
+        return paused or len(reached & (frozenset(self.nodes) if self.case.moves else self.case.members)) < needed
 
     # What follows from a split.
 
@@ -274,20 +274,34 @@ class Judged(Reference):
         return any(all(away[n] >= parted for n in side) for side in sides)
 
     def lost_without_permit(self) -> int:
-        lost, members = [m for m in self.case.messages if m.lost], self.case.members
-        if self.case.mode == "pause_minority" or self.case.kind != "mirrored":
+        lost = [m for m in self.case.messages if m.lost]
+        if self.case.mode == "pause_minority" or self.case.kind != "mirrored" or not lost:
             return len(lost)
-        ways = [
-            {
+        episodes = [(episode, members) for members in self.case.placements for episode in self.episodes(members)]
+        in_question = [any(b <= t < e for (b, _, e), _ in episodes) for t in range(self.case.ticks)]
+        ways = []
+        for first, last in self.runs(in_question):
+            mine = [(e, members) for e, members in episodes if first <= e[0] < last]
+            ways.append([way for members in self.case.placements for way in self.gone_with(members, mine, lost)])
+        return len(lost) - max(len(frozenset().union(*way)) for way in itertools.product(*ways))
+
+    def gone_with(
+        self, members: Nodes, episodes: list[tuple[Episode, Nodes]], lost: list[Message]
+    ) -> Iterator[frozenset[int]]:
+        """What may be gone, whoever is trusted, if those have the copies."""
+        rounds = [
+            [
                 frozenset(
                     m.sequence for m in lost if self.may_be_gone(m.node, m.confirmed, members, episode, (s, stop))
                 )
                 for s in survivors
-            }
-            for episode in self.episodes(members)
+            ]
+            for episode, its in episodes
+            if its == members
             for survivors, stop in self.rounds(members, episode)
         ]
-        return len(lost) - max(len(frozenset().union(*way)) for way in itertools.product(*ways))
+        for way in itertools.product(*rounds):
+            yield frozenset().union(*way)
 
     def overtaken_without_permit(self) -> int:
         by_sequence = {m.sequence: m for m in self.case.messages}
@@ -301,9 +315,10 @@ class Judged(Reference):
     def of_two_sides(self, one: Message, other: Message) -> bool:
         if self.case.mode == "pause_minority" or self.case.kind != "mirrored":
             return False
-        members, (first, at) = self.case.members, sorted((one.confirmed, other.confirmed))
+        first, at = sorted((one.confirmed, other.confirmed))
         return any(
             one.node in side and other.node not in side
+            for members in self.case.placements
             for begin, healed, end in self.episodes(members)
             if begin <= first and at < end
             for t in range(begin, min(at + 1, healed))

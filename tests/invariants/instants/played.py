@@ -67,8 +67,11 @@ class Cluster:
         self.heals_at: int | None = None
         #: Whether a node came back into a split. What is known on its side then is not foreseen, and nothing is lost.
         self.joined_late = False
-        #: The members that have the queue. One that starts anew has it again once it reaches one of these.
+        #: Who has the queue. A member that starts anew has it again once it reaches one of these; of mirrors that are
+        #: fewer than nodes, anybody takes the place of one that is gone.
         self.serving = set(self.members)
+        moves = self.kind == "mirrored" and len(self.members) > 1
+        self.homes = frozenset(self.nodes) if moves else self.members
 
     # What is so.
 
@@ -108,7 +111,8 @@ class Cluster:
                 self.act(name)
             if self.mode in ("autoheal", "pause_if_all_down"):
                 self.heal()
-            for name in sorted(self.members - self.serving):
+            joining = sorted(self.homes - self.serving)
+            for name in self.rng.sample(joining, len(joining)):
                 self.joins(name)
             self.use()
             self.looks[self.now] = {n: "paused" if s.state == "booting" else s.state for n, s in self.of.items()}
@@ -235,13 +239,18 @@ class Cluster:
             if not self.splits or (thing.of_queue and self.kind == "quorum"):
                 continue  # it has it on disk, and nobody went on without it
             having = self.serving if thing.of_queue else frozenset(self.nodes)
-            others = [n for n in having if n != name and self.of[n].state in ("up", "suspended")]
+            others = [n for n in having if n != name and self.goes_on(n)]
             split = any(name in pair for pair in self.parted)
             if name in thing.holders and others and (len(thing.holders) > 1 or (split and (restart or self.splits))):
                 thing.holders.discard(name)
-        if any(self.of[n].state in ("up", "suspended") for n in self.serving - {name}):
+        if any(self.goes_on(n) for n in self.serving - {name}):
             self.serving.discard(name)
         self.parted = {pair for pair in self.parted if name not in pair}
+
+    def goes_on(self, name: str) -> bool:
+        """Now, or when it is no longer suspended."""
+        node = self.of[name]
+        return node.state == "up" or (node.state == "suspended" and node.was == "up")
 
     @property
     def splits(self) -> bool:
@@ -254,16 +263,16 @@ class Cluster:
         self.joined_late |= any(joined in pair for pair in self.parted)
         self.parted |= {frozenset((name, n)) for pair in self.parted if joined in pair for n in pair - {joined}}
         for thing in self.things:
-            having = self.members if thing.of_queue else frozenset(self.nodes)
+            having = self.homes & self.serving if thing.of_queue else frozenset(self.nodes)
             mine = {n for n in thing.holders if self.talks(name, n) and frozenset((name, n)) not in self.parted}
             if name in having and mine:
                 thing.holders.add(name)
 
     def joins(self, name: str) -> None:
-        """A mirror that started anew is empty until it is one of those that have the queue."""
+        """A mirror that started anew is empty until it is one of those that have the queue, if another is wanted."""
         there = {n for n in self.serving if self.of[n].state == "up" and self.talks(name, n)}
         there = {n for n in there if frozenset((name, n)) not in self.parted}
-        if self.of[name].state != "up" or not there:
+        if self.of[name].state != "up" or not 0 < len(there) < len(self.members):
             return
         self.serving.add(name)
         for thing in self.things:
@@ -280,7 +289,7 @@ class Cluster:
             if self.rng.random() > 0.25:
                 continue
             name = self.rng.choice(self.nodes)
-            holders = self.takers(name, self.members if of_queue else frozenset(self.nodes), of_queue)
+            holders = self.takers(name, self.homes if of_queue else frozenset(self.nodes), of_queue)
             if holders:
                 self.things.append(Thing(name, self.now, self.now, of_queue, holders))
 
