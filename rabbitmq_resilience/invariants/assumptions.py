@@ -9,11 +9,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.units import seconds
-from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Verdict
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Scope, Verdict
 from rabbitmq_resilience.record.events import ENDED_EARLY, DrainEvent, FaultEvent, NoteEvent
 
 
@@ -25,26 +26,43 @@ def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
 
 @dataclass(frozen=True)
 class FaultsProven:
-    """Every step of the schedule was injected, seen to act, healed, and seen to act no more."""
+    """Every step that began was injected, seen to act, healed, and seen to act no more."""
 
-    whole_run: ClassVar[bool] = True
+    scope: ClassVar[Scope] = "run"
 
     def check(self, history: History) -> Finding:
         facts = history.facts
-        details = {(e.step, e.state): e.detail for e in facts.of_kind(FaultEvent)}
-        problems = []
-        for step in facts.steps:
-            state, problem = _unproven(step)
-            if problem:
-                detail = details.get((step.number, state), "")
-                problems.append(f"{step} {problem}" + (f" ({detail})" if detail else ""))
-        return _finding(problems, f"{len(facts.steps)} faults were proven, and their healing", faults=len(facts.steps))
+        begun = [step for step in facts.steps if not _never_began(step)]
+        problems = [_told(facts, step, *_unproven(step)) for step in begun if any(_unproven(step))]
+        return _finding(problems, f"{len(begun)} faults were proven, and their healing", faults=len(begun))
+
+
+@dataclass(frozen=True)
+class FaultsBegun:
+    """Every step of the schedule began. What broke although one did not is broken; what was kept might not have been.
+
+    A step finds no target where an earlier one has left the cluster in pieces.
+    """
+
+    scope: ClassVar[Scope] = "invariants_and_valid"
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        problems = [_told(facts, step, "skipped", "never began") for step in facts.steps if _never_began(step)]
+        return _finding(problems, f"{len(facts.steps)} faults began", faults=len(facts.steps))
+
+
+def _told(facts: Facts, step: Step, state: str, problem: str) -> str:
+    details = [e.detail for e in facts.of_kind(FaultEvent) if (e.step, e.state) == (step.number, state)]
+    return f"{step} {problem}" + (f" ({details[-1]})" if details and details[-1] else "")
+
+
+def _never_began(step: Step) -> bool:
+    return set(step.states) == {"skipped"}
 
 
 def _unproven(step: Step) -> tuple[str, str]:
     """The state that tells the trouble, and the trouble; two empty texts if there is none."""
-    if "skipped" in step.states:
-        return "skipped", "never began"
     if "unproven" in step.states or "proven" not in step.states:
         return "unproven", "was not seen to act"
     if "heal_unproven" in step.states or "heal_proven" not in step.states:
@@ -56,7 +74,7 @@ def _unproven(step: Step) -> tuple[str, str]:
 class RunEnded:
     """The run was played to its end; one that was broken off shows only a part, also where that came after the end."""
 
-    whole_run: ClassVar[bool] = True
+    scope: ClassVar[Scope] = "run"
 
     def check(self, history: History) -> Finding:
         facts = history.facts
@@ -70,7 +88,7 @@ class RunEnded:
 class LoadNotZero:
     """Messages were confirmed in the steady phase, and some were delivered."""
 
-    whole_run: ClassVar[bool] = True
+    scope: ClassVar[Scope] = "run"
 
     def check(self, history: History) -> Finding:
         facts = history.facts
@@ -94,7 +112,7 @@ UNWATCHED_S_MAX = 6.0
 class Watched:
     """All nodes were looked at all the time: a machine that stood still would make a stall of ours the brokers'."""
 
-    whole_run: ClassVar[bool] = False
+    scope: ClassVar[Scope] = "invariants"
 
     def check(self, history: History) -> Finding:
         facts = history.facts
@@ -115,7 +133,7 @@ class Watched:
 class DrainComplete:
     """The consumers emptied the queues at the end: what they did not receive then will never come."""
 
-    whole_run: ClassVar[bool] = False
+    scope: ClassVar[Scope] = "invariants"
 
     def check(self, history: History) -> Finding:
         drains = list(history.facts.of_kind(DrainEvent))

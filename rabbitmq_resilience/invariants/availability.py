@@ -50,7 +50,7 @@ class Availability(InvariantSpec):
     in a whole stretch between two times in which it may stand still.
     """
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
     stall_s_max: Annotated[float, Field(gt=0)] | None = None
     grace_s: Annotated[float, Field(ge=0)] = 15

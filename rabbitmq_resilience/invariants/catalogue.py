@@ -12,6 +12,7 @@ from rabbitmq_resilience.invariants.alarms import Alarms
 from rabbitmq_resilience.invariants.alerts import Alerts
 from rabbitmq_resilience.invariants.assumptions import (
     DrainComplete,
+    FaultsBegun,
     FaultsProven,
     LoadNotZero,
     RunEnded,
@@ -70,6 +71,7 @@ INVARIANTS: Mapping[str, type[InvariantSpec]] = merged(OURS, "invariants", base=
 
 ASSUMPTIONS: Mapping[str, Assumption] = {
     "run_ended": RunEnded(),
+    "faults_begun": FaultsBegun(),
     "faults_proven": FaultsProven(),
     "load_not_zero": LoadNotZero(),
     "drain_complete": DrainComplete(),

@@ -37,17 +37,20 @@ def judge(
     history: History, invariants: Mapping[str, Invariant], assumptions: Mapping[str, Assumption] = ASSUMPTIONS
 ) -> Judgement:
     """Judge ``history``. An assumption that fails makes the whole run UNKNOWN, or only the invariants that do not
-    forgive it, while the others may still be INVALID. A checker that raises is UNKNOWN and tells its error."""
+    forgive it, while the others may still be INVALID (see ``Scope``). A checker that raises is UNKNOWN and tells its
+    error."""
     assumed = {name: _checked(assumption, history) for name, assumption in assumptions.items()}
     failed = [name for name, finding in assumed.items() if finding.verdict is not Verdict.VALID]
     findings = {name: _checked(invariant, history) for name, invariant in invariants.items()}
     for name, finding in findings.items():
-        missing = [f for f in failed if not assumptions[f].whole_run and f not in invariants[name].forgives]
+        missing = [f for f in failed if assumptions[f].scope != "run" and f not in invariants[name].forgives]
         if missing:
             findings[name] = _withdrawn(finding, missing)
-    if any(assumptions[name].whole_run for name in failed):
+    scopes = {assumptions[name].scope for name in failed}
+    if "run" in scopes:
         return Judgement(Verdict.UNKNOWN, findings, assumed)
-    return Judgement(_worst([f.verdict for f in findings.values()]), findings, assumed)
+    told = [f.verdict for f in findings.values()] + [Verdict.UNKNOWN] * ("invariants_and_valid" in scopes)
+    return Judgement(_worst(told), findings, assumed)
 
 
 def _worst(verdicts: Collection[Verdict]) -> Verdict:

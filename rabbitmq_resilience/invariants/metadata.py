@@ -85,7 +85,7 @@ class Metadata(InvariantSpec):
     """Each item that was declared, with or without an answer, is on all nodes or on none in the end; on all if it was
     called created. What a split permits to be lost, or to differ where nobody ended it, is counted apart."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
     def check(self, history: History) -> Finding:
         facts = history.facts

@@ -19,7 +19,7 @@ class NoCrash(InvariantSpec):
     ``partition_mode``'s matter. What was gone and back between two looks is not noticed; where nobody looked at a node
     for 10 s, it is UNKNOWN."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
     def check(self, history: History) -> Finding:
         facts = history.facts

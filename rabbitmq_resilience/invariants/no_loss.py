@@ -38,7 +38,7 @@ class NoLoss(InvariantSpec):
     split by whether the broker marked them as redelivered.
     """
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched", "faults_begun"})
 
     split_losses: Literal["permitted", "judged"] = "permitted"
 

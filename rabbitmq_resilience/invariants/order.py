@@ -53,7 +53,7 @@ class Order(InvariantSpec):
     for itself, has no order in common: it is counted apart.
     """
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"watched", "faults_begun"})
 
     shared_queues: Literal["named", "judged"] = "named"
 

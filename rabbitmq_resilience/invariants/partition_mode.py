@@ -39,7 +39,7 @@ class PartitionMode(InvariantSpec):
     ``net_ticktime``, one way or both ways together), and where it is starved of CPU or memory. Where nobody looked at
     the nodes for 10 s since the first fault began, it is UNKNOWN."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
     margin_s: Annotated[float, Field(ge=0)] | None = None
 

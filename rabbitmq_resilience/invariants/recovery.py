@@ -39,7 +39,7 @@ class Recovery(InvariantSpec):
     and not twice as late, while other programs take much of this machine is UNKNOWN, and so is what was seen whole for
     less than 2 s at the end, or was not looked at for 10 s since it was whole."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
     within_s: Annotated[float, Field(gt=0)] = 60
 

@@ -39,7 +39,7 @@ class SingleActiveConsumer(InvariantSpec):
     load, also those that were declared without ``single_active_consumer``.
     """
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "watched"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "watched", "faults_begun"})
 
     @property
     def settled_s(self) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import pyarrow as pa
 
@@ -119,10 +119,14 @@ class InvariantSpec(Spec):
     def check(self, history: History) -> Finding: ...
 
 
+#: What means nothing without an assumption: the whole run; the invariants that do not forgive it; or these, and no run
+#: is VALID without it whatever they forgive.
+Scope = Literal["run", "invariants", "invariants_and_valid"]
+
+
 class Assumption(Protocol):
     """What must be true of a run before its invariants mean anything; VALID or UNKNOWN."""
 
-    #: Whether the whole run means nothing without it, or only the invariants that do not forgive it.
-    whole_run: ClassVar[bool]
+    scope: ClassVar[Scope]
 
     def check(self, history: History) -> Finding: ...

@@ -11,7 +11,7 @@ import numpy as np
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import NO_ROW, Ledger, Messages, ledger_of
-from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Verdict
+from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Scope, Verdict
 from rabbitmq_resilience.record.events import (
     ClusterEvent,
     DrainEvent,
@@ -53,7 +53,7 @@ class HistoryWhole:
     Of a history that was not recorded, only what workers say of their end is known.
     """
 
-    whole_run: ClassVar[bool] = True
+    scope: ClassVar[Scope] = "run"
 
     def check(self, history: History) -> Finding:
         facts, recorded = history.facts, history.recorded

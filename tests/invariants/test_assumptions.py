@@ -7,6 +7,7 @@ import pytest
 from rabbitmq_resilience.invariants import columns
 from rabbitmq_resilience.invariants.assumptions import (
     DrainComplete,
+    FaultsBegun,
     FaultsProven,
     LoadNotZero,
     RunEnded,
@@ -32,7 +33,7 @@ DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
         (DONE[:3], Verdict.UNKNOWN, "not seen to be healed"),
         ((*DONE, "unproven"), Verdict.UNKNOWN, "not seen to act"),
         ((*DONE, "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
-        (("skipped",), Verdict.UNKNOWN, "never began"),
+        (("skipped", "injecting"), Verdict.UNKNOWN, "not seen to act"),
     ],
 )
 def test_faults_proven(states: Sequence[str], verdict: Verdict, told: str) -> None:
@@ -46,6 +47,16 @@ def test_faults_proven_tells_what_the_proof_lacked() -> None:
     unproven = event(20, "fault", step=3, fault="latency", state="unproven", effect={}, detail="probe took 2 ms")
     finding = FaultsProven().check(history((), (), [unproven, fault(20, 30, step=4)]))
     assert finding.summary == "step 3 (latency) was not seen to act (probe took 2 ms)"
+
+
+def test_a_step_that_never_began_has_nothing_to_prove_and_is_told() -> None:
+    why = "follower:q1: no node follows the leader of the queue at this moment"
+    skipped = event(20, "fault", step=3, fault="kill", state="skipped", effect=None, detail=why)
+    recorded = history((), (), [skipped, fault(20, 30, step=4)])
+    assert FaultsProven().check(recorded).verdict is Verdict.VALID
+    finding = FaultsBegun().check(recorded)
+    assert (finding.verdict, finding.summary) == (Verdict.UNKNOWN, f"step 3 (kill) never began ({why})")
+    assert FaultsBegun().check(history((), (), [fault(20, 30, step=4)])).verdict is Verdict.VALID
 
 
 def test_no_faults_are_all_proven() -> None:

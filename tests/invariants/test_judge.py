@@ -13,7 +13,7 @@ import pytest
 from rabbitmq_resilience.invariants.catalogue import ASSUMPTIONS, INVARIANTS
 from rabbitmq_resilience.invariants.judge import Judgement, judge
 from rabbitmq_resilience.invariants.recorded import load_history
-from rabbitmq_resilience.invariants.verdict import Assumption, Coverage, Finding, History, Invariant, Verdict
+from rabbitmq_resilience.invariants.verdict import Assumption, Coverage, Finding, History, Invariant, Scope, Verdict
 from rabbitmq_resilience.record.alerts import Alerts, RuleGroup, write_alerts
 from rabbitmq_resilience.record.events import Event, SampleEvent
 from rabbitmq_resilience.record.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
@@ -46,8 +46,8 @@ class Says:
     """An assumption of the whole run, or an invariant that forgives ``of_some``."""
 
     verdict: Verdict
-    whole_run: ClassVar[bool] = True
-    forgives: ClassVar[frozenset[str]] = frozenset({"of_some"})
+    scope: ClassVar[Scope] = "run"
+    forgives: ClassVar[frozenset[str]] = frozenset({"of_some", "of_valid"})
 
     def check(self, history: History) -> Finding:
         return Finding(self.verdict, f"said {self.verdict} on {len(history.events)} events")
@@ -57,8 +57,15 @@ class Says:
 class SaysStrictly(Says):
     """An assumption of some invariants, or an invariant that forgives nothing."""
 
-    whole_run: ClassVar[bool] = False
+    scope: ClassVar[Scope] = "invariants"
     forgives: ClassVar[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class SaysOfValid(Says):
+    """An assumption without which nothing is VALID."""
+
+    scope: ClassVar[Scope] = "invariants_and_valid"
 
 
 class Raises(Says):
@@ -66,11 +73,17 @@ class Raises(Says):
         raise ZeroDivisionError(f"{len(history.events)} is not enough")
 
 
-def judged(*verdicts: Verdict, whole: Verdict = VALID, of_some: Verdict = VALID) -> Judgement:
-    """The first invariant, ``a``, needs all assumptions; the others forgive ``of_some``."""
+def judged(
+    *verdicts: Verdict, whole: Verdict = VALID, of_some: Verdict = VALID, of_valid: Verdict = VALID
+) -> Judgement:
+    """The first invariant, ``a``, needs all assumptions; the others forgive ``of_some`` and ``of_valid``."""
     kinds = (SaysStrictly, Says, Says)
     invariants: dict[str, Invariant] = {n: kind(v) for n, kind, v in zip("abc", kinds, verdicts, strict=False)}
-    assumptions: dict[str, Assumption] = {"whole": Says(whole), "of_some": SaysStrictly(of_some)}
+    assumptions: dict[str, Assumption] = {
+        "whole": Says(whole),
+        "of_some": SaysStrictly(of_some),
+        "of_valid": SaysOfValid(of_valid),
+    }
     return judge(history(), invariants, assumptions)
 
 
@@ -90,6 +103,22 @@ def judged(*verdicts: Verdict, whole: Verdict = VALID, of_some: Verdict = VALID)
 )
 def test_combinations(verdicts: Sequence[Verdict], whole: Verdict, of_some: Verdict, overall: Verdict) -> None:
     assert judged(*verdicts, whole=whole, of_some=of_some).verdict is overall
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "overall"),
+    [
+        ([INVALID, VALID], UNKNOWN),  # which does not forgive it
+        ([VALID, INVALID], INVALID),
+        ([VALID, VALID], UNKNOWN),
+        ([UNKNOWN, UNKNOWN], UNKNOWN),
+    ],
+)
+def test_nothing_is_valid_without_what_all_validity_needs(verdicts: Sequence[Verdict], overall: Verdict) -> None:
+    assert judged(*verdicts, of_valid=UNKNOWN).verdict is overall
+    forgiving = judge(history(), {"b": Says(VALID)}, {"of_valid": SaysOfValid(UNKNOWN)})
+    assert forgiving.verdict is UNKNOWN
+    assert "of_valid" in forgiving.reason
 
 
 def test_findings_are_shown_though_the_run_means_nothing() -> None:
@@ -121,7 +150,7 @@ def test_an_assumption_that_raises_is_unknown() -> None:
 def test_what_is_forgiven_exists_and_is_not_of_the_whole_run() -> None:
     for invariant in INVARIANTS.values():
         assert invariant.forgives <= ASSUMPTIONS.keys()
-        assert not any(ASSUMPTIONS[name].whole_run for name in invariant.forgives)
+        assert all(ASSUMPTIONS[name].scope != "run" for name in invariant.forgives)
 
 
 def every_invariant() -> dict[str, Invariant]:
