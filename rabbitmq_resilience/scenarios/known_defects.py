@@ -53,14 +53,14 @@ DISCARDS_TOO_MUCH = DECIDES_TOO_SOON.model_copy(
     }
 )
 
-#: A node that loses its peers while it starts, after a pause: it does not pause again but serves for itself, and stays
-#: parted when the others are there again (the reference); or its mirrors are not started any more.
+#: A node that loses a peer while it starts, after a pause or anew: it does not pause again but serves for itself, and
+#: stays parted when the others are there again (the reference); or its mirrors are not started any more.
 PARTED_WHILE_STARTING = _defect(
     "recovery",
     broker="<4.3",
     also=("availability", "throughput", "partition_mode"),
     reference="rabbitmq/rabbitmq-server#2175",
-    log=r"RabbitMQ is asked to start((?!Server startup complete).)*not responding",
+    log=r"(RabbitMQ is asked to start|Starting RabbitMQ \d)((?!Server startup complete).)*not responding",
 )
 
 #: After a cut of less than a second a node pauses that sees its peers again by then. A peer that hears of its end only
