@@ -18,6 +18,7 @@ from rabbitmq_resilience.scenarios.known_defects import (
     DECIDES_TOO_SOON,
     GIVES_UP_STARTING,
     HANGS_IN_GLOBAL_SYNC,
+    PARTED_WHILE_STARTING,
     STAYS_PARTED_AFTER_A_BLIP,
 )
 
@@ -157,6 +158,13 @@ def test_a_peer_that_is_back_too_soon_stays_parted(parted: str, back: str, forgo
     )
     assert STAYS_PARTED_AFTER_A_BLIP.leaves_trace(text) is not forgot
     assert not STAYS_PARTED_AFTER_A_BLIP.leaves_trace(log((1, first), (6, f"rabbit on node {back} down")))
+
+
+@pytest.mark.parametrize("start", ["RabbitMQ is asked to start...", " Starting RabbitMQ 3.10.8 on Erlang 25.2.3 [jit]"])
+def test_a_node_loses_a_peer_while_it_starts(start: str) -> None:
+    lost, done = "** Node a1@localhost not responding **", "Server startup complete; 4 plugins started."
+    assert PARTED_WHILE_STARTING.leaves_trace(log((1, start), (7, lost), (12, done)))
+    assert not PARTED_WHILE_STARTING.leaves_trace(log((1, start), (7, done), (12, lost)))
 
 
 def test_every_known_defect_that_excuses_a_loss_is_told_by_its_trace() -> None:
