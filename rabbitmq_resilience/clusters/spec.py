@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -239,6 +239,12 @@ class Topology(Spec):
     def client_nodes(self) -> tuple[str, ...]:
         """The nodes to which clients are sent."""
         return tuple(name for name in self.node_names if name not in self.without_clients)
+
+    @property
+    def addresses(self) -> Mapping[str, tuple[str, ...]]:
+        """What clients connect to, and the nodes that are behind it."""
+        nodes = self.client_nodes
+        return dict.fromkeys(self.balancer_names, nodes) or {node: (node,) for node in nodes}
 
     @property
     def needs(self) -> frozenset[str]:

@@ -4,33 +4,64 @@ for no fault of the brokers."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import Ledger
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, at_least, times, union
-from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, at_least, later, times, union
+from rabbitmq_resilience.record.events import ClusterEvent, WorkerEvent
 
 _PUBLISHER = "publisher"
+_CHANGES = ("injecting", "injected", "healing", "healed")
 
 
-def kept_away(facts: Facts) -> Mapping[int, Times]:
-    """For each publisher, by its number, when it was killed on purpose, until it was started again, or cut off from
-    every node. Those that always could publish are left out. That one cannot connect is the brokers' doing."""
+@dataclass(frozen=True)
+class KeptAway:
+    """When publishers could not reach any broker, as steps had it. That one cannot connect is the brokers' doing.
+
+    ``of``: each by its number that was killed on purpose, until it was started again, or cut off from all that it
+    connects to; ``others``: all that are not in it, where load balancers are gone, or cut off from their nodes.
+    """
+
+    of: Mapping[int, Times]
+    others: Times
+
+    def when(self, publisher: int) -> Times:
+        return self.of.get(publisher, self.others)
+
+
+def kept_away(facts: Facts) -> KeptAway:
     return facts.once(_kept_away)
 
 
-def _kept_away(facts: Facts) -> Mapping[int, Times]:
-    found: dict[int, Times] = defaultdict(lambda: NEVER)
-    for number, periods in _killed(facts).items():
-        found[number] |= times(periods)
-    nodes = frozenset(facts.cluster.nodes if facts.cluster else ())
+def _kept_away(facts: Facts) -> KeptAway:
+    ways = _ways(facts)
+    gone = {address: _cut_off(facts, address, nodes) for address, nodes in ways.items() if nodes != {address}}
+    others = at_least(len(ways), [gone.get(address, NEVER) for address in ways]) if ways else NEVER
+    found: dict[int, Times] = defaultdict(lambda: others)
     clients = {client for step in facts.steps for client in step.clients_cut if client.startswith(f"{_PUBLISHER}:")}
-    for client in clients if nodes else ():
-        cut = [times(s.possible_us for s in facts.steps if node in s.clients_cut.get(client, ())) for node in nodes]
-        found[int(client.partition(":")[2])] |= at_least(len(cut), cut)
-    return {number: when for number, when in found.items() if not when.empty}
+    for client in clients if ways else ():
+        cut = [gone.get(address, NEVER) | _cut_off(facts, client, [address]) for address in ways]
+        found[int(client.partition(":")[2])] = at_least(len(ways), cut)
+    for number, spans in _killed(facts).items():
+        found[number] |= times(spans)
+    return KeptAway({number: when for number, when in found.items() if not when.empty}, others)
+
+
+def _ways(facts: Facts) -> Mapping[str, frozenset[str]]:
+    """What clients connect to, and the nodes behind it."""
+    told = next((event.addresses for event in facts.of_kind(ClusterEvent)), {})
+    nodes = facts.cluster.nodes if facts.cluster else ()
+    return {address: frozenset(told[address]) for address in told} or {node: frozenset({node}) for node in nodes}
+
+
+def _cut_off(facts: Facts, name: str, nodes: Collection[str]) -> Times:
+    """When steps may have cut that client or balancer off from all of these."""
+    return at_least(
+        len(nodes), [times(s.possible_us for s in facts.steps if n in s.clients_cut.get(name, ())) for n in nodes]
+    )
 
 
 def _killed(facts: Facts) -> Mapping[int, list[Period]]:
@@ -52,16 +83,22 @@ def _killed(facts: Facts) -> Mapping[int, list[Period]]:
 def nobody_could_publish(facts: Facts, ledger: Ledger, queue: int) -> Times:
     """When all who published to the queue of that index, at any time, were kept away."""
     away = kept_away(facts)
-    if not away:
+    if not away.of and away.others.empty:
         return NEVER
     its = [
         number
         for number, messages in ledger.messages.items()
         if any((lane.queue[lane.there] == queue).any() for lane in messages.lanes)
     ]
-    return at_least(len(its), [away.get(number, NEVER) for number in its]) if its else NEVER
+    return at_least(len(its), [away.when(number) for number in its]) if its else NEVER
 
 
-def somebody_could_not_publish(facts: Facts) -> Times:
-    """When any publisher was kept away."""
-    return union(kept_away(facts).values())
+def somebody_had_to_connect_anew(facts: Facts, *, within_s: float) -> Times:
+    """When any publisher was kept away, and ``within_s`` after that; and as long after a step cut one, or a balancer,
+    off from some of those that it connects to, or gave them back: its clients notice, and go another way."""
+    away = kept_away(facts)
+    steps = [step for step in facts.steps if any(not client.startswith("consumer") for client in step.clients_cut)]
+    moments = [step.states[end] for step in steps for end in _CHANGES if end in step.states]
+    changing = times((at_us, at_us + within_s * 1e6) for at_us in moments)
+    flapping = times(step.possible_us for step in steps if step.intermittent)
+    return later(union([*away.of.values(), away.others, flapping]), end_us=within_s * 1e6) | changing

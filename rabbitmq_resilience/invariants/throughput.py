@@ -19,8 +19,8 @@ from rabbitmq_resilience.invariants.liveness import (
     target_share,
     unsettled,
 )
-from rabbitmq_resilience.invariants.publishers import somebody_could_not_publish
-from rabbitmq_resilience.invariants.times import Period, later, left, periods, times, union
+from rabbitmq_resilience.invariants.publishers import somebody_had_to_connect_anew
+from rabbitmq_resilience.invariants.times import Period, left, periods, times, union
 from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.units import seconds
@@ -36,10 +36,10 @@ class Throughput(InvariantSpec):
 
     Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
     queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
-    as a queue may stand still by ``availability``), no step's alarm blocks publishers, none was killed or cut off from
-    every node by a step for ``grace_s``, and the load does not pause. If no window is left, or the steady phase did not
-    come near its target, or other programs took much of this machine in every window that fell short, the finding is
-    UNKNOWN.
+    as a queue may stand still by ``availability``), no step's alarm blocks publishers, for ``grace_s`` none was killed
+    by a step, and none or a load balancer cut off, and the load does not pause. If no window is left, or the steady
+    phase did not come near its target, or other programs took much of this machine in every window that fell short,
+    the finding is UNKNOWN.
 
     What happened after the last healing must be seen: where no such window begins after it, the last ``window_s`` of
     publishing are looked at. If they had the rate, it has come back; if not, they may have been too early, and the
@@ -151,7 +151,7 @@ class Throughput(InvariantSpec):
         )
         exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
         exempt |= pauses(facts, span_us)
-        exempt |= later(somebody_could_not_publish(facts), end_us=self.grace_s * 1e6)
+        exempt |= somebody_had_to_connect_anew(facts, within_s=self.grace_s)
         promised = promises(facts, cluster, span_us)
         for queue in {(queue.kind, queue.members): queue for queue in facts.queues}.values():
             exempt |= promised.lacking(queue, grace_s=self.grace_s)

@@ -270,6 +270,7 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         driver=cluster.driver,
         formed_in_s=round(cluster.formed_in_s, 1),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        addresses=topology.addresses,
     )
     for setting in cluster.replaced_settings:
         events.record("note", detail=f"the harness has its own value instead of: {setting}")

@@ -62,6 +62,8 @@ class ClusterEvent(Event):
     driver: str | None = None
     formed_in_s: float | None = None
     started_at: str | None = None
+    #: What clients connect to (``balancer:0``), and the nodes that are behind it; where it is empty, each node itself.
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

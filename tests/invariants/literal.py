@@ -68,6 +68,7 @@ def cluster(
     preferred: Sequence[str] = (),
     recover: str = "autoheal",
     driver: str = "local",
+    addresses: Mapping[str, Sequence[str]] | None = None,
 ) -> Event:
     zones = {node: node[0] for node in nodes}
     return event(
@@ -80,6 +81,7 @@ def cluster(
         net_ticktime_s=4,
         broker_version=version,
         driver=driver,
+        addresses=addresses or {},
     )
 
 

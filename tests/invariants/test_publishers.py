@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -11,7 +11,7 @@ from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.publishers import kept_away
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.times import periods
+from rabbitmq_resilience.invariants.times import Times, periods
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import (
@@ -49,10 +49,33 @@ def rows(*spans_s: tuple[float, float], queue: int = 0, publisher: int = 0) -> l
     return [publish(n, t, queue=queue, publisher=publisher) for n, t in enumerate(at_s)]
 
 
-def away_of(*events: Sequence[Event]) -> dict[int, list[tuple[float, float]]]:
-    seen = sorted([cluster(), *(e for part in events for e in part)], key=lambda e: e.t_us)
+BALANCED = {"balancer:0": ("a1", "b1"), "balancer:1": ("a1", "b1")}
+Spans = list[tuple[float, float]]
+
+
+def balancers_gone(
+    start_s: float, end_s: float, *names: str, nodes: Sequence[str] = ("a1", "b1"), step: int = 0
+) -> list[Event]:
+    return fault(start_s, end_s, step=step, name="kill_balancer", cut=apart(names, nodes), sudden=True)
+
+
+def all_away(
+    *events: Sequence[Event], addresses: Mapping[str, Sequence[str]] | None = None
+) -> tuple[dict[int, Spans], Spans]:
+    """Of those that are told by themselves, and of all others."""
+    seen = sorted([cluster(addresses=addresses), *(e for part in events for e in part)], key=lambda e: e.t_us)
     found = kept_away(Facts(seen))
-    return {number: [(start - us(0), end - us(0)) for start, end in periods(when)] for number, when in found.items()}
+
+    def spans(when: Times) -> Spans:
+        return [(start - us(0), end - us(0)) for start, end in periods(when)]
+
+    return {number: spans(when) for number, when in found.of.items()}, spans(found.others)
+
+
+def away_of(*events: Sequence[Event]) -> dict[int, Spans]:
+    told, others = all_away(*events)
+    assert others == []
+    return told
 
 
 def test_away_is_who_was_killed_until_it_is_started() -> None:
@@ -72,6 +95,44 @@ def test_away_is_who_was_cut_off_from_every_node_by_all_steps_together() -> None
     assert away_of(cut_off(20, 50, "a1", "b1"), cut_off(30, 60, "c1", step=1)) == {0: [(30e6, 50e6)]}
     consumer = fault(20, 50, cut=apart(["consumer:0"], THREE))
     assert away_of(consumer) == {}
+
+
+def test_all_are_away_where_all_balancers_are_gone_or_lead_to_nobody() -> None:
+    both = balancers_gone(20, 50, "balancer:0", "balancer:1")
+    assert all_away(both, addresses=BALANCED) == ({}, [(20e6, 50e6)])
+    assert all_away(balancers_gone(20, 50, "balancer:0"), addresses=BALANCED) == ({}, [])
+    in_turn = balancers_gone(20, 50, "balancer:0"), balancers_gone(40, 60, "balancer:1", step=1)
+    assert all_away(*in_turn, addresses=BALANCED) == ({}, [(40e6, 50e6)])
+    one_way_left = balancers_gone(20, 50, "balancer:0"), balancers_gone(20, 50, "balancer:1", nodes=["b1"], step=1)
+    assert all_away(*one_way_left, addresses=BALANCED) == ({}, [])
+
+
+def test_one_is_away_who_has_no_way_by_any_balancer() -> None:
+    its_own = cut_off(20, 50, "balancer:1")
+    assert all_away(its_own, addresses=BALANCED) == ({}, [])
+    assert all_away(cut_off(20, 50, *BALANCED), addresses=BALANCED) == ({0: [(20e6, 50e6)]}, [])
+    other_died = balancers_gone(30, 60, "balancer:0", step=1)
+    assert all_away(its_own, other_died, addresses=BALANCED) == ({0: [(30e6, 50e6)]}, [])
+
+
+def test_nodes_without_clients_are_no_way() -> None:
+    assert all_away(cut_off(20, 50, "a1"), addresses={"a1": ["a1"]}) == ({0: [(20e6, 50e6)]}, [])
+
+
+@pytest.mark.parametrize(("names", "verdict"), [(list(BALANCED), Verdict.VALID), (["balancer:0"], Verdict.INVALID)])
+def test_queues_stand_still_without_balancers(names: list[str], verdict: Verdict) -> None:
+    silent = rows((0, 20), (51, 90))
+    made = [cluster(addresses=BALANCED), phases(), queues("q1"), node_states(), load(10, 10)]
+    told = history(silent, (), [*made, balancers_gone(20, 50, *names)])
+    assert Availability().check(told).verdict is verdict
+    assert Throughput().check(told).verdict is verdict
+
+
+@pytest.mark.parametrize(("back_s", "verdict"), [(30, Verdict.VALID), (45, Verdict.INVALID)])
+def test_the_rate_has_its_grace_while_clients_go_another_way(back_s: float, verdict: Verdict) -> None:
+    made = [cluster(addresses=BALANCED), phases(), queues("q1"), node_states(), load(10, 10)]
+    told = history(rows((0, 20), (back_s, 90)), (), [*made, balancers_gone(20, 60, "balancer:0")])
+    assert Throughput().check(told).verdict is verdict
 
 
 def judged(invariant: Availability | Throughput, published: list[Row], *events: Sequence[Event]) -> Finding:
