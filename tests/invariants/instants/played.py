@@ -160,6 +160,9 @@ class Cluster:
             if self.now - since >= when and peer not in node.lost:
                 node.lost.add(peer)
                 self.learns(name, peer)
+                if self.preferred and self.alive(peer) and name not in self.of[peer].lost:
+                    self.of[peer].lost.add(name)  # it woke up just now, and would notice later
+                    self.learns(peer, name)
 
     def learns(self, name: str, peer: str) -> None:
         """What a node does when it takes a peer for dead. One that starts does nothing."""
