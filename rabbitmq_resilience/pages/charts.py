@@ -18,7 +18,7 @@ Panel = dict[str, Any]
 
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
 #: Curves that bound others.
-THIN = ("max", "target", "watermark", *(f"{kind}, most" for kind in KINDS))
+THIN = ("max", "target", "wanted", "watermark", *(f"{kind}, most" for kind in KINDS))
 #: Each fault has a lane of its own, unless there are more: then those that are alike share one.
 FAULT_LANES_MAX = 12
 #: Of the median and the most of the ways of a kind.
@@ -32,6 +32,7 @@ def charts(series: Series) -> dict[str, Any]:
     """Everything that the script needs; panels without anything to show are left out."""
     line, brokers = series.timeline, series.brokers
     trips = line.round_trips
+    left = f"{series.idle_lost:,} were lost" if series.idle_lost else ""
     lost = f"logarithmic, {line.round_trips_lost:,} not answered" if line.round_trips_lost else ""
     memory = brokers.memory if brokers.memory.at_s else line.memory
     panels = [
@@ -46,6 +47,8 @@ def charts(series: Series) -> dict[str, Any]:
         _curves("Confirm latency", series.at_s, series.confirm_ms, "ms", colours=LATENCY_COLOURS, log=True),
         _curves("Delivery latency", series.at_s, series.delivery_ms, "ms", colours=LATENCY_COLOURS, log=True),
         _curves("Raw round trips", trips.at_s, trips.curves, "ms", colours=TRIP_COLOURS, log=True, note=lost),
+        _curves("Idle connections", series.at_s, series.idle, "connections", note=left),
+        _curves("Opened and closed again", series.at_s, series.churn, "1/s"),
         _curves("Queue depth", line.depth.at_s, line.depth.curves, "messages"),
         _curves("Memory of each node", memory.at_s, memory.curves, "bytes", note=brokers.memory_note),
         _curves("Replicated to each node", brokers.received.at_s, brokers.received.curves, "bytes/s"),

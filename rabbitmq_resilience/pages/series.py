@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rabbitmq_resilience.pages.alerts import alert_lanes
+from rabbitmq_resilience.pages.background import Curves, churn_curves, idle_curves, idle_lost
 from rabbitmq_resilience.pages.brokers import Brokers, brokers
 from rabbitmq_resilience.pages.timeline import POINTS_MAX, Lane, Timeline, timeline
 from rabbitmq_resilience.record.alerts import Alerts
@@ -46,7 +47,7 @@ class Series:
     (messages/s), ``confirm_ms`` and ``delivery_ms`` has one value a bucket. Latencies stand in the bucket of
     their end, None where nothing ended. ``target_per_s`` is what all publishers together were to send, None where
     there was no limit or no publishing; empty where no event tells it. ``totals`` are counts of messages over the whole
-    run.
+    run. ``idle`` and ``churn``: see ``pages.background``.
     """
 
     bucket_s: int
@@ -60,6 +61,9 @@ class Series:
     timeline: Timeline
     brokers: Brokers
     alerts: tuple[Lane, ...] = ()
+    idle: Curves = field(default_factory=dict)
+    idle_lost: int = 0
+    churn: Curves = field(default_factory=dict)
 
 
 def series(
@@ -107,6 +111,9 @@ def series(
         timeline=timeline(events, origin_us=origin_us, end_us=end_us),
         brokers=brokers(metrics, origin_us=origin_us),
         alerts=alert_lanes(alerts, origin_us=origin_us),
+        idle=idle_curves(events, buckets.middles_us()),
+        idle_lost=idle_lost(events),
+        churn=churn_curves(events, buckets.index_of, buckets=buckets.n, bucket_s=buckets.width_s),
     )
 
 
@@ -176,6 +183,9 @@ class _Buckets:
 
     def index(self, moments_us: Ints) -> Ints:
         return np.clip((moments_us - self.origin_us) // (self.width_s * 1_000_000), 0, self.n - 1)
+
+    def index_of(self, moment_us: int) -> int:
+        return int(self.index(np.array([moment_us], np.int64))[0])
 
     def add(self, counts: Ints, moments_us: Ints) -> None:
         counts += np.bincount(self.index(moments_us), minlength=self.n)
