@@ -165,7 +165,7 @@ class RunningBalancers:
             brokers={node: layout.way_of(name, node) for node in layout.topology.client_nodes},
             speaks_amqp=bool(proxied),
             moves=layout.net.moves,
-            connections_max=_connections_max(),
+            connections_max=connections_max(_descriptors()),
         )
         file = layout.folder / f"{file_stem(name)}.cfg"
         file.write_text(text, encoding="utf-8")
@@ -205,11 +205,16 @@ def file_stem(name: str) -> str:
     return name.replace(":", "-")
 
 
-def _connections_max() -> int:
-    """As many as the descriptors allow that a process may have."""
+def connections_max(descriptors: int | None) -> int:
+    """How many connections a balancer takes that may have so many descriptors; None: as many as it likes."""
+    if descriptors is None:
+        return _CONNECTIONS_MAX
+    return min(_CONNECTIONS_MAX, (descriptors - _DESCRIPTORS_BESIDE) // 2)
+
+
+def _descriptors() -> int | None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = _CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else (hard - _DESCRIPTORS_BESIDE) // 2
-    return min(_CONNECTIONS_MAX, allowed)
+    return None if hard == resource.RLIM_INFINITY else hard
 
 
 def _end_of(log: Path) -> str:

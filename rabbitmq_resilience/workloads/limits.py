@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from rabbitmq_resilience.clusters.balancing import connections_max
 from rabbitmq_resilience.workloads.churn import UNDER_WAY_MAX
 from rabbitmq_resilience.workloads.load import IDLE_TOGETHER, PROCESSES_MAX
 from rabbitmq_resilience.workloads.spec import Workload
@@ -33,10 +34,11 @@ class Limits:
         return cls(None if hard == resource.RLIM_INFINITY else hard, broker_descriptors, _ports())
 
     def problems(
-        self, workload: Workload, *, addresses: int, brokers: int, proxied: bool = False
+        self, workload: Workload, *, addresses: int, brokers: int, balanced: bool = False, proxied: bool = False
     ) -> Iterator[tuple[str, str]]:
         """Fields of a workload whose clients are too many, and why. Clients are spread evenly over the ``addresses``,
-        and connections over the ``brokers``. ``proxied``: all of them go through the one process of proxies."""
+        which are load balancers where it is ``balanced``, and connections over the ``brokers``. ``proxied``: all of
+        them go through the one process of proxies."""
         together = {
             "publishers": math.ceil(workload.publishers / PROCESSES_MAX),
             "consumers": math.ceil(workload.consumers / PROCESSES_MAX),
@@ -68,6 +70,12 @@ class Limits:
                 f"may have {self.descriptors} (ulimit -H -n); have fewer connections, or leave their links as they are",
             )
         each = math.ceil(total / addresses)
+        if balanced and each > (most := connections_max(self.descriptors)):
+            yield (
+                field,
+                f"{total} connections are {each} to each of {addresses} load balancers, and one takes {most} of them; "
+                "have fewer connections or more balancers, or raise the limit of descriptors (ulimit -H -n)",
+            )
         if self.ports is not None and each > self.ports:
             yield (
                 field,

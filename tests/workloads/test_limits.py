@@ -19,9 +19,16 @@ from tests.workloads.test_settlement import load
 
 
 def fields(
-    known: Limits, *, addresses: int = 3, brokers: int = 3, proxied: bool = False, **load_fields: Any
+    known: Limits,
+    *,
+    addresses: int = 3,
+    brokers: int = 3,
+    balanced: bool = False,
+    proxied: bool = False,
+    **load_fields: Any,
 ) -> dict[str, str]:
-    return dict(known.problems(Workload(**load_fields), addresses=addresses, brokers=brokers, proxied=proxied))
+    workload = Workload(**load_fields)
+    return dict(known.problems(workload, addresses=addresses, brokers=brokers, balanced=balanced, proxied=proxied))
 
 
 def test_without_limits_all_is_well() -> None:
@@ -57,6 +64,16 @@ def test_connections_to_one_address_come_from_different_ports() -> None:
     told = fields(Limits(ports=28_232), publishers=28_232, consumers=1, addresses=1)
     assert "28233 to each of 1 addresses, and this machine has 28232" in told["publishers"]
     assert fields(Limits(ports=28_232), publishers=28_232, consumers=1, addresses=2) == {}
+
+
+def test_a_balancer_has_two_descriptors_for_each_connection() -> None:
+    known = Limits(descriptors=20_000)
+    most: dict[str, Any] = {"publishers": 26, "consumers": 104}
+    assert fields(known, addresses=2, balanced=True, idle_connections=2 * 9950 - 130, **most) == {}
+    told = fields(known, addresses=2, balanced=True, idle_connections=2 * 9950 - 129, **most)
+    assert "9951 to each of 2 load balancers, and one takes 9950 of them" in told["idle_connections"]
+    assert fields(known, addresses=2, idle_connections=2 * 9950 - 129, **most) == {}
+    assert fields(Limits(), addresses=1, balanced=True, idle_connections=20_001 - 130, **most)
 
 
 def test_a_proxy_has_two_descriptors_for_each_connection() -> None:
