@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import Ledger
+from rabbitmq_resilience.invariants.pauses import pauses_of
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, at_least, later, times, union
-from rabbitmq_resilience.record.events import ClusterEvent, WorkerEvent
+from rabbitmq_resilience.invariants.truth import truth_of
+from rabbitmq_resilience.record.events import ClusterEvent, LoadEvent, WorkerEvent
 
 _PUBLISHER = "publisher"
 _CHANGES = ("injecting", "injected", "healing", "healed")
@@ -22,7 +24,8 @@ class KeptAway:
     """When publishers could not reach any broker, as steps had it. That one cannot connect is the brokers' doing.
 
     ``of``: each by its number that was killed on purpose, until it was started again, or cut off from all that it
-    connects to; ``others``: all that are not in it, where load balancers are gone, or cut off from their nodes.
+    connects to, or that keeps to a zone in which no node serves; ``others``: all that are not in it, where load
+    balancers are gone, or cut off from their nodes.
     """
 
     of: Mapping[int, Times]
@@ -39,14 +42,19 @@ def kept_away(facts: Facts) -> KeptAway:
 def _kept_away(facts: Facts) -> KeptAway:
     ways = _ways(facts)
     gone = {address: _cut_off(facts, address, nodes) for address, nodes in ways.items() if nodes != {address}}
-    others = at_least(len(ways), [gone.get(address, NEVER) for address in ways]) if ways else NEVER
-    found: dict[int, Times] = defaultdict(lambda: others)
-    clients = {client for step in facts.steps for client in step.clients_cut if client.startswith(f"{_PUBLISHER}:")}
-    for client in clients if ways else ():
-        cut = [gone.get(address, NEVER) | _cut_off(facts, client, [address]) for address in ways]
-        found[int(client.partition(":")[2])] = at_least(len(ways), cut)
+    found: dict[int, Times] = {}
+
+    def without(client: str, addresses: Collection[str], missing: Mapping[str, Times]) -> Times:
+        lost = [missing.get(address, NEVER) | _cut_off(facts, client, [address]) for address in addresses]
+        return at_least(len(lost), lost) if lost else NEVER
+
+    others = without("", ways, gone)
+    for number in _cut_publishers(facts):
+        found[number] = without(f"{_PUBLISHER}:{number}", ways, gone)
+    for number, mine in _of_own_zone(facts, ways).items():
+        found[number] = without(f"{_PUBLISHER}:{number}", mine, _not_serving(facts))
     for number, spans in _killed(facts).items():
-        found[number] |= times(spans)
+        found[number] = found.get(number, others) | times(spans)
     return KeptAway({number: when for number, when in found.items() if not when.empty}, others)
 
 
@@ -55,6 +63,33 @@ def _ways(facts: Facts) -> Mapping[str, frozenset[str]]:
     told = next((event.addresses for event in facts.of_kind(ClusterEvent)), {})
     nodes = facts.cluster.nodes if facts.cluster else ()
     return {address: frozenset(told[address]) for address in told} or {node: frozenset({node}) for node in nodes}
+
+
+def _cut_publishers(facts: Facts) -> set[int]:
+    clients = {client for step in facts.steps for client in step.clients_cut}
+    return {int(client.partition(":")[2]) for client in clients if client.startswith(f"{_PUBLISHER}:")}
+
+
+def _of_own_zone(facts: Facts, ways: Mapping[str, object]) -> Mapping[int, Collection[str]]:
+    """The nodes of each publisher that goes to those of its own zone only."""
+    zones = next((event.nodes for event in facts.of_kind(ClusterEvent)), {})
+    load = next((event for event in facts.of_kind(LoadEvent) if event.reconnect == "own_zone"), None)
+    homes = list(ways)
+    if load is None or not homes:
+        return {}
+    zone_of = {number: zones.get(homes[number % len(homes)]) for number in range(load.publishers or 0)}
+    return {number: [node for node in homes if zones.get(node) == zone] for number, zone in zone_of.items()}
+
+
+def _not_serving(facts: Facts) -> Mapping[str, Times]:
+    """When steps had taken each node away, or it had a reason to pause, and did."""
+    cluster, span_us = facts.cluster, facts.publishing_us
+    if cluster is None:
+        return {}
+    away = {node: both.possibly for node, both in truth_of(facts, cluster).away.items()}
+    for pause in pauses_of(facts, cluster, span_us).excused if span_us else ():
+        away |= {node: away[node] | times([pause.possible_us]) for node in pause.down}
+    return away
 
 
 def _cut_off(facts: Facts, name: str, nodes: Collection[str]) -> Times:

@@ -100,6 +100,8 @@ class LoadEvent(Event):
     services: Sequence[Mapping[str, Any]] = ()
     #: Those that messages have, see ``record.draws``; none in early records.
     priorities: Sequence[int] = ()
+    #: "anywhere", or "own_zone": client i keeps to the zone of address i modulo their number.
+    reconnect: str = "anywhere"
 
     @property
     def rate(self) -> Variation:

@@ -119,6 +119,31 @@ def test_nodes_without_clients_are_no_way() -> None:
     assert all_away(cut_off(20, 50, "a1"), addresses={"a1": ["a1"]}) == ({0: [(20e6, 50e6)]}, [])
 
 
+def of_own_zones(*, publishers: int) -> Event:
+    fields = {"rate_per_s": 10, "variable_rate": [], "publishers": publishers, "reconnect": "own_zone"}
+    return event(10, "load", begins_us=us(10), **fields)
+
+
+def test_who_keeps_to_a_zone_is_away_while_no_node_of_it_serves() -> None:
+    killed_node = fault(20, 50, down=["b1"])
+    seen = node_states(unlike={"b1": [(20, 55, "down")]})
+    own = of_own_zones(publishers=4)
+    assert all_away(killed_node, seen, [own]) == ({1: [(20e6, 55e6)]}, [])
+    assert all_away(killed_node, seen, [load(10, 10)]) == ({}, [])
+    others = fault(20, 50, down=["b1", "c1"]), node_states(unlike={n: [(20, 55, "down")] for n in ("b1", "c1")})
+    assert all_away(*others, [own])[0].keys() == {1, 2}
+
+
+def test_who_keeps_to_a_zone_is_away_while_it_pauses_with_reason() -> None:
+    cut = fault(20, 50, cut=apart(["c1"], ["a1", "b1"]), sudden=True)
+    seen = node_states(unlike={"c1": [(21, 55, "paused")]})
+    away, others = all_away(cut, seen, phases(), [of_own_zones(publishers=3)])
+    assert list(away) == [2]
+    assert others == []
+    assert away[2][0][0] <= 21.5e6
+    assert away[2][-1][1] >= 50e6
+
+
 @pytest.mark.parametrize(("names", "verdict"), [(list(BALANCED), Verdict.VALID), (["balancer:0"], Verdict.INVALID)])
 def test_queues_stand_still_without_balancers(names: list[str], verdict: Verdict) -> None:
     silent = rows((0, 20), (51, 90))

@@ -36,7 +36,17 @@ EFFECTS = st.builds(
 )
 CHURNED = st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=2)
 #: Fields that early records lack.
-LATER = {"addresses", "dead_letters", "life", "publishers", "in_flight", "shards", "services", "priorities"}
+LATER = {
+    "addresses",
+    "dead_letters",
+    "in_flight",
+    "life",
+    "priorities",
+    "publishers",
+    "reconnect",
+    "services",
+    "shards",
+}
 PLAIN = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=3)
 ROWS = st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)
 TRIPS = st.dictionaries(st.text(max_size=5), st.lists(st.none() | st.floats(0, 1e6), max_size=3), max_size=2)
