@@ -21,6 +21,8 @@ class QueueStep(Step):
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
         names = queue_names(workload)
+        if workload.exclusive:
+            return {"queue": "exclusive queues obey only the consumers whose they are; take another step"}
         if self.queue in names:
             return {}
         return {"queue": f"{self.queue!r} is not in the workload: {', '.join(names[:8])}"}

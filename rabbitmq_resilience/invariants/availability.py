@@ -13,6 +13,7 @@ from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
+from rabbitmq_resilience.invariants.owners import owner_away
 from rabbitmq_resilience.invariants.publishers import nobody_could_publish
 from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
 from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
@@ -72,7 +73,8 @@ class Availability(InvariantSpec):
             promised = promises(facts, facts.cluster, seen.span_us)
             asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
             lacking = union(promised.lacking(one, grace_s=self.grace_s) for one in asked)
-            lacking |= later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
+            without = nobody_could_publish(facts, ledger, index) | owner_away(facts, index)
+            lacking |= later(without, end_us=self.grace_s * 1e6)
             judged.append(_judged(queue.name, seen, left(seen.span_us, lacking), facts, bound_s))
         return _finding(facts, judged, bound_s)
 

@@ -83,6 +83,8 @@ class QueueFacts:
     kind: str
     members: frozenset[str]
     elsewhere: frozenset[str] = frozenset()
+    #: The consumer that an exclusive queue belongs to, with which it moves.
+    consumer: int | None = None
 
     @property
     def holders(self) -> frozenset[str]:
@@ -179,7 +181,7 @@ class Facts:
         """As last declared, in index order."""
         declared = {name: queue for event in self.of_kind(QueuesEvent) for name, queue in event.queues.items()}
         nodes = frozenset(self.cluster.nodes) if self.cluster else frozenset()
-        return tuple(_queue(name, q["type"], frozenset(q["members"]), nodes) for name, q in declared.items())
+        return tuple(_queue(name, q, nodes) for name, q in declared.items())
 
     @cached_property
     def dead_letters(self) -> DeadLetterFacts | None:
@@ -311,6 +313,7 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def _queue(name: str, kind: str, members: frozenset[str], nodes: frozenset[str]) -> QueueFacts:
-    moves = kind == "mirrored" and len(members) >= COPIES_THAT_MOVE_MIN
-    return QueueFacts(name, kind, members, nodes - members if moves else frozenset())
+def _queue(name: str, told: Mapping[str, Any], nodes: frozenset[str]) -> QueueFacts:
+    kind, members, consumer = told["type"], frozenset(told["members"]), told.get("consumer")
+    moves = consumer is not None or (kind == "mirrored" and len(members) >= COPIES_THAT_MOVE_MIN)
+    return QueueFacts(name, kind, members, nodes - members if moves else frozenset(), consumer)

@@ -13,6 +13,7 @@ from rabbitmq_resilience.invariants.columns import Array, grouped, matching, mes
 from rabbitmq_resilience.invariants.dead_letters import lost_as_letters
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
+from rabbitmq_resilience.invariants.owners import gone_with_owners
 from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most_explained
 from rabbitmq_resilience.invariants.times import periods
 from rabbitmq_resilience.invariants.unrouted import passed_over
@@ -88,7 +89,11 @@ def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...
     permits = list(loss_permits(facts, concerned & {*range(len(facts.queues))}))
     excused = np.zeros(len(lost.queue), np.bool_)
     reasons: dict[str, None] = {}
-    others = [*passed_over(history, ledger, lost._asdict()), *lost_as_letters(history, lost.publisher, lost.sequence)]
+    others = [
+        *passed_over(history, ledger, lost._asdict()),
+        *lost_as_letters(history, lost.publisher, lost.sequence),
+        *gone_with_owners(facts, lost.queue, lost.outcome_us),
+    ]
     for reason, mine in others:
         excused |= mine
         if mine.any():

@@ -53,7 +53,9 @@ class Recovery(InvariantSpec):
         if "recovery" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "the run has no recovery phase")
         start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
-        end_us = facts.phases.get("end", facts.events[-1].t_us + 1)
+        end_us: float = facts.phases.get("end", facts.events[-1].t_us + 1)
+        if any(queue.consumer is not None for queue in facts.queues):
+            end_us = min(end_us, facts.consumers_gone_us)  # exclusive queues go with them
         known = facts.cluster.nodes if facts.cluster else ()
         nodes = [(t, ill_nodes(states, known)) for t, states in facts.node_states if start_us <= t < end_us]
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]

@@ -38,7 +38,7 @@ from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads import run as workloads
 from rabbitmq_resilience.workloads.declarations import declaring, read_metadata
 from rabbitmq_resilience.workloads.exchanges import establish
-from rabbitmq_resilience.workloads.queues import QueuePlace, declare
+from rabbitmq_resilience.workloads.queues import QueuePlace, declare, declared_by_consumers
 from rabbitmq_resilience.workloads.run import RunningWorkload
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -150,6 +150,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                     proxied_addresses=workloads.proxied_addresses(cluster),
                     queues=list(queues),
                     routes=routes,
+                    declared_with=declared_by_consumers(scenario.workload, cluster.topology),
                     vhost=vhost,
                     run=now_us(),
                     seed=scenario.seed,

@@ -68,7 +68,8 @@ class ClusterEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesEvent(Event):
-    """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}.
+    """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}, and
+    of exclusive ones the number of the "consumer" whose they are.
     ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses.
     ``dead_letters``, where they go on to other queues: {"queues": {queue: the one that takes them}, "strategy",
     "reject_one_in", "limited": whether queues drop messages, "held_s": how long consumers hold one at most}."""

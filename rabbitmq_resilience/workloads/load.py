@@ -77,7 +77,8 @@ class Load:
     order; without them each address is that of a node. ``turns`` are what messages are published with, in the order of
     their routes (``record.routes``); without them each queue has its own. ``services`` say who reads what at which
     pace; without them all consumers read all queues. ``dead_letter_queues`` has for the index of each queue whose dead
-    letters go on to another one the index of that; consumers of such queues reject one message in ``reject_one_in``."""
+    letters go on to another one the index of that; consumers of such queues reject one message in ``reject_one_in``.
+    ``declared_with``: what consumers declare their exclusive queues with; None where queues are there."""
 
     run: int
     seed: int
@@ -115,6 +116,7 @@ class Load:
     priorities: tuple[int, ...] = ()
     dead_letter_queues: Mapping[int, int] = field(default_factory=dict)
     reject_one_in: int | None = None
+    declared_with: Mapping[str, Any] | None = None
 
     @property
     def rate(self) -> Variation:

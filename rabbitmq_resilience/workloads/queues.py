@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from rabbitmq_resilience.clusters.broker.management import (
     ApiError,
@@ -16,7 +16,8 @@ from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.drain import Depth, DepthsUnknown
-from rabbitmq_resilience.workloads.load import COPIES
+from rabbitmq_resilience.workloads.exclusive import EXCLUSIVE
+from rabbitmq_resilience.workloads.load import COPIES, share
 from rabbitmq_resilience.workloads.queue_settings import Mirroring
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -26,11 +27,13 @@ POLICY = "workload"
 
 
 class QueuePlace(TypedDict):
-    """Where a queue is; nodes by their names in the topology, the leader first among the members."""
+    """Where a queue is; nodes by their names in the topology, the leader first among the members. ``consumer``: the
+    number of the one that an exclusive queue belongs to."""
 
     type: str
     members: list[str]
     leader: str
+    consumer: NotRequired[int]
 
 
 def queue_names(workload: Workload) -> list[str]:
@@ -65,7 +68,8 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
 
     A broker that has just formed its cluster may be slow to answer, so each step is repeated until it does. Raises
-    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses.
+    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses. Exclusive queues are declared
+    by their consumers (see ``declared_by_consumers``); of them it is told where they are going to be.
     """
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
@@ -73,6 +77,8 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     policy = queue_policy(workload)
     if policy:
         insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
+    if workload.exclusive:
+        return _with_their_consumers(workload, topology)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     kind = queue_arguments(workload, topology)
     as_stated = partial(api.declare_queue, vhost, durable=workload.durable)
@@ -98,6 +104,28 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
 
     wait_until(unready, timeout_s=timeout_s, what="all queues to be where they belong", until=lambda wrong: not wrong)
     return {name: places[name] for name in leaders}
+
+
+def declared_by_consumers(workload: Workload, topology: Topology) -> Mapping[str, Any] | None:
+    """What consumers declare their exclusive queues with; None where queues are there before them."""
+    if not workload.exclusive:
+        return None
+    limits = workload.limits.arguments if workload.limits else {}
+    return {"durable": workload.durable, "arguments": {**queue_arguments(workload, topology), **limits}}
+
+
+def _with_their_consumers(workload: Workload, topology: Topology) -> dict[str, QueuePlace]:
+    homes = topology.client_nodes
+    owners = {
+        queue: consumer
+        for consumer in range(workload.consumers)
+        for queue in share(consumer, workload.consumers, workload.queues)
+    }
+    found: dict[str, QueuePlace] = {}
+    for queue, name in enumerate(queue_names(workload)):
+        node = homes[owners[queue] % len(homes)]
+        found[name] = QueuePlace(type=EXCLUSIVE, members=[node], leader=node, consumer=owners[queue])
+    return found
 
 
 def depths(api: ManagementApi, vhost: str) -> dict[str, Depth]:

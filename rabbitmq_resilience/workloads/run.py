@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT
@@ -212,6 +212,7 @@ def start(
     workload: Workload,
     *,
     addresses: Sequence[Address],
+    declared_with: Mapping[str, Any] | None = None,
     proxied_addresses: Mapping[str, tuple[Address, ...]] | None = None,
     queues: Sequence[str],
     routes: Routes | None = None,
@@ -228,7 +229,7 @@ def start(
     consumer i begin at node i modulo their number. ``proxied_addresses``: see ``Load``. ``run`` is any
     number that no other run uses; all that is needed to read the history again is left in ``folder``, which must be
     empty. ``alone`` are clients (``publisher:0``) that share their process with no other, as they are to be killed.
-    ``nodes``: see ``Load``.
+    ``nodes`` and ``declared_with``: see ``Load``.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -246,6 +247,7 @@ def start(
         dead_letter_queues={queues.index(queue): queues.index(to) for queue, to in workload.dead_letter_queues.items()},
         reject_one_in=workload.dead_letters.reject_one_in if workload.dead_letters else None,
         services=tuple(map(_served, workload.services)),
+        declared_with=declared_with,
         **fields,
     )
     load.save(folder)

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.workloads.background import Churn
 from rabbitmq_resilience.workloads.dead_letters import AT_LEAST_ONCE, DeadLetters
+from rabbitmq_resilience.workloads.exclusive import exclusive_problems
 from rabbitmq_resilience.workloads.mix import MessageBytes, MessageSize, Priority
 from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.routing import Routing
@@ -102,6 +103,8 @@ class Workload(Spec):
       what it receives and works on it afterwards, and only what it has worked on counts as received.
     - ``persistent: false``: messages are not kept on disk.
     - ``durable: false`` (classic only, up to 4.2): a queue is gone when its node stops.
+    - ``exclusive`` (classic only): consumers declare their queues when they connect, and one is gone with what it holds
+      when its consumer's connection is. What was confirmed before the consumer is back may be lost.
     - ``limits`` let a queue drop what it holds.
     """
 
@@ -115,6 +118,7 @@ class Workload(Spec):
     lazy: bool = False
     max_in_memory_length: Annotated[int, Field(ge=0)] | None = None
     durable: bool = True
+    exclusive: bool = False
     limits: QueueLimits | None = None
     single_active_consumer: bool = False
     publishers: Count = 1
@@ -199,6 +203,12 @@ class Workload(Spec):
         return self
 
     @model_validator(mode="after")
+    def _exclusive(self) -> Self:
+        for problem in exclusive_problems(self) if self.exclusive else ():
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
     def _dead_lettered(self) -> Self:
         for problem in self.dead_letters.problems(self) if self.dead_letters is not None else ():
             raise ValueError(problem)
@@ -248,7 +258,7 @@ class Workload(Spec):
             "lazy queues": self.lazy,
             "mirrored queues": self.queue_type == "mirrored",
             "priorities of quorum queues": self.queue_type == "quorum" and bool(self.priorities),
-            "queues that are not durable": not self.durable,
+            "queues that are not durable": not (self.durable or self.exclusive),
         }
         return frozenset(name for name, needed in needs.items() if needed)
 

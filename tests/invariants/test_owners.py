@@ -1,0 +1,126 @@
+"""What is lost with exclusive queues: only what was confirmed before their consumer was connected again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.no_loss import NoLoss
+from rabbitmq_resilience.invariants.owners import owner_away
+from rabbitmq_resilience.invariants.recovery import Recovery
+from rabbitmq_resilience.invariants.steps import NEVER_US
+from rabbitmq_resilience.invariants.throughput import Throughput
+from rabbitmq_resilience.invariants.times import periods
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.events import Event
+from tests.invariants.literal import (
+    Row,
+    cluster,
+    deliver,
+    event,
+    fault,
+    history,
+    load,
+    node_states,
+    phases,
+    publish,
+    us,
+)
+
+#: Of two consumers.
+QUEUES = event(
+    0,
+    "queues",
+    queues={f"q{n + 1}": {"type": "exclusive", "members": ["a1"], "leader": "a1", "consumer": n} for n in range(2)},
+)
+Told = Sequence[tuple[float, str]]
+LOST_AT_30: Told = [(1, "connected"), (30, "connection_lost"), (36, "connected")]
+
+
+def of_consumer(told: Told, number: int = 0) -> list[Event]:
+    return [event(at_s, "worker", worker=f"consumer-{number}", event=what) for at_s, what in told]
+
+
+def judged(*lost: tuple[float, int], told: Told = LOST_AT_30) -> Finding:
+    """``lost``: when a message was confirmed, and of which queue; one of each queue arrives in the end."""
+    there = [publish(n, 80 + n, queue=n) for n in range(2)]
+    rows = [*there, *(publish(n, at_s, queue=queue) for n, (at_s, queue) in enumerate(lost, 2))]
+    read = [deliver(n, 81 + n, queue=n) for n in range(2)]
+    made = [cluster(), phases(), QUEUES, node_states(), fault(20, 25, down=["b1"])]
+    others = of_consumer([(1, "connected")], 1)
+    return NoLoss().check(history(rows, read, [*made, *of_consumer(told), *others]))
+
+
+@pytest.mark.parametrize(
+    ("at_s", "queue", "verdict"),
+    [
+        (10, 0, Verdict.VALID),  # it may have been in the queue all the time
+        (29, 0, Verdict.VALID),
+        (35, 0, Verdict.VALID),  # the broker had not noticed yet
+        (37, 0, Verdict.INVALID),
+        (29, 1, Verdict.INVALID),  # its consumer was there all the time
+    ],
+)
+def test_lost_with_its_consumer(at_s: float, queue: int, verdict: Verdict) -> None:
+    finding = judged((at_s, queue))
+    assert finding.verdict is verdict
+    assert finding.numbers["lost_permitted"] == (verdict is Verdict.VALID)
+    assert ("exclusive" in finding.summary) == (verdict is Verdict.VALID)
+
+
+def test_nothing_is_permitted_while_no_consumer_was_lost() -> None:
+    assert judged((10, 0), told=[(1, "connected")]).verdict is Verdict.INVALID
+    assert judged((10, 0), told=[]).verdict is Verdict.INVALID
+
+
+def test_a_consumer_that_never_came_back() -> None:
+    assert judged((60, 0), told=LOST_AT_30[:2]).verdict is Verdict.VALID
+    assert judged((60, 0), told=[(1, "connected"), (30, "killed"), (32, "started")]).verdict is Verdict.VALID
+
+
+@given(st.lists(st.sampled_from(["connected", "connection_lost", "killed", "started", "hung", "stopped"]), max_size=8))
+def test_away_second_by_second(words: list[str]) -> None:
+    """One thing a second, at the beginning of which it is so."""
+    told = list(enumerate(words, 1))
+    away, ever = [], False
+    connected = False
+    for word in words:
+        if word == "connected":
+            connected = ever = True
+        elif word != "started":
+            connected = False
+        away.append(ever and not connected)
+    seen = sorted([cluster(), QUEUES, *of_consumer(told)], key=lambda e: e.t_us)
+    spans = list(periods(owner_away(Facts(seen), 0)))
+    assert [any(start <= us(n) < end for start, end in spans) for n in range(1, len(words) + 1)] == away
+    assert bool(spans and spans[-1][1] == NEVER_US) == bool(away and away[-1])
+    assert not list(periods(owner_away(Facts(seen), 1)))
+
+
+def every_tenth(*spans_s: tuple[float, float]) -> list[Row]:
+    at_s = [start + n / 10 for start, end in spans_s for n in range(round(10 * (end - start)))]
+    return [publish(n, t, queue=n % 2) for n, t in enumerate(at_s)]
+
+
+@pytest.mark.parametrize(("told", "verdict"), [(LOST_AT_30, Verdict.VALID), (LOST_AT_30[:1], Verdict.INVALID)])
+def test_a_queue_stands_still_without_its_consumer(told: Told, verdict: Verdict) -> None:
+    both = [of_consumer(told, number) for number in range(2)]
+    made = [cluster(), phases(), QUEUES, node_states(), load(10, 10), fault(29, 31, name="kill_client"), *both]
+    recorded = history(every_tenth((0, 30), (58, 90)), (), made)
+    assert Availability().check(recorded).verdict is verdict
+    assert Throughput(grace_s=25).check(recorded).verdict is verdict
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [({"consumer": 0}, Verdict.VALID), ({}, Verdict.INVALID)])
+def test_a_queue_that_went_with_its_consumer_in_the_end_had_recovered(kind: dict[str, int], verdict: Verdict) -> None:
+    row = {"ready": 0, "unacked": 0, "leader": "a1", "members": 1, "online": 1, "behind": 0}
+    there = [event(n, "sample", node="a1", queues={"q1": row} if n < 92 else {}) for n in range(1, 95)]
+    place = {"type": "exclusive", "members": ["a1"], "leader": "a1", **kind}
+    made = [cluster(), phases(), event(0, "queues", queues={"q1": place}), node_states(), fault(20, 30, down=["b1"])]
+    ended = of_consumer([(1, "connected"), (91.5, "stopped")])
+    assert Recovery().check(history([], [], [*made, there, ended])).verdict is verdict

@@ -1,0 +1,97 @@
+"""Exclusive queues: what a load may say of them, and what becomes of them on real brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.queues import declare, declared_by_consumers, depths
+from rabbitmq_resilience.workloads.run import addresses, start
+from rabbitmq_resilience.workloads.spec import Workload
+from tests.faults.written_steps import refused
+
+OWN: dict[str, Any] = {"queue_type": "classic", "exclusive": True}
+THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"queue_type": "quorum"}, "exclusive goes with queue_type: classic, not quorum"),
+        ({"consumers": 3, "queues": 2}, "have 1 to 2 consumers for 2 queues, not 3"),
+        ({"leaders_on": ["a1"]}, "leaders_on does not go with exclusive"),
+        ({"copy_every": 5}, "copy_every does not go with exclusive"),
+        ({"single_active_consumer": True}, "single_active_consumer does not go with exclusive"),
+        ({"services": [{"name": "one"}]}, "services does not go with exclusive"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        Workload.model_validate({**OWN, **fields})
+    assert text in str(told.value)
+
+
+def test_it_needs_no_broker_that_has_transient_queues() -> None:
+    assert Workload.model_validate({**OWN, "durable": False}).needs == frozenset()
+    assert Workload(queue_type="classic", durable=False).needs
+
+
+def test_what_acts_on_a_queue_and_balancers_are_refused() -> None:
+    purge = {"at_s": 1, "for_s": 5, "fault": "purge_queue", "queue": "q1"}
+    assert "exclusive queues obey only the consumers" in refused(purge, driver="local", workload=OWN)
+    told = refused(driver="local", topology="three_nodes_two_balancers", workload=OWN)
+    assert "an exclusive queue is at the node of its consumer, which a balancer chooses" in told
+
+
+def test_only_consumers_declare_them() -> None:
+    workload = Workload.model_validate({**OWN, "limits": {"max_length": 5}, "priorities": [0, 3]})
+    told = declared_by_consumers(workload, THREE)
+    assert told == {
+        "durable": True,
+        "arguments": {"x-queue-type": "classic", "x-max-priority": 3, "x-max-length": 5},
+    }
+    assert declared_by_consumers(Workload(queue_type="classic"), THREE) is None
+
+
+@pytest.mark.broker
+def test_a_queue_goes_with_its_consumer_and_comes_back_with_it(tmp_path: Path) -> None:
+    topology = catalogue.load("three_nodes_three_zones")
+    workload = Workload.model_validate({**OWN, "queues": 4, "consumers": 3, "publishers": 2, "message_bytes": 100})
+    vhost = "exclusive"
+    with LocalCluster.form(topology) as cluster:
+        api = cluster.api("a1")
+        places = declare(cluster, workload, vhost=vhost)
+        assert [(place["leader"], place["consumer"]) for place in places.values()] == [
+            ("a1", 0),
+            ("b1", 1),
+            ("c1", 2),
+            ("a1", 0),
+        ]
+        assert api.queues(vhost) == []
+        told: dict[str, Any] = {"declared_with": declared_by_consumers(workload, topology), "vhost": vhost}
+        told |= {"addresses": addresses(cluster), "queues": list(places), "run": 1, "seed": 1, "folder": tmp_path}
+        with start(workload, **told) as load:
+            load.await_connected(timeout_s=60)
+            wait_until(lambda: load.progress().received > 200, timeout_s=60, what="deliveries")
+            where = {
+                q["name"]: (q["node"], q["exclusive"]) for q in api.queues(vhost, columns=["name", "node", "exclusive"])
+            }
+            assert where == {name: (cluster.broker_name(place["leader"]), True) for name, place in places.items()}
+            cluster.kill("b1")
+            wait_until(
+                lambda: {queue["name"]: queue["node"] for queue in api.queues(vhost)}.get("q2", ""),
+                timeout_s=60,
+                what="the queue of the consumer that lost its broker",
+                until=lambda node: node in map(cluster.broker_name, ("a1", "c1")),
+            )
+            load.stop_publishers(timeout_s=30)
+            assert load.drain(lambda: depths(api, vhost), idle_s=6, timeout_s=60).complete
+        load.check()
+        wait_until(lambda: not api.queues(vhost), timeout_s=30, what="the queues to go with their consumers")
