@@ -80,9 +80,8 @@ def test_a_queue_goes_with_its_consumer_and_comes_back_with_it(tmp_path: Path) -
         with start(workload, **told) as load:
             load.await_connected(timeout_s=60)
             wait_until(lambda: load.progress().received > 200, timeout_s=60, what="deliveries")
-            where = {
-                q["name"]: (q["node"], q["exclusive"]) for q in api.queues(vhost, columns=["name", "node", "exclusive"])
-            }
+            seen = api.queues(vhost, columns=["name", "node", "exclusive"])
+            where = {queue["name"]: (queue["node"], queue["exclusive"]) for queue in seen}
             assert where == {name: (cluster.broker_name(place["leader"]), True) for name, place in places.items()}
             cluster.kill("b1")
             wait_until(
