@@ -147,6 +147,8 @@ class Cluster:
             return
         for peer in (p for p in self.nodes if p != name):
             if self.talks(name, peer):
+                if self.splits and peer in node.lost and self.serves(name) and self.serves(peer):
+                    self.parted.add(frozenset((name, peer)))  # each went on without the other
                 node.out.pop(peer, None)
                 node.lost.discard(peer)
                 continue
@@ -250,6 +252,12 @@ class Cluster:
             self.serving.discard(name)
         self.parted = {pair for pair in self.parted if name not in pair}
 
+    def silent(self, name: str) -> set[str]:
+        return {other for other in self.nodes if other != name and not self.talks(name, other)}
+
+    def serves(self, name: str) -> bool:
+        return self.of[name].state == "up" and self.of[name].acts_at is None
+
     def goes_on(self, name: str) -> bool:
         """Now, or when it is no longer suspended."""
         node = self.of[name]
@@ -299,8 +307,8 @@ class Cluster:
     def takers(self, name: str, having: Nodes, of_queue: bool) -> set[str]:
         """Who takes a message or an item through ``name``; nobody where it would not be confirmed."""
         node = self.of[name]
-        if node.state != "up" or node.acts_at is not None or self.short(name, node.lost):
-            return set()
+        if not self.serves(name) or self.short(name, node.lost) or self.short(name, self.silent(name)):
+            return set()  # one that is about to notice that it must pause takes nothing either
         if any(self.of[n].state == "suspended" for n in self.nodes) and not (of_queue and self.kind == "quorum"):
             return set()  # what is not there for a while and comes back as it was is in no documentation
         if of_queue and self.kind == "mirrored":
