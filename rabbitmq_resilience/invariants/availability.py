@@ -13,7 +13,7 @@ from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
-from rabbitmq_resilience.invariants.owners import owner_away
+from rabbitmq_resilience.invariants.owners import lacking_of
 from rabbitmq_resilience.invariants.publishers import nobody_could_publish
 from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
 from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
@@ -41,10 +41,11 @@ class Availability(InvariantSpec):
     clients to lose patience and for leaders to be elected. Messages that were under way at the end are waited for.
 
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
-    blocks publishers, or steps killed all its publishers or cut them off from every node, and ``grace_s`` from then on,
-    may it stand still. Time in which the load pauses does not count; but for that, every queue is taken to have
-    publishers that reach it. A message that goes to several queues is confirmed when all have it, so a queue may also
-    stand still while one that shares messages with it has no majority. Stalls are known to some hundredths of a second.
+    blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
+    from then on, may it stand still; an exclusive one while steps did so to its consumer, too. Time in which the load
+    pauses does not count; but for that, every queue is taken to have publishers that reach it. A message that goes to
+    several queues is confirmed when all have it, so a queue may also stand still while one that shares messages with it
+    has no majority. Stalls are known to some hundredths of a second.
 
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
     too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
@@ -72,9 +73,8 @@ class Availability(InvariantSpec):
             seen = _Confirms.of(traffic, index, idle)
             promised = promises(facts, facts.cluster, seen.span_us)
             asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
-            lacking = union(promised.lacking(one, grace_s=self.grace_s) for one in asked)
-            without = nobody_could_publish(facts, ledger, index) | owner_away(facts, index)
-            lacking |= later(without, end_us=self.grace_s * 1e6)
+            lacking = union(lacking_of(facts, facts.cluster, promised, one, grace_s=self.grace_s) for one in asked)
+            lacking |= later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
             judged.append(_judged(queue.name, seen, left(seen.span_us, lacking), facts, bound_s))
         return _finding(facts, judged, bound_s)
 

@@ -16,7 +16,9 @@ from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.oracle import members_needed
 from rabbitmq_resilience.invariants.pauses import Pauses
+from rabbitmq_resilience.invariants.splits import copies_move_us
 from rabbitmq_resilience.invariants.times import Period, Times, periods
+from rabbitmq_resilience.invariants.truth import Truth
 from rabbitmq_resilience.invariants.unrouted import sharing
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.invariants.worlds import Side
@@ -87,6 +89,7 @@ class _Reach:
     """``starts_us``: when each moment begins; the last goes on. ``reached``: of each node, whom it possibly reached in
     each, if need be by way of others."""
 
+    truth: Truth
     starts_us: npt.NDArray[np.float64]
     reached: Mapping[str, tuple[Side, ...]]
     _lacking: dict[tuple[str, str], Flags] = field(default_factory=dict)
@@ -94,6 +97,7 @@ class _Reach:
     @classmethod
     def of(cls, pauses: Pauses) -> _Reach:
         return cls(
+            pauses.truth,
             np.array([moment.start_us for moment in pauses.moments]),
             {
                 node: tuple(
@@ -118,7 +122,10 @@ class _Reach:
     def _lacking_members(self, queue: QueueFacts, node: str) -> Flags:
         key = queue.name, node
         if key not in self._lacking:
-            few = [len(queue.holders & reached) < members_needed(queue) for reached in self.reached[node]]
+            moved_us = copies_move_us(self.truth, queue)
+            held = [queue.members if start_us < moved_us else queue.holders for start_us in self.starts_us]
+            reached = zip(held, self.reached[node], strict=True)
+            few = [len(members & those) < members_needed(queue) for members, those in reached]
             self._lacking[key] = np.array(few, np.bool_)
         return self._lacking[key]
 

@@ -6,7 +6,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -90,6 +90,11 @@ class QueueFacts:
     def holders(self) -> frozenset[str]:
         """All that may come to have a copy."""
         return self.members | self.elsewhere
+
+    @property
+    def placed(self) -> QueueFacts:
+        """The same for all queues that lie alike."""
+        return replace(self, name="")
 
     @property
     def placements(self) -> Iterator[frozenset[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from rabbitmq_resilience.clusters.spec import is_client
+from rabbitmq_resilience.clusters.spec import is_balancer, is_client
 from rabbitmq_resilience.record.events import Effect
 
 Pair = frozenset[str]
@@ -18,10 +18,16 @@ def slow_s(effect: Effect) -> Mapping[Pair, float]:
 
 
 def clients_cut(links: Iterable[Sequence[str]]) -> Mapping[str, frozenset[str]]:
-    """Of clients (``publisher:0``) the nodes that they are cut off from, one way at least."""
-    cut = [(client, node) for client, node in (sorted(link, key=is_client, reverse=True) for link in links)]
+    """Of clients (``publisher:0``) the nodes and load balancers that they are cut off from, one way at least, and of
+    load balancers the nodes."""
+    cut = [(client, node) for client, node in (sorted(link, key=_far_from_brokers, reverse=True) for link in links)]
     clients = {client for client, _ in cut if is_client(client)}
     return {client: frozenset(node for one, node in cut if one == client) for client in clients}
+
+
+def _far_from_brokers(end: str) -> int:
+    """A broker, a load balancer before it, a client before that."""
+    return is_client(end) + (is_client(end) and not is_balancer(end))
 
 
 def pairs(links: Iterable[Sequence[str]]) -> frozenset[Pair]:

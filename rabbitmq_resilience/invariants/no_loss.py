@@ -46,8 +46,8 @@ class NoLoss(InvariantSpec):
     def check(self, history: History) -> Finding:
         ledger = ledger_of(history)
         counts = _counts(ledger)
-        excused = counts["lost"] and self.split_losses == "permitted"
-        permitted, reasons = _permitted(history, ledger) if excused else ({}, ())
+        splits_may = self.split_losses == "permitted"
+        permitted, reasons = _permitted(history, ledger, splits_may=splits_may) if counts["lost"] else ({}, ())
         counts["lost_permitted"] = sum(int(np.count_nonzero(flags)) for flags in permitted.values())
         counts["lost"] -= counts["lost_permitted"]
         unexpected = counts["unexpected"]
@@ -79,20 +79,21 @@ class NoLoss(InvariantSpec):
 Chosen = dict[tuple[int, int], Flags]
 
 
-def _permitted(history: History, ledger: Ledger) -> tuple[Chosen, tuple[str, ...]]:
-    """The lost messages that were confirmed where and when a loss is permitted, and why it is."""
+def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[Chosen, tuple[str, ...]]:
+    """The lost messages that were confirmed where and when a loss is permitted, and why it is. ``splits_may``: what a
+    split lets happen, and what brokers do not route while a node is away, is permitted too."""
     facts = history.facts
     if not any(m.lost(lane).any() for m, lane in _lanes(ledger)):
         return {}, ()
     lost = _lost_rows(history, ledger)
     concerned = {shard for queue in set(lost.queue.tolist()) for shard in ledger.shards.group_of(queue)}
-    permits = list(loss_permits(facts, concerned & {*range(len(facts.queues))}))
+    permits = list(loss_permits(facts, concerned & {*range(len(facts.queues))})) if splits_may else []
     excused = np.zeros(len(lost.queue), np.bool_)
     reasons: dict[str, None] = {}
     others = [
-        *passed_over(history, ledger, lost._asdict()),
+        *(passed_over(history, ledger, lost._asdict()) if splits_may else ()),
         *lost_as_letters(history, lost.publisher, lost.sequence),
-        *gone_with_owners(facts, lost.queue, lost.outcome_us),
+        *gone_with_owners(history, lost.publisher, lost.sequence, lost.queue, lost.sent_us),
     ]
     for reason, mine in others:
         excused |= mine

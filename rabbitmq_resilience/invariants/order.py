@@ -21,7 +21,7 @@ from rabbitmq_resilience.invariants.ledger import (
     nothing_after,
     priority_of,
 )
-from rabbitmq_resilience.invariants.splits import permits_loss, splits
+from rabbitmq_resilience.invariants.splits import permits_loss, splits_of
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
@@ -161,8 +161,8 @@ def _not_of_two_sides(history: History, found: Sequence[_Overtaken]) -> Iterator
         (row["publisher"], row["sequence"]): (facts.node_name(row["node"]), row["outcome_us"])
         for row in matching(history.publishes(), messages(table[:, 0], table[:, 1]), "node", "outcome_us")
     }
-    splits_of = {
-        index: [split for holders in queue.placements for split in splits(facts, cluster, span_us, holders)]
+    parted = {
+        index: list(itertools.chain(*facts.once(splits_of, cluster, span_us, queue.placed)))
         for index, queue in enumerate(facts.queues)
         if permits_loss(cluster, queue)
     }
@@ -173,7 +173,7 @@ def _not_of_two_sides(history: History, found: Sequence[_Overtaken]) -> Iterator
             and other
             and any(
                 split.were_apart(one[0], other[0], (min(one[1], other[1]), max(one[1], other[1])))
-                for split in splits_of.get(v.queue, ())
+                for split in parted.get(v.queue, ())
             )
         )
         if not apart:

@@ -2,66 +2,124 @@
 
 Source: RabbitMQ, "Queues" (exclusive queues are deleted when their connection is closed or gone). A broker may notice
 later than the client that a connection is gone; until then it takes messages for the queue, and does not let the
-consumer declare it anew. So what was confirmed before the consumer was connected again may be gone.
+consumer declare it anew. So what was sent before the consumer was connected again may be gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.liveness import Promises
+from rabbitmq_resilience.invariants.publishers import kept_away
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times, union
-from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, times
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent
 
 REASON = (
     'an exclusive queue is deleted with what it holds when the connection of its consumer is gone (RabbitMQ, "Queues")'
 )
-_ENDS = ("connection_lost", "killed", "hung", "stopped")
+_CONSUMER = "consumer"
+#: What ends a connection before the end of the run.
+_ENDS = ("connection_lost", "killed")
 
 
-def owner_away(facts: Facts, queue: int) -> Times:
-    """When the consumer of that queue was not connected, from the first time that it was on; never, where the queue is
-    not exclusive."""
-    consumer = facts.queues[queue].consumer
-    return NEVER if consumer is None else facts.once(_absences).get(consumer, NEVER)
+class Stay(NamedTuple):
+    """A connection of a consumer: to which node, from when, and until when."""
+
+    node: str
+    start_us: float
+    end_us: float
 
 
-def some_owner_away(facts: Facts) -> Times:
-    """When any of them was not."""
-    return union(owner_away(facts, queue) for queue in range(len(facts.queues)))
+def owner_kept_away(facts: Facts, queue: QueueFacts) -> Times:
+    """When steps kept the consumer of an exclusive queue away, so that the queue could not be there."""
+    return NEVER if queue.consumer is None else kept_away(facts, _CONSUMER).when(queue.consumer)
+
+
+def lacking_of(facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float) -> Times:
+    """When a queue may stand still (``Promises.lacking``). An exclusive one may while the node of its consumer may not
+    serve, as a classic queue there, and while steps kept its consumer away."""
+    if queue.consumer is None:
+        return promised.lacking(queue, grace_s=grace_s)
+    lacking = later(owner_kept_away(facts, queue), end_us=grace_s * 1e6)
+    for stay in facts.once(_stays).get(queue.consumer, ()):
+        there = QueueFacts(queue.name, "classic", frozenset({stay.node}))
+        known = stay.node in cluster.nodes
+        at_us = times([(stay.start_us, stay.end_us + grace_s * 1e6)])
+        lacking |= at_us & promised.lacking(there, grace_s=grace_s) if known else at_us
+    return lacking
 
 
 def gone_with_owners(
-    facts: Facts, queue: npt.NDArray[np.int64], confirmed_us: npt.NDArray[np.int64]
+    history: History, publisher: Array, sequence: Array, queue: Array, sent_us: Array
 ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """Which of these lost messages may be gone with their queue, and why."""
-    for index in sorted({*queue.tolist()} & {*range(len(facts.queues))}):
-        until_us = max((end for _, end in periods(owner_away(facts, index))), default=None)
-        if until_us is not None:
-            yield REASON, (queue == index) & (confirmed_us < until_us)
+    """Which of these lost messages may be gone with their queue, and why. One whose consumer had received a later one
+    of the same publisher, before its connection was gone, was not in the queue any more (unless priorities let that one
+    overtake it)."""
+    facts = history.facts
+    exclusive = {index: q.consumer for index, q in enumerate(facts.queues) if q.consumer is not None}
+    concerned = exclusive.keys() & {*queue.tolist()}
+    if not concerned:
+        return
+    overtaken_us = _overtaken_us(history, publisher, sequence, queue, concerned)
+    gone = np.zeros(len(queue), np.bool_)
+    for index in concerned:
+        for start_us, end_us in absences(facts, exclusive[index]):
+            gone |= (queue == index) & (sent_us < end_us) & (overtaken_us > start_us)
+    yield REASON, gone
 
 
-def _absences(facts: Facts) -> Mapping[int, Times]:
-    """By the consumer's number."""
-    lost_us: dict[int, int | None] = {}
-    found: dict[int, list[Period]] = {}
+def _overtaken_us(
+    history: History, publisher: Array, sequence: Array, queue: Array, concerned: Set[int]
+) -> npt.NDArray[np.float64]:
+    """For each message when a later one of its publisher first came from its queue; NEVER_US if none did."""
+    found = np.full(len(queue), NEVER_US, np.float64)
+    if any(event.priorities for event in history.facts.of_kind(LoadEvent)):
+        return found
+    read: dict[tuple[int, int], list[tuple[Array, Array]]] = defaultdict(list)
+    for name, its, *told in pieces(history.deliveries(), "publisher", "queue", "sequence", "received_us"):
+        here = np.isin(its, list(concerned))
+        for key, rows in grouped(name[here], its[here]) if here.any() else ():
+            read[key[0], key[1]].append((told[0][here][rows], told[1][here][rows]))
+    for key, rows in grouped(publisher, queue):
+        if (key[0], key[1]) not in read:
+            continue
+        numbers, received_us = (np.concatenate(column) for column in zip(*read[key[0], key[1]], strict=True))
+        in_turn = np.argsort(numbers, kind="stable")
+        first_us = np.minimum.accumulate(received_us[in_turn][::-1])[::-1]
+        place = np.searchsorted(numbers[in_turn], sequence[rows], side="right")
+        found[rows] = np.append(first_us.astype(np.float64), NEVER_US)[place]
+    return found
+
+
+def absences(facts: Facts, consumer: int) -> list[Period]:
+    """From when a connection of that consumer was gone until it was connected again."""
+    stays = facts.once(_stays).get(consumer, ())
+    again = [*(stay.start_us for stay in stays[1:]), NEVER_US]
+    return [(stay.end_us, start_us) for stay, start_us in zip(stays, again, strict=False) if stay.end_us < NEVER_US]
+
+
+def _stays(facts: Facts) -> Mapping[int, list[Stay]]:
+    """The connections of each consumer by its number; the last goes on, unless it was lost before the end."""
+    open_: dict[int, tuple[str, float]] = {}
+    found: dict[int, list[Stay]] = defaultdict(list)
     for event in facts.of_kind(WorkerEvent):
         kind, _, number = event.worker.partition("-")
-        if kind != "consumer":
+        if kind != _CONSUMER or not number.isdigit():
             continue
         consumer = int(number)
-        since_us = lost_us.get(consumer)
         if event.event == "connected":
-            if since_us is not None:
-                found.setdefault(consumer, []).append((since_us, event.t_us))
-            lost_us[consumer] = None
-        elif event.event in _ENDS and consumer in lost_us and since_us is None:
-            lost_us[consumer] = event.t_us
-    for consumer, since_us in lost_us.items():
-        if since_us is not None:
-            found.setdefault(consumer, []).append((since_us, NEVER_US))
-    return {consumer: times(spans) for consumer, spans in found.items()}
+            open_.setdefault(consumer, (event.node, event.t_us))
+        elif event.event in _ENDS and consumer in open_:
+            found[consumer].append(Stay(*open_.pop(consumer), event.t_us))
+    for consumer, (node, start_us) in open_.items():
+        found[consumer].append(Stay(node, start_us, NEVER_US))
+    return found

@@ -1,10 +1,9 @@
-"""When steps of the schedule kept publishers away from the brokers: a queue that nobody could publish to stands still
-for no fault of the brokers."""
+"""When steps of the schedule kept clients away from the brokers: a queue that nobody could publish to stands still for
+no fault of the brokers."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
@@ -21,39 +20,41 @@ _CHANGES = ("injecting", "injected", "healing", "healed")
 
 @dataclass(frozen=True)
 class KeptAway:
-    """When publishers could not reach any broker, as steps had it. That one cannot connect is the brokers' doing.
+    """When clients of a role could not reach any broker that had to serve them, as steps had it. That one cannot
+    connect to such a broker is the brokers' doing.
 
-    ``of``: each by its number that was killed on purpose, until it was started again, or cut off from all that it
-    connects to, or that keeps to a zone in which no node serves; ``others``: all that are not in it, where load
-    balancers are gone, or cut off from their nodes.
+    ``of``: each by its number that was killed on purpose, until it was started again, or had no way to a node, or keeps
+    to a zone in which none serves; ``others``: all that are not in it. A node is no way while a step has taken it away,
+    while it has a reason to pause and does, and while a link to it is cut; nor is a load balancer without such a node.
     """
 
     of: Mapping[int, Times]
     others: Times
 
-    def when(self, publisher: int) -> Times:
-        return self.of.get(publisher, self.others)
+    def when(self, number: int) -> Times:
+        return self.of.get(number, self.others)
 
 
-def kept_away(facts: Facts) -> KeptAway:
-    return facts.once(_kept_away)
+def kept_away(facts: Facts, role: str = _PUBLISHER) -> KeptAway:
+    return facts.once(_kept_away, role)
 
 
-def _kept_away(facts: Facts) -> KeptAway:
-    ways = _ways(facts)
-    gone = {address: _cut_off(facts, address, nodes) for address, nodes in ways.items() if nodes != {address}}
-    found: dict[int, Times] = {}
+def _kept_away(facts: Facts, role: str) -> KeptAway:
+    ways, absent = _ways(facts), _not_serving(facts)
 
-    def without(client: str, addresses: Collection[str], missing: Mapping[str, Times]) -> Times:
-        lost = [missing.get(address, NEVER) | _cut_off(facts, client, [address]) for address in addresses]
+    def without(client: str, addresses: Mapping[str, frozenset[str]]) -> Times:
+        lost = [
+            _cut_off(facts, client, address)
+            | at_least(len(nodes), [absent.get(n, NEVER) | _cut_off(facts, address, n) for n in sorted(nodes)])
+            for address, nodes in addresses.items()
+        ]
         return at_least(len(lost), lost) if lost else NEVER
 
-    others = without("", ways, gone)
-    for number in _cut_publishers(facts):
-        found[number] = without(f"{_PUBLISHER}:{number}", ways, gone)
-    for number, mine in _of_own_zone(facts, ways).items():
-        found[number] = without(f"{_PUBLISHER}:{number}", mine, _not_serving(facts))
-    for number, spans in _killed(facts).items():
+    others = without("", ways)
+    found = {number: without(f"{role}:{number}", ways) for number in _cut_clients(facts, role)}
+    for number, mine in _of_own_zone(facts, ways).items() if role == _PUBLISHER else ():
+        found[number] = without(f"{role}:{number}", mine)
+    for number, spans in _killed(facts, role).items():
         found[number] = found.get(number, others) | times(spans)
     return KeptAway({number: when for number, when in found.items() if not when.empty}, others)
 
@@ -65,20 +66,20 @@ def _ways(facts: Facts) -> Mapping[str, frozenset[str]]:
     return {address: frozenset(told[address]) for address in told} or {node: frozenset({node}) for node in nodes}
 
 
-def _cut_publishers(facts: Facts) -> set[int]:
-    clients = {client for step in facts.steps for client in step.clients_cut}
-    return {int(client.partition(":")[2]) for client in clients if client.startswith(f"{_PUBLISHER}:")}
+def _cut_clients(facts: Facts, role: str) -> set[int]:
+    named = (client.partition(":") for step in facts.steps for client in step.clients_cut)
+    return {int(number) for kind, _, number in named if kind == role and number.isdigit()}
 
 
-def _of_own_zone(facts: Facts, ways: Mapping[str, object]) -> Mapping[int, Collection[str]]:
-    """The nodes of each publisher that goes to those of its own zone only."""
+def _of_own_zone(facts: Facts, ways: Mapping[str, frozenset[str]]) -> Mapping[int, Mapping[str, frozenset[str]]]:
+    """The ways of each publisher that goes to nodes of its own zone only."""
     zones = next((event.nodes for event in facts.of_kind(ClusterEvent)), {})
     load = next((event for event in facts.of_kind(LoadEvent) if event.reconnect == "own_zone"), None)
     homes = list(ways)
     if load is None or not homes:
         return {}
     zone_of = {number: zones.get(homes[number % len(homes)]) for number in range(load.publishers or 0)}
-    return {number: [node for node in homes if zones.get(node) == zone] for number, zone in zone_of.items()}
+    return {number: {n: ways[n] for n in homes if zones.get(n) == zone} for number, zone in zone_of.items()}
 
 
 def _not_serving(facts: Facts) -> Mapping[str, Times]:
@@ -92,26 +93,24 @@ def _not_serving(facts: Facts) -> Mapping[str, Times]:
     return away
 
 
-def _cut_off(facts: Facts, name: str, nodes: Collection[str]) -> Times:
-    """When steps may have cut that client or balancer off from all of these."""
-    return at_least(
-        len(nodes), [times(s.possible_us for s in facts.steps if n in s.clients_cut.get(name, ())) for n in nodes]
-    )
+def _cut_off(facts: Facts, client: str, end: str) -> Times:
+    """When steps may have cut that client or balancer off from a node or a balancer."""
+    return times(s.possible_us for s in facts.steps if end in s.clients_cut.get(client, ()))
 
 
-def _killed(facts: Facts) -> Mapping[int, list[Period]]:
+def _killed(facts: Facts, role: str) -> Mapping[int, list[Period]]:
     killed_us: dict[int, int] = {}
-    found: dict[int, list[Period]] = defaultdict(list)
+    found: dict[int, list[Period]] = {}
     for event in facts.of_kind(WorkerEvent):
         kind, _, number = event.worker.partition("-")
-        if kind != _PUBLISHER:
+        if kind != role or not number.isdigit():
             continue
         if event.event == "killed":
             killed_us.setdefault(int(number), event.t_us)
         elif event.event == "started" and int(number) in killed_us:
-            found[int(number)].append((killed_us.pop(int(number)), event.t_us))
-    for publisher, start_us in killed_us.items():
-        found[publisher].append((start_us, NEVER_US))
+            found.setdefault(int(number), []).append((killed_us.pop(int(number)), event.t_us))
+    for client, start_us in killed_us.items():
+        found.setdefault(client, []).append((start_us, NEVER_US))
     return found
 
 

@@ -37,7 +37,9 @@ class Recovery(InvariantSpec):
     and consumers that are connected and hold none. A run that waited for recovery in vain, confirms and deliveries
     included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late,
     and not twice as late, while other programs take much of this machine is UNKNOWN, and so is what was seen whole for
-    less than 2 s at the end, or was not looked at for 10 s since it was whole."""
+    less than 2 s at the end, or was not looked at for 10 s since it was whole. Exclusive queues go with their
+    consumers, so with them it is looked at until the drain begins.
+    """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
@@ -55,7 +57,7 @@ class Recovery(InvariantSpec):
         start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
         end_us: float = facts.phases.get("end", facts.events[-1].t_us + 1)
         if any(queue.consumer is not None for queue in facts.queues):
-            end_us = min(end_us, facts.consumers_gone_us)  # exclusive queues go with them
+            end_us = facts.phases.get("drain", end_us)  # exclusive queues go with their consumers after that
         known = facts.cluster.nodes if facts.cluster else ()
         nodes = [(t, ill_nodes(states, known)) for t, states in facts.node_states if start_us <= t < end_us]
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]

@@ -20,7 +20,7 @@ from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import mended_us
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times, union
 from rabbitmq_resilience.invariants.truth import Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side, World
 
@@ -260,22 +260,54 @@ def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, t
     for index in sorted(queues):
         queue = facts.queues[index]
         reason = permits_loss(cluster, queue)
-        found = [splits(facts, cluster, span_us, holders) for holders in queue.placements if reason]
-        for together in _that_overlap(found) if queue.elsewhere else []:
-            ways = (way for each in together for way in _ways(_choices(index, cluster, each)))
-            yield reason, tuple(sorted(set(ways), key=repr))
-        for each in [] if queue.elsewhere else found:
-            for choices in _choices(index, cluster, each):
-                yield reason, choices
+        for choices in facts.once(_choices_of, cluster, span_us, queue.placed) if reason else ():
+            yield reason, tuple(tuple(LossPermit(index, node, when) for node, when in choice) for choice in choices)
 
 
-def _choices(queue: int, cluster: ClusterFacts, found: Iterable[Split]) -> Iterator[tuple[tuple[LossPermit, ...], ...]]:
+#: When what each node, by its index, confirmed may be lost, all together.
+_Choice = tuple[tuple[int, Times], ...]
+
+
+def _choices_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts) -> list[tuple[_Choice, ...]]:
+    """Of each time that has to be explained by itself."""
+    found = splits_of(facts, cluster, span_us, queue)
+    if not queue.elsewhere:
+        return [choices for each in found for choices in _choices(cluster, each)]
+    together = _that_overlap(found)
+    ways = ({way for each in one for way in _ways(_choices(cluster, each))} for one in together)
+    return [tuple(sorted(all_ways, key=repr)) for all_ways in ways]
+
+
+def splits_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts) -> list[tuple[Split, ...]]:
+    """The splits of a queue for each way in which its copies may have lain. They lie where they were declared until one
+    of those nodes may be away, or apart from the others."""
+    moved_us = copies_move_us(truth_of(facts, cluster), queue)
+    found = []
+    for holders in queue.placements:
+        its = splits(facts, cluster, span_us, holders)
+        found.append(tuple(split for split in its if holders == queue.members or split.apart_us[1] > moved_us))
+    return found
+
+
+def copies_move_us(truth: Truth, queue: QueueFacts) -> float:
+    """From when on copies may have moved; NEVER_US if they cannot."""
+    if not queue.elsewhere:
+        return NEVER_US
+    disturbed = [truth.away[node].possibly for node in queue.members & truth.away.keys()]
+    disturbed += [both.possibly for pair, both in truth.cut.items() if pair <= queue.members]
+    seen_us = (
+        t_us for t_us, states in truth.facts.node_states if any(states.get(n, "up") != "up" for n in queue.members)
+    )
+    return min([start for start, _ in periods(union(disturbed))] + [next(seen_us, NEVER_US)])
+
+
+def _choices(cluster: ClusterFacts, found: Iterable[Split]) -> Iterator[tuple[_Choice, ...]]:
     """Of each time that a side gave way."""
     for split in found:
         for round_ in split.rounds:
             choices = {
                 tuple(
-                    LossPermit(queue, cluster.nodes.index(node), when)
+                    (cluster.nodes.index(node), when)
                     for node, when in sorted(split.lost_with(survivor, round_).items())
                 )
                 for survivor in round_.survivors
@@ -283,13 +315,16 @@ def _choices(queue: int, cluster: ClusterFacts, found: Iterable[Split]) -> Itera
             yield tuple(sorted(choices, key=repr))
 
 
-def _ways(rounds: Iterable[tuple[tuple[LossPermit, ...], ...]]) -> Iterator[tuple[LossPermit, ...]]:
+def _ways(rounds: Iterable[tuple[_Choice, ...]]) -> Iterator[_Choice]:
     """All that may have been together, one choice of each time; everything, where that is too much to look at."""
     rounds = list(rounds)
     if math.prod(map(len, rounds)) > CHOICES_MAX:
         rounds = [(tuple(permit for choice in choices for permit in choice),) for choices in rounds]
     for chosen in itertools.product(*rounds):
-        yield tuple(dict.fromkeys(permit for choice in chosen for permit in choice))
+        when: dict[int, Times] = defaultdict(lambda: NEVER)
+        for node, lost in itertools.chain(*chosen):
+            when[node] |= lost
+        yield tuple(sorted(when.items(), key=lambda item: item[0]))
 
 
 def _that_overlap(found: Sequence[Sequence[Split]]) -> Iterator[list[list[Split]]]:

@@ -35,7 +35,7 @@ class Step:
     #: The alarm that it raises ("memory" or "disk"; empty if none), and on which nodes.
     alarm: str = ""
     alarmed: frozenset[str] = frozenset()
-    #: Of clients (``publisher:0``) the nodes that they are cut off from, one way at least.
+    #: Of clients (``publisher:0``) and load balancers what they are cut off from, one way at least.
     clients_cut: Mapping[str, frozenset[str]] = field(default_factory=dict)
     operation: bool = False
 

@@ -19,9 +19,9 @@ from rabbitmq_resilience.invariants.liveness import (
     target_share,
     unsettled,
 )
-from rabbitmq_resilience.invariants.owners import some_owner_away
+from rabbitmq_resilience.invariants.owners import lacking_of
 from rabbitmq_resilience.invariants.publishers import somebody_had_to_connect_anew
-from rabbitmq_resilience.invariants.times import Period, later, left, periods, times, union
+from rabbitmq_resilience.invariants.times import Period, left, periods, times, union
 from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.units import seconds
@@ -153,10 +153,9 @@ class Throughput(InvariantSpec):
         exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
         exempt |= pauses(facts, span_us)
         exempt |= somebody_had_to_connect_anew(facts, within_s=self.grace_s)
-        exempt |= later(some_owner_away(facts), end_us=self.grace_s * 1e6)
         promised = promises(facts, cluster, span_us)
-        for queue in {(queue.kind, queue.members): queue for queue in facts.queues}.values():
-            exempt |= promised.lacking(queue, grace_s=self.grace_s)
+        for queue in {(queue.kind, queue.members, queue.consumer): queue for queue in facts.queues}.values():
+            exempt |= lacking_of(facts, cluster, promised, queue, grace_s=self.grace_s)
         return left((facts.phases["chaos"], span_us[1]), exempt)
 
     def _windows(self, stretch: Period) -> Iterator[Period]:

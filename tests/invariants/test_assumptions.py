@@ -16,7 +16,7 @@ from rabbitmq_resilience.invariants.assumptions import (
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.record.events import Event
 from rabbitmq_resilience.record.history import Outcome
-from tests.invariants.literal import deliver, event, fault, history, node_states, phases, publish, us
+from tests.invariants.literal import cluster, deliver, event, fault, history, node_states, phases, publish, us
 
 DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
 
@@ -57,6 +57,16 @@ def test_a_step_that_never_began_has_nothing_to_prove_and_is_told() -> None:
     finding = FaultsBegun().check(recorded)
     assert (finding.verdict, finding.summary) == (Verdict.UNKNOWN, f"step 3 (kill) never began ({why})")
     assert FaultsBegun().check(history((), (), [fault(20, 30, step=4)])).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict"),
+    [("ignore", Verdict.UNKNOWN), ("autoheal", Verdict.VALID), ("pause_minority", Verdict.VALID)],
+)
+def test_what_an_operator_was_to_mend_is_broken_by_nobody(mode: str, verdict: Verdict) -> None:
+    skipped = event(20, "fault", step=3, fault="stop", state="skipped", effect=None, detail="never critical")
+    recorded = history((), (), [cluster(mode=mode), skipped, fault(20, 30, step=4)])
+    assert FaultsProven().check(recorded).verdict is verdict
 
 
 def test_no_faults_are_all_proven() -> None:

@@ -294,3 +294,18 @@ def test_who_is_left_of_a_side_goes_on_apart_though_its_peers_were_killed(a1_giv
     modes = cluster(FOUR, mode="pause_if_all_down", preferred=["a2", "b1"])
     events = [modes, phases(), queues("q1"), node_states(FOUR, seen), cut, killed, item, answers]
     assert Metadata().check(history((), (), events)).verdict is verdict
+
+
+@pytest.mark.parametrize(("node", "verdict"), [(2, Verdict.INVALID), (0, Verdict.INVALID)])
+def test_copies_lie_where_they_were_declared_until_one_of_them_is_lost(node: int, verdict: Verdict) -> None:
+    """c1, which has none, is cut off, and a1 and b1 keep each other."""
+    cut = fault(20, 50, cut=apart(["c1"], ["a1", "b1"]))
+    gave_way: Seen = {"c1": [(53, 57, "paused")]}
+    assert loss_of(cut, seen=gave_way, lost=[(30, node)], nodes=THREE, members=["a1", "b1"]).verdict is verdict
+
+
+def test_copies_move_once_one_of_them_is_lost() -> None:
+    """b1 died, so that c1 may have the other copy when it is cut off."""
+    killed, cut = fault(5, 9, down=["b1"]), fault(20, 50, step=1, cut=apart(["c1"], ["a1", "b1"]))
+    seen: Seen = {"b1": [(5, 12, "down")], "c1": [(53, 57, "paused")]}
+    assert loss_of(killed, cut, seen=seen, lost=[(30, 2)], nodes=THREE, members=["a1", "b1"]).verdict is Verdict.VALID

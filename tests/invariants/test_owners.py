@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.owners import owner_away
+from rabbitmq_resilience.invariants.owners import absences
 from rabbitmq_resilience.invariants.recovery import Recovery
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.times import periods
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import (
@@ -39,11 +38,12 @@ QUEUES = event(
     queues={f"q{n + 1}": {"type": "exclusive", "members": ["a1"], "leader": "a1", "consumer": n} for n in range(2)},
 )
 Told = Sequence[tuple[float, str]]
-LOST_AT_30: Told = [(1, "connected"), (30, "connection_lost"), (36, "connected")]
+LOST_AT_30: Told = [(1, "connected"), (30, "connection_lost"), (36, "connected"), (92, "stopped")]
 
 
 def of_consumer(told: Told, number: int = 0) -> list[Event]:
-    return [event(at_s, "worker", worker=f"consumer-{number}", event=what) for at_s, what in told]
+    """On a1."""
+    return [event(at_s, "worker", worker=f"consumer-{number}", event=what, node="a1") for at_s, what in told]
 
 
 def judged(*lost: tuple[float, int], told: Told = LOST_AT_30) -> Finding:
@@ -62,6 +62,7 @@ def judged(*lost: tuple[float, int], told: Told = LOST_AT_30) -> Finding:
         (10, 0, Verdict.VALID),  # it may have been in the queue all the time
         (29, 0, Verdict.VALID),
         (35, 0, Verdict.VALID),  # the broker had not noticed yet
+        (35.9995, 0, Verdict.VALID),  # it was sent before
         (37, 0, Verdict.INVALID),
         (29, 1, Verdict.INVALID),  # its consumer was there all the time
     ],
@@ -74,8 +75,27 @@ def test_lost_with_its_consumer(at_s: float, queue: int, verdict: Verdict) -> No
 
 
 def test_nothing_is_permitted_while_no_consumer_was_lost() -> None:
-    assert judged((10, 0), told=[(1, "connected")]).verdict is Verdict.INVALID
+    assert judged((10, 0), told=[(1, "connected"), (92, "stopped")]).verdict is Verdict.INVALID
     assert judged((10, 0), told=[]).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(("read_s", "verdict"), [(29, Verdict.INVALID), (31, Verdict.VALID)])
+def test_what_a_later_message_overtook_was_not_in_the_queue_any_more(read_s: float, verdict: Verdict) -> None:
+    """Message 0 is lost, and 1 of the same publisher arrives before the connection is gone, or after it."""
+    rows = [publish(0, 10), publish(1, 11)]
+    made = [cluster(), phases(), QUEUES, node_states(), fault(20, 25, down=["b1"]), *of_consumer(LOST_AT_30)]
+    assert NoLoss().check(history(rows, [deliver(1, read_s)], made)).verdict is verdict
+    of_others = [publish(0, 10), publish(1, 11, queue=1), publish(0, 12, publisher=1)]
+    read = [deliver(1, 29, queue=1), deliver(0, 29, publisher=1)]
+    assert NoLoss().check(history(of_others, read, made)).verdict is Verdict.VALID
+    with_priorities = [*made, load(10, 10, priorities=[0, 3])]
+    assert NoLoss().check(history(rows, [deliver(1, read_s)], with_priorities)).verdict is Verdict.VALID
+
+
+def test_it_may_be_lost_where_the_losses_of_splits_are_judged() -> None:
+    rows = [publish(0, 10), publish(1, 80)]
+    made = [cluster(), phases(), QUEUES, node_states(), fault(20, 25, down=["b1"]), *of_consumer(LOST_AT_30)]
+    assert NoLoss(split_losses="judged").check(history(rows, [deliver(1, 81)], made)).verdict is Verdict.VALID
 
 
 def test_a_consumer_that_never_came_back() -> None:
@@ -92,14 +112,14 @@ def test_away_second_by_second(words: list[str]) -> None:
     for word in words:
         if word == "connected":
             connected = ever = True
-        elif word != "started":
+        elif word in ("connection_lost", "killed"):
             connected = False
         away.append(ever and not connected)
     seen = sorted([cluster(), QUEUES, *of_consumer(told)], key=lambda e: e.t_us)
-    spans = list(periods(owner_away(Facts(seen), 0)))
+    spans = absences(Facts(seen), 0)
     assert [any(start <= us(n) < end for start, end in spans) for n in range(1, len(words) + 1)] == away
     assert bool(spans and spans[-1][1] == NEVER_US) == bool(away and away[-1])
-    assert not list(periods(owner_away(Facts(seen), 1)))
+    assert absences(Facts(seen), 1) == []
 
 
 def every_tenth(*spans_s: tuple[float, float]) -> list[Row]:
@@ -107,13 +127,24 @@ def every_tenth(*spans_s: tuple[float, float]) -> list[Row]:
     return [publish(n, t, queue=n % 2) for n, t in enumerate(at_s)]
 
 
-@pytest.mark.parametrize(("told", "verdict"), [(LOST_AT_30, Verdict.VALID), (LOST_AT_30[:1], Verdict.INVALID)])
-def test_a_queue_stands_still_without_its_consumer(told: Told, verdict: Verdict) -> None:
+KILLED: Told = [(1, "connected"), (30, "killed"), (55, "started"), (56, "connected"), (92, "stopped")]
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        (KILLED, Verdict.VALID),
+        (LOST_AT_30, Verdict.INVALID),  # it was back soon
+        ([(1, "connected"), (30, "connection_lost"), (56, "connected")], Verdict.INVALID),  # nobody kept it away
+        (KILLED[:1], Verdict.INVALID),
+    ],
+)
+def test_a_queue_stands_still_while_its_consumer_is_kept_away(told: Told, verdict: Verdict) -> None:
     both = [of_consumer(told, number) for number in range(2)]
     made = [cluster(), phases(), QUEUES, node_states(), load(10, 10), fault(29, 31, name="kill_client"), *both]
     recorded = history(every_tenth((0, 30), (58, 90)), (), made)
     assert Availability().check(recorded).verdict is verdict
-    assert Throughput(grace_s=25).check(recorded).verdict is verdict
+    assert Throughput(grace_s=10).check(recorded).verdict is verdict
 
 
 @pytest.mark.parametrize(("kind", "verdict"), [({"consumer": 0}, Verdict.VALID), ({}, Verdict.INVALID)])
@@ -122,5 +153,17 @@ def test_a_queue_that_went_with_its_consumer_in_the_end_had_recovered(kind: dict
     there = [event(n, "sample", node="a1", queues={"q1": row} if n < 92 else {}) for n in range(1, 95)]
     place = {"type": "exclusive", "members": ["a1"], "leader": "a1", **kind}
     made = [cluster(), phases(), event(0, "queues", queues={"q1": place}), node_states(), fault(20, 30, down=["b1"])]
-    ended = of_consumer([(1, "connected"), (91.5, "stopped")])
+    ended = of_consumer([(1, "connected"), (93.5, "stopped")])
     assert Recovery().check(history([], [], [*made, there, ended])).verdict is verdict
+
+
+@pytest.mark.parametrize(("node", "verdict"), [("c1", Verdict.VALID), ("a1", Verdict.INVALID)])
+def test_a_queue_is_where_its_consumer_is(node: str, verdict: Verdict) -> None:
+    """c1 is away; a queue that is on a1 has no reason to stand still."""
+    both = [
+        event(1, "worker", worker=f"consumer-{number}", event="connected", node=node, life=0) for number in range(2)
+    ]
+    seen = node_states(unlike={"c1": [(30, 60, "down")]})
+    made = [cluster(), phases(), QUEUES, seen, load(10, 10), fault(30, 58, down=["c1"]), *both]
+    recorded = history(every_tenth((0, 30), (62, 90)), (), made)
+    assert Availability().check(recorded).verdict is verdict

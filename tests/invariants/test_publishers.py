@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,40 @@ def test_one_is_away_who_has_no_way_by_any_balancer() -> None:
 
 def test_nodes_without_clients_are_no_way() -> None:
     assert all_away(cut_off(20, 50, "a1"), addresses={"a1": ["a1"]}) == ({0: [(20e6, 50e6)]}, [])
+
+
+DOWN: Mapping[str, Any] = {"unlike": {"c1": [(20, 55, "down")]}}
+
+
+def test_a_node_that_is_away_is_no_way() -> None:
+    """From the others the publisher is cut off."""
+    its_own, killed_node = cut_off(20, 50, "a1", "b1"), fault(20, 50, step=1, down=["c1"])
+    assert all_away(its_own, killed_node, node_states(**DOWN)) == ({0: [(20e6, 50e6)]}, [])
+    to_a_balancer = balancers_gone(20, 50, "balancer:0", nodes=["a1", "b1"])
+    behind = {"balancer:0": THREE}
+    assert all_away(to_a_balancer, killed_node, node_states(**DOWN), addresses=behind) == ({}, [(20e6, 50e6)])
+
+
+def test_a_node_that_pauses_with_reason_is_no_way() -> None:
+    """It is cut off together with the publisher."""
+    cut = fault(20, 50, cut=[*apart(["c1"], ["a1", "b1"]), *apart(["publisher:0"], ["a1", "b1"])], sudden=True)
+    seen = node_states(unlike={"c1": [(21, 55, "paused")]})
+    away, others = all_away(cut, seen, phases())
+    assert (list(away), others) == ([0], [])
+    assert away[0][0][0] <= 21.5e6
+    assert away[0][-1][1] >= 50e6
+
+
+def test_where_all_nodes_that_take_clients_are_away_nobody_can_publish() -> None:
+    killed_node = fault(20, 50, down=["c1"])
+    assert all_away(killed_node, node_states(**DOWN), addresses={"c1": ["c1"]}) == ({}, [(20e6, 55e6)])
+    assert all_away(killed_node, node_states(**DOWN)) == ({}, [])
+
+
+def test_either_way_of_a_link_between_client_and_balancer_is_the_clients() -> None:
+    for link in (("publisher:0", "balancer:0"), ("balancer:0", "publisher:0")):
+        cut = fault(20, 50, cut=[link])
+        assert all_away(cut, addresses={"balancer:0": THREE}) == ({0: [(20e6, 50e6)]}, [])
 
 
 def of_own_zones(*, publishers: int) -> Event:

@@ -108,8 +108,10 @@ class Judged(Reference):
         ticks = range(message.sent, message.confirmed + 1)
         reached = frozenset().union(*(world.group(message.node) for t in ticks for world in self.worlds(t)))
         needed = len(self.case.members) // 2 + 1 if self.case.kind == "quorum" else 1
+        moved = message.confirmed >= self.moved
+        having = frozenset(self.nodes) if self.case.moves and moved else self.case.members
         paused = all(self.must_pause(message.node, t) for t in ticks)
-        return paused or len(reached & (frozenset(self.nodes) if self.case.moves else self.case.members)) < needed
+        return paused or len(reached & having) < needed
 
     # What follows from a split.
 
@@ -277,13 +279,34 @@ class Judged(Reference):
         lost = [m for m in self.case.messages if m.lost]
         if self.case.mode == "pause_minority" or self.case.kind != "mirrored" or not lost:
             return len(lost)
-        episodes = [(episode, members) for members in self.case.placements for episode in self.episodes(members)]
+        episodes = [(episode, members) for members in self.case.placements for episode in self.placed(members)]
         in_question = [any(b <= t < e for (b, _, e), _ in episodes) for t in range(self.case.ticks)]
         ways = []
         for first, last in self.runs(in_question):
             mine = [(e, members) for e, members in episodes if first <= e[0] < last]
             ways.append([way for members in self.case.placements for way in self.gone_with(members, mine, lost)])
         return len(lost) - max(len(frozenset().union(*way)) for way in itertools.product(*ways))
+
+    @cached_property
+    def moved(self) -> float:
+        """From which tick on copies may have moved."""
+        if not self.case.moves:
+            return float("inf")
+        pairs = [frozenset(pair) for pair in itertools.combinations(sorted(self.case.members), 2)]
+        ticks = [
+            t
+            for t in range(self.case.ticks)
+            if any(self.possibly_away(n, t) for n in self.case.members)
+            or any(pair in act.cut and act.possibly(t) for pair in pairs for act in self.case.acts)
+            or any(self.case.looks.get(t, {}).get(n, "up") != "up" for n in self.case.members)
+        ]
+        return min(ticks, default=float("inf"))
+
+    def placed(self, members: Nodes) -> Iterator[Episode]:
+        """The episodes of a queue whose copies those nodes had, if they could."""
+        for episode in self.episodes(members):
+            if members == self.case.members or episode[1] > self.moved:
+                yield episode
 
     def gone_with(
         self, members: Nodes, episodes: list[tuple[Episode, Nodes]], lost: list[Message]
@@ -319,7 +342,7 @@ class Judged(Reference):
         return any(
             one.node in side and other.node not in side
             for members in self.case.placements
-            for begin, healed, end in self.episodes(members)
+            for begin, healed, end in self.placed(members)
             if begin <= first and at < end
             for t in range(begin, min(at + 1, healed))
             for world in self.worlds_apart(t)

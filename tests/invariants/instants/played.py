@@ -283,12 +283,17 @@ class Cluster:
         """A mirror that started anew is empty until it is one of those that have the queue, if another is wanted."""
         there = {n for n in self.serving if self.of[n].state == "up" and self.talks(name, n)}
         there = {n for n in there if frozenset((name, n)) not in self.parted}
-        if self.of[name].state != "up" or not 0 < len(there) < len(self.members):
+        if self.of[name].state != "up" or not any(self.mirrors_of(n) < len(self.members) for n in there):
             return
         self.serving.add(name)
         for thing in self.things:
             if thing.of_queue and thing.holders & there:
                 thing.holders.add(name)
+
+    def mirrors_of(self, name: str) -> int:
+        """How many have the queue, as ``name`` sees it, which does."""
+        others = (n for n in self.serving if n != name and self.talks(name, n) and self.of[n].state == "up")
+        return 1 + sum(frozenset((name, n)) not in self.parted for n in others)
 
     def without(self, name: str) -> set[str]:
         """Of whom ``name`` takes it that they are not on its side."""
