@@ -104,15 +104,6 @@ class Judged(Reference):
         there = not any(self.possibly_away(node, tick) for node in (one, other, third))
         return cut and seen and there and not self.lonely(one, tick) and not self.lonely(other, tick)
 
-    def written_in_vain(self, message: Message) -> bool:
-        ticks = range(message.sent, message.confirmed + 1)
-        reached = frozenset().union(*(world.group(message.node) for t in ticks for world in self.worlds(t)))
-        needed = len(self.case.members) // 2 + 1 if self.case.kind == "quorum" else 1
-        moved = message.confirmed >= self.moved
-        having = frozenset(self.nodes) if self.case.moves and moved else self.case.members
-        paused = all(self.must_pause(message.node, t) for t in ticks)
-        return paused or len(reached & having) < needed
-
     # What follows from a split.
 
     def _going(self, world: World) -> set[Nodes]:
@@ -286,21 +277,6 @@ class Judged(Reference):
             mine = [(e, members) for e, members in episodes if first <= e[0] < last]
             ways.append([way for members in self.case.placements for way in self.gone_with(members, mine, lost)])
         return len(lost) - max(len(frozenset().union(*way)) for way in itertools.product(*ways))
-
-    @cached_property
-    def moved(self) -> float:
-        """From which tick on copies may have moved."""
-        if not self.case.moves:
-            return float("inf")
-        pairs = [frozenset(pair) for pair in itertools.combinations(sorted(self.case.members), 2)]
-        ticks = [
-            t
-            for t in range(self.case.ticks)
-            if any(self.possibly_away(n, t) for n in self.case.members)
-            or any(pair in act.cut and act.possibly(t) for pair in pairs for act in self.case.acts)
-            or any(self.case.looks.get(t, {}).get(n, "up") != "up" for n in self.case.members)
-        ]
-        return min(ticks, default=float("inf"))
 
     def placed(self, members: Nodes) -> Iterator[Episode]:
         """The episodes of a queue whose copies those nodes had, if they could."""

@@ -19,6 +19,7 @@ from tests.invariants.instants.case import (
     TICKS_PER_S,
     Act,
     Case,
+    Message,
     Nodes,
     as_cut,
     short,
@@ -266,6 +267,21 @@ class Reference:
             found.append((max(begin, min(ends, default=begin)), self.mended(end)))
         return found
 
+    @cached_property
+    def moved(self) -> float:
+        """From which tick on copies may have moved."""
+        if not self.case.moves:
+            return float("inf")
+        pairs = [frozenset(pair) for pair in itertools.combinations(sorted(self.case.members), 2)]
+        ticks = [
+            t
+            for t in range(self.case.ticks)
+            if any(self.possibly_away(n, t) for n in self.case.members)
+            or any(pair in act.cut and act.possibly(t) for pair in pairs for act in self.case.acts)
+            or any(self.case.looks.get(t, {}).get(n, "up") != "up" for n in self.case.members)
+        ]
+        return min(ticks, default=float("inf"))
+
     def broken(self, tick: int) -> bool:
         return any(act.cut and act.possibly(tick) for act in self.case.acts) or any(
             self.absent(act, node, tick) for act in self.case.acts for node in act.down
@@ -290,3 +306,12 @@ class Reference:
         peers = [peer for peer in self.nodes if peer != node]
         lost = frozenset(p for p in peers if any(b <= tick < e for b, e in self._maybe_lost[node, p]))
         return self.short(node, lost) or any(b <= tick < e for b, e in self._maybe_doubtful[node])
+
+    def written_in_vain(self, message: Message) -> bool:
+        ticks = range(message.sent, message.confirmed + 1)
+        reached = frozenset().union(*(world.group(message.node) for t in ticks for world in self.worlds(t)))
+        needed = len(self.case.members) // 2 + 1 if self.case.kind == "quorum" else 1
+        moved = message.confirmed >= self.moved
+        having = frozenset(self.nodes) if self.case.moves and moved else self.case.members
+        paused = all(self.must_pause(message.node, t) for t in ticks)
+        return paused or len(reached & having) < needed
