@@ -27,7 +27,7 @@ from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import END_TIMEOUT_S, Worker, WorkloadError
 
 #: Even a busy machine connects as many in a second.
-IDLE_CONNECT_PER_S_MIN = 50
+IDLE_CONNECT_PER_S_MIN = 20
 
 
 @dataclass(frozen=True)
