@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rabbitmq_resilience.workloads.host import CONNECTING_MAX, Host, Turns, run_worker
 from rabbitmq_resilience.workloads.load import Load, Process
-from rabbitmq_resilience.workloads.session import BACKOFF_S, CLOSE_TIMEOUT_S, parameters
+from rabbitmq_resilience.workloads.session import BACKOFF_S, parameters
 from rabbitmq_resilience.workloads.wire import Connection
 
 TELL_EVERY_S = 1.0
@@ -44,10 +44,9 @@ class IdleConnections:
     def vary(self, begins_us: int) -> None: ...
 
     def stop(self) -> None:
+        """They end with the process: thousands that took leave of a busy broker would take longer than it may."""
         self.stopping = True
-        for one in self._all:
-            one.close()
-        self.host.loop.call_later(CLOSE_TIMEOUT_S if self._open else 0, self.host.finished)
+        self.host.finished()
 
     def close(self) -> None:
         self._tell()
@@ -88,10 +87,6 @@ class _Idle:
     def connect(self) -> None:
         if not self._all.stopping:
             self._all.turns[self._place].enter(self._connect)
-
-    def close(self) -> None:
-        if self._connection is not None and self._connection.is_open:
-            self._connection.close()
 
     def _connect(self) -> None:
         address, heartbeat_s = self._load.addresses[self._place], self._load.idle_heartbeat_s
