@@ -83,8 +83,6 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
     """The lost messages that were confirmed where and when a loss is permitted, and why it is. ``splits_may``: what a
     split lets happen, and what brokers do not route while a node is away, is permitted too."""
     facts = history.facts
-    if not any(m.lost(lane).any() for m, lane in _lanes(ledger)):
-        return {}, ()
     lost = _lost_rows(history, ledger)
     concerned = {shard for queue in set(lost.queue.tolist()) for shard in ledger.shards.group_of(queue)}
     permits = list(loss_permits(facts, concerned & {*range(len(facts.queues))})) if splits_may else []

@@ -19,7 +19,7 @@ from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.liveness import Promises
 from rabbitmq_resilience.invariants.publishers import kept_away
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, times
+from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent
 
@@ -39,17 +39,12 @@ class Stay(NamedTuple):
     end_us: float
 
 
-def owner_kept_away(facts: Facts, queue: QueueFacts) -> Times:
-    """When steps kept the consumer of an exclusive queue away, so that the queue could not be there."""
-    return NEVER if queue.consumer is None else kept_away(facts, _CONSUMER).when(queue.consumer)
-
-
 def lacking_of(facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float) -> Times:
     """When a queue may stand still (``Promises.lacking``). An exclusive one may while the node of its consumer may not
     serve, as a classic queue there, and while steps kept its consumer away."""
     if queue.consumer is None:
         return promised.lacking(queue, grace_s=grace_s)
-    lacking = later(owner_kept_away(facts, queue), end_us=grace_s * 1e6)
+    lacking = later(kept_away(facts, _CONSUMER).when(queue.consumer), end_us=grace_s * 1e6)
     for stay in facts.once(_stays).get(queue.consumer, ()):
         there = QueueFacts(queue.name, "classic", frozenset({stay.node}))
         known = stay.node in cluster.nodes
