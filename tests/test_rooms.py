@@ -68,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 BESIDE = {*MAY_IMPORT, "tests", "conftest"}
 
 #: What set-up imports when it is asked for, and runs in ``.venv``: it speaks to container engines.
-IN_ENVIRONMENT = {f"{PACKAGE}.tools.{name}" for name in ("engine", "images")}
+IN_ENVIRONMENT = {f"{PACKAGE}.tools.{name}" for name in ("engine", "images", "yaml_files")}
 
 #: Hosts of package registries, in pieces so that this file does not name them.
 REGISTRY_HOSTS = [

@@ -11,7 +11,7 @@ from rabbitmq_resilience.clusters.spec import PRODUCTION_NET_TICKTIME_S
 from rabbitmq_resilience.evidence.clock import utc
 from rabbitmq_resilience.evidence.layout import Layout, layout
 from rabbitmq_resilience.evidence.occurrences import Evidence, Occurrence
-from rabbitmq_resilience.scenarios.fault_file import FILL_IN
+from rabbitmq_resilience.tools.yaml_files import FILL_IN
 
 _WIDTH = 118
 _PARTED = ("partition", "disconnect")

@@ -13,9 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.scenarios.traces import TRACES
-
-#: Where in a scenario something is wrong, as in YAML: ``("schedule", 1, "at_s")``.
-Location = tuple[str | int, ...]
+from rabbitmq_resilience.tools.yaml_files import Location
 
 
 def _specifiers(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rabbitmq_resilience.scenarios.expectations import Location
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.tools.yaml_files import Location
 
 
 def unjudgeable(scenario: Scenario) -> Iterator[tuple[Location, str]]:

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rabbitmq_resilience.scenarios.expectations import Location
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.tools.yaml_files import Location
 
 #: Fields of the topology.
 CONFIGURATION = ("rabbitmq_conf", "advanced_config", "definitions")

@@ -13,9 +13,10 @@ from rabbitmq_resilience.faults.targets import TargetError, check_target
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
 from rabbitmq_resilience.invariants.latency import LatencyBounds
 from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.scenarios.expectations import Location, excuse_problems
+from rabbitmq_resilience.scenarios.expectations import excuse_problems
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.locations import OPTION
+from rabbitmq_resilience.tools.yaml_files import Location
 from rabbitmq_resilience.workloads.limits import Limits
 from rabbitmq_resilience.workloads.load import share
 from rabbitmq_resilience.workloads.services import Service

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rabbitmq_resilience.clusters.alert_rules import Group, Rule, RulesError, duration_s, promtool_beside, read_rules
 from rabbitmq_resilience.invariants.alerts import Alerts
-from rabbitmq_resilience.scenarios.expectations import Location
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.distributions import ToolMissingError, find_prometheus
+from rabbitmq_resilience.tools.yaml_files import Location
 
 
 def rule_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:

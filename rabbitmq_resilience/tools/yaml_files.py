@@ -1,0 +1,239 @@
+"""Files that people write in YAML, read into a model and refused with line and field: fault files and cluster files."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+FILE_BYTES_MAX = 1_000_000
+DEPTH_MAX = 32
+#: How a draft marks what is not known.
+FILL_IN = "FILL IN"
+
+#: Where in a document something is: ``("schedule", 1, "at_s")``.
+Location = tuple[str | int, ...]
+
+#: The safe loader, in C where that was built: it constructs plain values and nothing else.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where in the document, in which line (None if unknown), and what."""
+
+    location: Location
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        where = [f"line {self.line}"] if self.line is not None else []
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.location).lstrip(".")
+        return ", ".join([*where, *([name] if name else [])]) + f": {self.text}"
+
+
+class FileRefusedError(Exception):
+    """The file is refused. ``problems`` are all that were found; the text lists them for people."""
+
+    def __init__(self, source: str, found: list[Problem]) -> None:
+        listed = "\n".join(f"  {problem}" for problem in found)
+        count = f"{len(found)} problem{'s' if len(found) > 1 else ''}"
+        super().__init__(f"{source}: {count}, nothing was started\n{listed}")
+        self.problems = tuple(found)
+
+
+class ProblemError(Exception):
+    """One problem that ends the reading."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.text)
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What kind of file it is. ``noun``: what people call it; ``tags``: the names of the branches of its unions, which
+    stand in no file; ``fields_at``: the fields that a mapping at a location may have, ``loc`` as pydantic says it."""
+
+    noun: str
+    fields_at: Callable[[Location], tuple[str, ...]]
+    tags: Collection[str] = ()
+    #: What people call one of ``tags``.
+    tagged: str = ""
+
+
+class Lines:
+    """The line of every location of a composed YAML document."""
+
+    def __init__(self, root: yaml.Node | None) -> None:
+        self._root = root
+
+    def of(self, location: Location) -> int | None:
+        """The line of a location, or of the innermost mapping around it that the file does have."""
+        node = self._root
+        for part in location:
+            inner = _child(node, part)
+            node = inner if inner is not None else node
+        return None if node is None else node.start_mark.line + 1
+
+    def has(self, location: Location) -> bool:
+        node = self._root
+        for part in location:
+            node = _child(node, part)
+        return node is not None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file whose YAML is sane: what it says, and where."""
+
+    plain: dict[str, Any]
+    lines: Lines
+
+
+def read_text(path: Path, kind: Kind) -> str:
+    """Raises ProblemError where there is no such text."""
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise ProblemError(Problem((), None, f"over {FILE_BYTES_MAX} bytes; no {kind.noun} is so large"))
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(Problem((), None, f"cannot be read: {error.strerror}")) from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(Problem((), None, "is no UTF-8 text")) from error
+
+
+def parsed(text: str, kind: Kind) -> Document:
+    """Raises ProblemError for what is no YAML, is nested too deep, has anchors, or fields twice: each of these hides a
+    mistake."""
+    try:
+        _refuse_depth(text)
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        lines = Lines(root)
+        _refuse_oddities(root, lines, kind)
+        return Document(loader.construct_document(root), lines)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error)
+        raise ProblemError(Problem((), mark.line + 1 if mark else None, f"is no YAML: {what}")) from None
+    except (TypeError, ValueError, RecursionError, OverflowError, KeyError, AttributeError) as error:
+        raise ProblemError(Problem((), None, f"holds a value that no field takes: {error}")) from None
+
+
+def type_problems(error: ValidationError, lines: Lines, kind: Kind) -> Iterator[Problem]:
+    """What a model says of a document, in the words and with the lines of its file."""
+    for detail in error.errors(include_url=False):
+        location = tuple(_in_file(detail["loc"], lines, kind))
+        yield Problem(location, lines.of(location), _text(detail["type"], detail, kind))
+
+
+def model_fields_at(
+    root: type[BaseModel], loc: Location, tagged: Callable[[str], type[BaseModel] | None]
+) -> tuple[str, ...]:
+    """The fields of the model at a location within ``root``; ``tagged``: the model of a branch of a union."""
+    model: type[BaseModel] | None = root
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        if model is not None and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation)
+        elif (branch := tagged(part)) is not None:
+            model = branch
+    return tuple(model.model_fields) if model else ()
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for inner in get_args(annotation) if (model := _model_in(inner)) is not None), None)
+
+
+def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        inner: yaml.Node = node.value[part]
+        return inner
+    return None
+
+
+def _refuse_depth(text: str) -> None:
+    """Before the text is composed, which takes from the stack for each level."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MAX + 1:
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise ProblemError(Problem((), line, f"is nested deeper than {DEPTH_MAX} levels"))
+
+
+def _refuse_oddities(root: yaml.Node | None, lines: Lines, kind: Kind) -> None:
+    """Anchors, repeated and non-text fields."""
+    if not isinstance(root, yaml.MappingNode):
+        raise ProblemError(Problem((), 1, f"a {kind.noun} is a mapping that begins with 'version: 1'"))
+    seen: set[int] = set()
+    for location, node in _walk(root, ()):
+        if len(location) > DEPTH_MAX:
+            text = f"is nested deeper than {DEPTH_MAX} levels"
+            raise ProblemError(Problem(location[:3], lines.of(location[:3]), text))
+        if id(node) in seen:
+            text = f"anchors are not used in {kind.noun}s; write it out"
+            raise ProblemError(Problem(location, lines.of(location), text))
+        seen.add(id(node))
+
+
+def _walk(node: yaml.Node, location: Location) -> Iterator[tuple[Location, yaml.Node]]:
+    yield location, node
+    if isinstance(node, yaml.SequenceNode):
+        for i, inner in enumerate(node.value):
+            yield from _walk(inner, (*location, i))
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, inner in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                raise ProblemError(Problem(location, line, "the name of a field is plain text"))
+            if key.value in seen:
+                raise ProblemError(Problem((*location, key.value), line, "is given twice"))
+            seen.add(key.value)
+            yield from _walk(inner, (*location, key.value))
+
+
+def _in_file(loc: Location, lines: Lines, kind: Kind) -> Iterator[str | int]:
+    """The parts of pydantic's location that stand in the file: it also names the union's branch."""
+    location: Location = ()
+    for i, part in enumerate(loc):
+        last = i == len(loc) - 1
+        if lines.has((*location, part)) or (last and part not in kind.tags):
+            location = (*location, part)
+            yield part
+
+
+def _text(what: str, detail: Any, kind: Kind) -> str:  # noqa: PLR0911 - one a kind of problem
+    got, context = detail.get("input"), detail.get("ctx", {})
+    shown = json.dumps(got, default=str)[:80]
+    if what == "extra_forbidden":
+        fields = kind.fields_at(detail["loc"][:-1])
+        near = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
+        return "no such field; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}")
+    if what == "missing":
+        return "is missing"
+    if what == "union_tag_invalid":
+        near = difflib.get_close_matches(str(context.get("tag")), kind.tags, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kind.tags)}"
+        return f"{context.get('tag')!r} is no {kind.tagged}; {hint}"
+    if what == "union_tag_not_found":
+        return f"says no {kind.tagged}; add {kind.tagged}: with one of {', '.join(kind.tags)}"
+    if what == "value_error":
+        return str(context.get("error", detail["msg"]))
+    if str(got).startswith(FILL_IN):
+        return f"is still to be filled in{str(got).removeprefix(FILL_IN)}"
+    message = str(detail["msg"])
+    return f"got {shown}; {message[0].lower()}{message[1:]}"
