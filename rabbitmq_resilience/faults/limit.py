@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from rabbitmq_resilience.clusters.container_protocol import Resources
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.protocol import Resources
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.faults.packets import in_containers

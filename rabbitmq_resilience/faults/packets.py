@@ -15,8 +15,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from rabbitmq_resilience.clusters.container_protocol import ContainerCluster, DisturbedPackets
 from rabbitmq_resilience.clusters.packets import By, Disturbance
-from rabbitmq_resilience.clusters.protocol import Cluster, ContainerCluster, DisturbedPackets
+from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.faults.step import Step

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rabbitmq_resilience.clusters.protocol import Stressed
+from rabbitmq_resilience.clusters.container_protocol import Stressed
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.clusters.stressors import Stressors
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+from rabbitmq_resilience.clusters.container_protocol import Resources
 from rabbitmq_resilience.clusters.containers.disks import Disk
 from rabbitmq_resilience.clusters.containers.engine import (
     BrokerImage,
@@ -29,7 +30,6 @@ from rabbitmq_resilience.clusters.containers.stress import StressedNode
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.packets import Disturbance, resets_sent
-from rabbitmq_resilience.clusters.protocol import Resources
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.clusters.stressors import Stressors

@@ -14,8 +14,9 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from rabbitmq_resilience.clusters.broker.files import BrokerFiles
+from rabbitmq_resilience.clusters.container_protocol import Resources
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.protocol import ProcessState, Resources
+from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}

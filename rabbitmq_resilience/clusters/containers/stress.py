@@ -13,11 +13,11 @@ from typing import Any
 from docker.errors import DockerException, NotFound
 from requests import RequestException
 
+from rabbitmq_resilience.clusters.container_protocol import Resources
 from rabbitmq_resilience.clusters.containers.container import resources_of
 from rabbitmq_resilience.clusters.containers.engine import PUMBA_LABEL
 from rabbitmq_resilience.clusters.containers.pumba import OVERTIME_S, Pumba, PumbaCall
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.protocol import Resources
 from rabbitmq_resilience.clusters.stressors import Stressors
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
