@@ -48,13 +48,14 @@ CLUSTERS: list[set[str]] = [
     {"layout", "prometheus", "observer"},
     {"network"},
     {"host"},
+    {"container_protocol"},
     {"protocol"},
     {"round_trips"},
     {"broker"},
     {"machine"},
     {"catalogue"},
     {"packets", "stressors", "equipment", "alert_rules"},
-    {"spec", "errors"},
+    {"spec", "errors", "access"},
 ]
 
 #: What stands beside the package. Set-up takes ``tools`` before anything is installed.

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.balancing import RunningBalancers
 from rabbitmq_resilience.clusters.broker.configuration import joins_in_order, read_user_file
 from rabbitmq_resilience.clusters.broker.environment import joining_folder
@@ -47,6 +48,7 @@ class RunningCluster(Closing):
         #: Whether some node got other settings than the topology says, if only for a time.
         self.reconfigured = False
         self.equipment = NONE
+        self.access = Access()
         #: From the start of its first program until every node saw all others.
         self.formed_in_s = 0.0
         self.broker_version = broker.version
@@ -134,6 +136,9 @@ class RunningCluster(Closing):
         direct = self.balancers.port(node) if is_balancer(node) else self._layout.ports[node].amqp
         own = [] if client is None else [Link(client, node), Link(ANY_CLIENT, node)]
         return next((self._layout.link_ports[link] for link in own if link in self._layout.link_ports), direct)
+
+    def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:
+        return Endpoint(LOOPBACK, self.amqp_port(node, client=client))
 
     def management_port(self, node: str) -> int:
         return self._layout.ports[node].management

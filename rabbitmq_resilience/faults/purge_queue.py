@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.clusters.broker.amqp import purge_queue
-from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, serving_node
 from rabbitmq_resilience.faults.on_queue import QueueStep
 from rabbitmq_resilience.faults.targets import Resolver
@@ -36,8 +35,10 @@ class PurgeInjection:
     effect: ClassVar[Effect] = Effect()
 
     def inject(self) -> None:
-        port, vhost = self.context.cluster.amqp_port(self.node), self.context.load.load.vhost
-        self._dropped = purge_queue(LOOPBACK, port, vhost=vhost, queue=self.queue, timeout_s=PURGED_WITHIN_S)
+        cluster, vhost = self.context.cluster, self.context.load.load.vhost
+        self._dropped = purge_queue(
+            cluster.access, cluster.amqp_endpoint(self.node), vhost=vhost, queue=self.queue, timeout_s=PURGED_WITHIN_S
+        )
 
     def prove(self, *, timeout_s: float) -> Proof:  # noqa: ARG002 - it is known by now
         if not self._dropped:

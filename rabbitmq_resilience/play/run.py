@@ -157,6 +157,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                     folder=stage.run.history,
                     alone=_killed_clients(scenario),
                     nodes=cluster.topology.node_names,
+                    access=cluster.access,
                 ) as load,
                 live.watching(observer, load),
             ):

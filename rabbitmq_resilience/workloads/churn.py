@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from pika import ConnectionParameters
 from pika.channel import Channel
 
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads.host import Host, run_worker
-from rabbitmq_resilience.workloads.load import Load, Process
+from rabbitmq_resilience.workloads.load import Address, Load, Process
 from rabbitmq_resilience.workloads.pace import Pace
 from rabbitmq_resilience.workloads.session import BACKOFF_S, CLOSE_TIMEOUT_S, SETUP_TIMEOUT_S, parameters
 from rabbitmq_resilience.workloads.spec import CHURN_PREFIX
@@ -104,12 +105,16 @@ class Churn:
             self._done.clear()
             self._failed.clear()
 
+    def _parameters(self, address: Address, name: str) -> ConnectionParameters:
+        load = self._load
+        return parameters(load, address, self._host.access, name=name, heartbeat_s=load.heartbeat_s)
+
     # What is opened and closed.
 
     def _open_connection(self, number: int, done: Done) -> None:
         address = self._load.addresses[number % len(self._load.addresses)]
         Connection(
-            parameters(self._load, address, name=f"{CHURN_PREFIX}{number}", heartbeat_s=self._load.heartbeat_s),
+            self._parameters(address, f"{CHURN_PREFIX}{number}"),
             on_open_callback=lambda connection: connection.close(),
             on_open_error_callback=lambda *_: done(well=False),
             on_close_callback=lambda *_: done(well=True),
@@ -160,7 +165,7 @@ class Churn:
             return
         address = self._load.addresses[self._places[self._tried % len(self._places)]]
         self._held = Connection(
-            parameters(self._load, address, name="churn-0", heartbeat_s=self._load.heartbeat_s),
+            self._parameters(address, "churn-0"),
             on_open_callback=self._on_open,
             on_open_error_callback=self._on_lost,
             on_close_callback=self._on_lost,

@@ -143,7 +143,10 @@ def _tried(cluster: Cluster, turns: Sequence[Turn], queues: Sequence[str], *, vh
             waiting.discard(queue)
 
     parameters = pika.ConnectionParameters(
-        "127.0.0.1", cluster.amqp_port(node), vhost, blocked_connection_timeout=30, socket_timeout=10
+        **cluster.access.parameters(cluster.amqp_endpoint(node)),
+        virtual_host=vhost,
+        blocked_connection_timeout=30,
+        socket_timeout=10,
     )
     try:
         with pika.BlockingConnection(parameters) as connection:

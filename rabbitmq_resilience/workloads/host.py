@@ -19,6 +19,7 @@ from typing import Protocol
 
 from pika.adapters.select_connection import IOLoop
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.workloads.counters import Counters
 from rabbitmq_resilience.workloads.load import Load, Process
@@ -78,6 +79,7 @@ class Host:
     def __init__(self, load: Load, folder: Path, *, process: Process, life: int) -> None:
         self.load = load
         self.life = life
+        self.access = Access.of_this_process()
         self.loop = IOLoop()
         self.events = EventLog(folder / f"{process.name}.jsonl")
         self.counters = Counters(folder, workers=load.publishers + load.consumers)

@@ -90,8 +90,9 @@ class _Idle:
 
     def _connect(self) -> None:
         address, heartbeat_s = self._load.addresses[self._place], self._load.idle_heartbeat_s
+        access, name = self._all.host.access, f"idle-connection-{self._index}"
         self._connection = Connection(
-            parameters(self._load, address, name=f"idle-connection-{self._index}", heartbeat_s=heartbeat_s),
+            parameters(self._load, address, access, name=name, heartbeat_s=heartbeat_s),
             on_open_callback=self._on_open,
             on_open_error_callback=self._on_error,
             on_close_callback=self._on_close,

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from rabbitmq_resilience.clusters.access import Endpoint
 from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, PUBLISHES_SUFFIX
 from rabbitmq_resilience.record.variation import Variation
 from rabbitmq_resilience.workloads.dead_letters import Rejected
@@ -38,12 +39,18 @@ IDLE_TOGETHER = 4000
 
 
 class Address(NamedTuple):
-    """Where one broker serves AMQP. ``node`` and ``zone`` are its names in the topology."""
+    """Where one broker serves AMQP. ``node`` and ``zone`` are its names in the topology; ``tls_name``: see
+    ``Endpoint``."""
 
     node: str
     host: str
     port: int
     zone: str = ""
+    tls_name: str = ""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.host, self.port, self.tls_name)
 
 
 class Process(NamedTuple):

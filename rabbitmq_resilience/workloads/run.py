@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT
 from rabbitmq_resilience.record.history import now_us
@@ -47,13 +48,14 @@ class Progress:
 class RunningWorkload:
     """The workers of one run. On exit all are ended and the history is completed."""
 
-    def __init__(self, load: Load, folder: Path, routes: Routes | None = None) -> None:
+    def __init__(self, load: Load, folder: Path, routes: Routes | None = None, access: Access | None = None) -> None:
         """``routes``: where messages of each turn go; by default each to its queue."""
         self.load = load
         self.folder = folder
-        self.publishers = [Worker(process, folder) for process in load.processes("publisher")]
-        self.consumers = [Worker(process, folder) for process in load.processes("consumer")]
-        self.background = [Worker(process, folder) for process in load.background()]
+        environ = (access or Access()).environ()
+        self.publishers = [Worker(process, folder, environ) for process in load.processes("publisher")]
+        self.consumers = [Worker(process, folder, environ) for process in load.processes("consumer")]
+        self.background = [Worker(process, folder, environ) for process in load.background()]
         self._counters = Counters(folder, workers=load.publishers + load.consumers, create=True)
         routes = routes or Routes.plain(len(load.queues))
         routes.save(folder)
@@ -195,11 +197,12 @@ def _end(workers: Sequence[Worker]) -> None:
 def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
     """Where clients are sent, in the topology's order: to its balancers, or without any to the nodes that take clients;
     for a client, on its own links, or for all on those that they share. Balancers are in no zone."""
-    topology, port = cluster.topology, cluster.amqp_port
+    topology, of_client = cluster.topology, client or ANY_CLIENT
     places = [(name, "") for name in topology.balancer_names] or [
         (node, zone) for node, zone in topology.nodes if node in topology.client_nodes
     ]
-    return tuple(Address(name, "127.0.0.1", port(name, client=client or ANY_CLIENT), zone) for name, zone in places)
+    endpoints = {name: cluster.amqp_endpoint(name, client=of_client) for name, _ in places}
+    return tuple(Address(name, at.host, at.port, zone, at.tls_name) for name, zone in places if (at := endpoints[name]))
 
 
 def proxied_addresses(cluster: Cluster) -> dict[str, tuple[Address, ...]]:
@@ -222,6 +225,7 @@ def start(
     folder: Path,
     alone: Collection[str] = (),
     nodes: Sequence[str] = (),
+    access: Access = Access(),  # noqa: B008 - it is frozen
 ) -> RunningWorkload:
     """Start all workers and return at once; ``queues`` are declared already, in index order.
 
@@ -229,7 +233,7 @@ def start(
     consumer i begin at node i modulo their number. ``proxied_addresses``: see ``Load``. ``run`` is any
     number that no other run uses; all that is needed to read the history again is left in ``folder``, which must be
     empty. ``alone`` are clients (``publisher:0``) that share their process with no other, as they are to be killed.
-    ``nodes`` and ``declared_with``: see ``Load``.
+    ``nodes`` and ``declared_with``: see ``Load``. ``access``: as whom clients connect.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -251,7 +255,7 @@ def start(
         **fields,
     )
     load.save(folder)
-    running = RunningWorkload(load, folder, routes)
+    running = RunningWorkload(load, folder, routes, access)
     try:
         for worker in running.workers:
             worker.start()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pika import ConnectionParameters
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.workloads.counters import Count
 from rabbitmq_resilience.workloads.host import Host
 from rabbitmq_resilience.workloads.load import Address, Load
@@ -19,11 +20,10 @@ CLOSE_TIMEOUT_S = 2.0
 BACKOFF_S = (0.05, 2.0)
 
 
-def parameters(load: Load, address: Address, *, name: str, heartbeat_s: int) -> ConnectionParameters:
+def parameters(load: Load, address: Address, access: Access, *, name: str, heartbeat_s: int) -> ConnectionParameters:
     """Those of a connection to that address. Both of its timeouts, in seconds, end an attempt that nobody answers."""
     return ConnectionParameters(
-        host=address.host,
-        port=address.port,
+        **access.parameters(address.endpoint),
         virtual_host=load.vhost,
         heartbeat=heartbeat_s,
         socket_timeout=2,
@@ -122,7 +122,7 @@ class Session:
             return
         load, address = self._host.load, self._addresses[self._node]
         self._connection = Connection(
-            parameters(load, address, name=self._worker, heartbeat_s=load.heartbeat_s),
+            parameters(load, address, self._host.access, name=self._worker, heartbeat_s=load.heartbeat_s),
             on_open_callback=self._on_open,
             on_open_error_callback=lambda _, error: self._on_closed(error, opened=False),
             on_close_callback=lambda _, error: self._on_closed(error, opened=True),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,11 +23,13 @@ class WorkloadError(Exception):
 class Worker:
     """The place of one worker process, which successive processes fill."""
 
-    def __init__(self, place: Process, folder: Path) -> None:
+    def __init__(self, place: Process, folder: Path, environ: Mapping[str, str]) -> None:
+        """``environ``: what its environment has besides, which is written nowhere."""
         self.name = place.name
         self.clients = [f"{place.role}-{client}" for client in place.clients]
         self._module = f"rabbitmq_resilience.workloads.{place.role}"
         self._folder = folder
+        self._environ = environ
         self._lives = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -65,6 +69,7 @@ class Worker:
             self._process = subprocess.Popen(
                 command,
                 cwd=IMPORTED_FROM,
+                env={**os.environ, **self._environ},
                 bufsize=0,  # an order that was not taken must not wait in a buffer
                 stdin=subprocess.PIPE,
                 stdout=log,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.record.event_log import EventLog, read_events
 from rabbitmq_resilience.record.events import ChurnEvent
 from rabbitmq_resilience.workloads import churn as module
@@ -75,7 +76,7 @@ class Rig:
         monkeypatch.setattr(module, "now_us", lambda: round(self.clock_s * 1e6))
         stated = replace(load(), churn=Workload.model_validate({"churn": per_s}).model_dump()["churn"])
         loop = SimpleNamespace(call_later=lambda _, call: self.broker.later.append(call))
-        host: Any = SimpleNamespace(load=stated, loop=loop, events=events, finished=lambda: None)
+        host: Any = SimpleNamespace(load=stated, access=Access(), loop=loop, events=events, finished=lambda: None)
         self.churn = Churn(host)
         self.churn.begin()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.record.event_log import EventLog, read_events
 from rabbitmq_resilience.record.events import IdleEvent
 from rabbitmq_resilience.workloads import idle as module
@@ -104,7 +105,9 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     stated = replace(load(), addresses=addresses, idle_connections=60)
     loop = SimpleNamespace(call_later=lambda _, call: brokers.later.append(call))
     with EventLog(tmp_path / "idle-0.jsonl") as events:
-        host: Any = SimpleNamespace(load=stated, loop=loop, events=events, finished=lambda: finished.append(True))
+        host: Any = SimpleNamespace(
+            load=stated, access=Access(), loop=loop, events=events, finished=lambda: finished.append(True)
+        )
         made = Rig(brokers, IdleConnections(host, number=0), tmp_path / "idle-0.jsonl", finished, clock_s)
         made.client.begin()
         yield made

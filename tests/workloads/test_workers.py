@@ -31,7 +31,7 @@ def has_begun(worker: Worker, life: int) -> bool:
 def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(tmp_path: Path, role: Role) -> None:
     load().save(tmp_path)
     Counters(tmp_path, workers=2, create=True).close()
-    worker = Worker(Process(role, (0,)), tmp_path)
+    worker = Worker(Process(role, (0,)), tmp_path, {})
     for life in range(3):
         worker.start()
         begun = partial(has_begun, worker, life)
@@ -50,7 +50,7 @@ def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(tmp_path
 
 
 def test_nobody_is_killed_who_shares_a_process(tmp_path: Path) -> None:
-    worker = Worker(Process("publisher", (0, 4)), tmp_path)
+    worker = Worker(Process("publisher", (0, 4)), tmp_path, {})
     assert (worker.name, worker.clients) == ("publishers-0", ["publisher-0", "publisher-4"])
     with pytest.raises(WorkloadError, match="publishers-0 is the process of 2 clients"):
         worker.kill()

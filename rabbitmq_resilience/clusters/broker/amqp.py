@@ -9,13 +9,14 @@ from typing import Any
 
 from pika import ConnectionParameters, SelectConnection
 
+from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.errors import ClusterError
 
 #: A broker that answers nothing does not answer the end of a connection either.
 _CLOSED_WITHIN_S = 2.0
 
 
-def purge_queue(host: str, port: int, *, vhost: str, queue: str, timeout_s: float) -> int:
+def purge_queue(access: Access, endpoint: Endpoint, *, vhost: str, queue: str, timeout_s: float) -> int:
     """How many messages that were ready the broker has dropped, by its own word. Raises ``ClusterError``."""
     dropped: list[int] = []
     trouble = [f"no answer came within {timeout_s:g} s"]
@@ -36,7 +37,7 @@ def purge_queue(host: str, port: int, *, vhost: str, queue: str, timeout_s: floa
         channel.queue_purge(queue, callback=purged)
 
     connection: Any = SelectConnection(
-        ConnectionParameters(host=host, port=port, virtual_host=vhost, connection_attempts=1),
+        ConnectionParameters(**access.parameters(endpoint), virtual_host=vhost, connection_attempts=1),
         on_open_callback=lambda connection: connection.channel(on_open_callback=opened),
         on_open_error_callback=lambda _, error: end(error),
         on_close_callback=lambda _, reason: end(reason),

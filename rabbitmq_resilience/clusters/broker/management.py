@@ -8,12 +8,10 @@ from urllib.parse import quote
 
 import httpx
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.tools.closing import Closing
 
 Json = dict[str, Any]
-
-#: The user that every broker starts with, allowed in over loopback only.
-GUEST = ("guest", "guest")
 
 #: What a queue's listing costs grows with its columns; these answer who leads, who follows, how much is in it.
 QUEUE_COLUMNS = (
@@ -51,10 +49,14 @@ class ManagementApi(Closing):
     answers come late or never.
     """
 
-    def __init__(self, base_url: str, *, auth: tuple[str, str] = GUEST, timeout_s: float = 2.0) -> None:
+    def __init__(self, base_url: str, *, access: Access = Access(), timeout_s: float = 2.0) -> None:  # noqa: B008 - it is frozen
         self.base_url = base_url.rstrip("/")
+        self._user = access.user
         self._client = httpx.Client(
-            auth=auth, timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 1.0)), trust_env=False
+            auth=(access.user, access.password),
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 1.0)),
+            trust_env=False,
+            verify=access.tls() if base_url.startswith("https:") else False,
         )
 
     def request(
@@ -135,18 +137,18 @@ class ManagementApi(Closing):
     def vhosts(self) -> list[str]:
         return [str(vhost["name"]) for vhost in self.get("vhosts", params={"columns": "name"})]
 
-    def create_vhost(self, vhost: str, *, user: str = GUEST[0], timeout_s: float = 15.0) -> None:
-        """Create a virtual host and let ``user`` do everything in it."""
+    def create_vhost(self, vhost: str, *, timeout_s: float = 15.0) -> None:
+        """Create a virtual host and let the user who asks do everything in it."""
         self.put(f"vhosts/{_part(vhost)}", {}, timeout_s=timeout_s)
-        self.set_permissions(vhost, user=user)
+        self.set_permissions(vhost)
 
     def delete_vhost(self, vhost: str, *, timeout_s: float = 30.0) -> None:
         """Delete a virtual host with all that is in it; it is no error if there is none."""
         _forgive_missing(lambda: self.delete(f"vhosts/{_part(vhost)}", timeout_s=timeout_s))
 
-    def set_permissions(self, vhost: str, *, user: str = GUEST[0]) -> None:
+    def set_permissions(self, vhost: str) -> None:
         allow_all = {"configure": ".*", "write": ".*", "read": ".*"}
-        self.put(f"permissions/{_part(vhost)}/{_part(user)}", allow_all)
+        self.put(f"permissions/{_part(vhost)}/{_part(self._user)}", allow_all)
 
     def set_policy(
         self,
