@@ -111,7 +111,7 @@ def random_of(pytestconfig: pytest.Config) -> Scenario | None:
     """The scenario for which random schedules are drawn; None for any."""
     path: Path | None = pytestconfig.getoption("--random-of")
     try:
-        return None if path is None else fault_file.load(path, driver=options.value(pytestconfig, "driver"))
+        return None if path is None else fault_file.load(path, driver=options.driver(pytestconfig))
     except fault_file.FaultFileError as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
 
@@ -119,7 +119,7 @@ def random_of(pytestconfig: pytest.Config) -> Scenario | None:
 @pytest.fixture
 def containers(pytestconfig: pytest.Config) -> None:
     """Skips what acts on containers where brokers run in none."""
-    name = options.value(pytestconfig, "driver")
+    name = options.driver(pytestconfig)
     if name != "docker":
         pytest.skip(f"acts on containers, and the driver {name} has none: for --driver docker")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.options import value
+from rabbitmq_resilience.options import driver, folder
 
 SUFFIXES = (".fault.yaml", ".fault.yml")
 #: What every fault file states; other YAML files are for other plugins.
@@ -83,12 +83,16 @@ class FaultFile(_File):
         from rabbitmq_resilience.tools.extensions import ExtensionError
 
         try:
-            from rabbitmq_resilience.scenarios import fault_file
+            from rabbitmq_resilience.scenarios import fault_file, on_clusters
+            from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
-            scenario = fault_file.load(self.path, driver=value(self.config, "driver"))
+            scenario = fault_file.load(self.path, driver=driver(self.config))
+            cluster = folder(self.config, "cluster")
+            if cluster is not None:
+                on_clusters.check(scenario, cluster, source=str(self.path))
         except ExtensionError as error:
             raise self.CollectError(str(error)) from None
-        except fault_file.FaultFileError as error:
+        except FileRefusedError as error:
             raise self.CollectError(str(error)) from None
 
         def plays(play: Callable[..., Any]) -> None:

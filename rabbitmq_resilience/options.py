@@ -99,6 +99,7 @@ class Option:
 
 OPTIONS: Sequence[Option] = (
     Option("driver", "what brokers run in: processes (local) or containers (docker)", driver_name, "local", True),
+    Option("cluster", "play on the cluster of this file, which is there already", Path, None, True),
     Option("broker", "version or image of the broker, for the driver docker (3.10.8)", lasting=True),
     Option("rabbitmq-home", "an unpacked RabbitMQ (RABBITMQ_HOME, PATH, what set-up fetched)", Path, None, True),
     Option("runs-dir", "where run directories go (reports/runs)", Path, Path("reports/runs"), True),
@@ -175,6 +176,12 @@ def folder(config: pytest.Config, name: str) -> Path | None:
     base = config.invocation_params.dir if config.inipath is None else config.inipath.parent
     named = value(config, name)
     return None if named is None else Path(base / named)
+
+
+def driver(config: pytest.Config) -> str:
+    """The name of the driver that is played on."""
+    name: str = "attached" if value(config, "cluster") else value(config, "driver")
+    return name
 
 
 def runs_folder(config: pytest.Config) -> Path:

@@ -153,13 +153,19 @@ def resilience_untold(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     """The driver that the options name, with its broker found."""
-    from rabbitmq_resilience.clusters.drivers import DRIVERS, WrongBrokerError
+    from rabbitmq_resilience.clusters.drivers import DRIVERS, WrongBrokerError, attach
+    from rabbitmq_resilience.clusters.errors import ClusterError
     from rabbitmq_resilience.tools.distributions import ToolMissingError
     from rabbitmq_resilience.tools.image_names import ImageNameError
+    from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
+    file = options.folder(pytestconfig, "cluster")
     try:
-        opened = DRIVERS[options.value(pytestconfig, "driver")].open(options.value(pytestconfig, "broker"))
-    except (ToolMissingError, WrongBrokerError, ImageNameError) as error:
+        if file is not None:
+            opened = attach(file)
+        else:
+            opened = DRIVERS[options.driver(pytestconfig)].open(options.value(pytestconfig, "broker"))
+    except (ToolMissingError, WrongBrokerError, ImageNameError, ClusterError, FileRefusedError) as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     with closing(opened):
         yield opened
@@ -190,7 +196,7 @@ def resilience_testbed(
         options.runs_folder(pytestconfig),
         resilience_terminal,
         resilience_driver.find_prometheus,
-        driver=options.value(pytestconfig, "driver"),
+        driver=options.driver(pytestconfig),
         require=resilience_driver.require,
         judged=sessions.night(pytestconfig).judged,
     )
@@ -218,12 +224,25 @@ def _seeded(scenario: Scenario, config: pytest.Config) -> Scenario:
     return scenario if seed is None else scenario.model_copy(update={"seed": seed})
 
 
+def _fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
+    """As the cluster that is there already has it; skips what that cannot play."""
+    file = options.folder(config, "cluster")
+    if file is None:
+        return scenario
+    from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted
+
+    try:
+        return fitted(scenario, file)
+    except NotPlayableError as error:
+        pytest.skip(str(error))
+
+
 def _checked(config: pytest.Config) -> Callable[..., Result]:
     """Plays nothing, for which no broker need be there."""
     from rabbitmq_resilience.scenarios import fault_file
 
     def checked(scenario: Scenario, *, tries: int = 1) -> Result:  # noqa: ARG001 - as what plays
-        fault_file.check(_seeded(scenario, config), driver=options.value(config, "driver"))
+        fault_file.check(_fitted(_seeded(scenario, config), config), driver=options.driver(config))
         pytest.skip("checked, not played")
 
     return checked
@@ -265,7 +284,7 @@ def resilience_play(
         return result
 
     def played(scenario: Scenario, *, tries: int = 1) -> Result:
-        scenario = _seeded(scenario, config)
+        scenario = _fitted(_seeded(scenario, config), config)
         if not scenario.applies_to(driver.broker_version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {driver.broker_version}")
         times = options.value(config, "repeat")

@@ -58,7 +58,7 @@ def night(config: pytest.Config) -> NightPlugin:
             nights=options.folder(config, "nights-dir"),
             name=options.value(config, "night-name"),
             machine_name=options.value(config, "machine"),
-            driver=options.value(config, "driver"),
+            driver=options.driver(config),
             budget_min=options.value(config, "budget-min"),
             summary=options.folder(config, "summary"),
             annotations=options.value(config, "annotations"),

@@ -42,6 +42,7 @@ ROOMS: list[set[str]] = [
 CLUSTERS: list[set[str]] = [
     {"pool", "compose"},
     {"drivers"},
+    {"attached"},
     {"processes", "containers"},
     {"running"},
     {"balancing", "linking"},

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from rabbitmq_resilience.clusters.broker.environment import open_files
 from rabbitmq_resilience.clusters.broker.plugins import require_plugins
 from rabbitmq_resilience.clusters.broker.versions import require_features, require_ram_nodes
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_haproxy, find_prometheus
 from rabbitmq_resilience.tools.image_names import PROMETHEUS
 from rabbitmq_resilience.tools.locations import OPTION
@@ -22,12 +23,13 @@ DEFAULT_VERSION = "3.10.8"
 
 @dataclass(frozen=True)
 class OpenDriver:
-    """A driver that has found its broker. ``form`` starts a cluster of it, as ``RunningCluster.formed_on``;
+    """A driver that has found its broker. ``form`` gives a cluster of it, as ``RunningCluster.formed_on`` or
+    ``Attachment.form``;
     ``find_prometheus`` raises ``ToolMissingError`` if there is none for scenarios that are measured, ``require`` if
     something is missing that faults need."""
 
     broker_version: str
-    form: Callable[..., RunningCluster]
+    form: Callable[..., Any]
     find_prometheus: Callable[[], object]
     require: Callable[[Collection[str]], None] = lambda _: None
     #: Of a version or image that is asked for. Raises ToolMissingError or ImageNameError.
@@ -94,7 +96,28 @@ class Driver:
     open_files: Callable[[], int | None] = lambda: None
 
 
+def _attached(wanted: str | None) -> OpenDriver:  # noqa: ARG001 - as all are opened
+    raise WrongBrokerError(f"a cluster that is there already is named by its file: {OPTION}cluster FILE")
+
+
+def attach(file: Path) -> OpenDriver:
+    """The driver of the cluster that a cluster file describes. Raises ClusterFileError, and ClusterError where it is
+    not there as described, or another run has it."""
+    from rabbitmq_resilience.clusters.attached.attaching import Attachment  # noqa: PLC0415 - for such clusters only
+    from rabbitmq_resilience.clusters.attached.cluster_file import load  # noqa: PLC0415 - for such clusters only
+
+    attachment = Attachment(load(file))
+    version = attachment.found.version
+    return OpenDriver(
+        version, attachment.form, find_prometheus, partial(require_features, version), close=attachment.close
+    )
+
+
 DRIVERS: Mapping[str, Driver] = {
     "local": Driver(frozenset({"links", "processes", "clients", "balancers"}), _local, open_files),
     "docker": Driver(frozenset({"links", "processes", "clients", "balancers", "packets", "containers"}), _docker),
+    "attached": Driver(frozenset({"links", "processes", "clients"}), _attached),
 }
+
+#: Those that form their clusters, and can be asked for by name.
+FORMING: Mapping[str, Driver] = {name: driver for name, driver in DRIVERS.items() if name != "attached"}

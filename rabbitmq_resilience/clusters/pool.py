@@ -49,6 +49,9 @@ class ClusterPool(Closing):
 
     @staticmethod
     def _fits(cluster: RunningCluster, topology: Topology, proxied: frozenset[Link]) -> bool:
+        """A cluster that is there already is looked at anew each time."""
+        if not isinstance(cluster, RunningCluster):
+            return False
         return cluster.topology == topology and proxied == cluster.links.proxied and not unfit_reason(cluster)
 
 

@@ -154,6 +154,11 @@ class Cluster(Protocol):
         """The lines of the user's configuration that gave way to what the harness must own."""
         ...
 
+    def lasting(self, for_s: float) -> Cluster:
+        """The same cluster for one who is done with it after so long: what a driver lets end by itself ends some time
+        after that."""
+        ...
+
     @property
     def links(self) -> Links: ...
 

@@ -73,5 +73,5 @@ class RoundTrips(Closing):
 
     def _probe(self, way: Link) -> Probe:
         if way not in self._probes:
-            self._probes[way] = Probe(self._addresses[way], self._greeting, timeout_s=_CONNECT_TIMEOUT_S)
+            self._probes[way] = Probe.to(self._addresses[way], self._greeting, timeout_s=_CONNECT_TIMEOUT_S)
         return self._probes[way]

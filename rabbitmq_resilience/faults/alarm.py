@@ -11,7 +11,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.faults.step import Step
-from rabbitmq_resilience.faults.targets import Resolver, node_problems
+from rabbitmq_resilience.faults.targets import Resolver, node_problems, size_of
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -65,6 +65,10 @@ class Alarm(Step):
     resource: Resource
 
     acts_on: ClassVar[str] = "processes"
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        return {"alarm": size_of(self.node, topology)}
+
     example: ClassVar[str] = "node: a1, resource: memory"
     needs_calm: ClassVar[bool] = True
     #: A command takes a second, and ten of them where the machine is busy; what it did is told every five.

@@ -30,6 +30,8 @@ class Disconnect(SidesStep):
 
     fault: Literal["disconnect"] = "disconnect"
 
+    act: ClassVar[str] = "refuse"
+
     example: ClassVar[str] = 'between: ["c1", "rest"]'
 
     def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - a refusal waits for nobody

@@ -71,10 +71,10 @@ class CutCount:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
+        """``act`` is told of all of them: what is cut already may have to last longer now."""
         with self._lock:
-            whole = [link for link in links if not self._counts[link]]
             self._counts.update(links)  # also where acting fails half way: removing will follow
-            act(whole)
+            act(links)
 
     def is_cut(self, link: Link) -> bool:
         return self._counts[link] > 0
@@ -115,10 +115,10 @@ class FaultContext:
         return context
 
     @contextmanager
-    def of_one_step(self, step: int) -> Iterator[FaultContext]:
-        """The same for one step alone, with what that step opens."""
+    def of_one_step(self, step: int, *, for_s: float) -> Iterator[FaultContext]:
+        """The same for one step alone, which lasts so long, with what that step opens."""
         with ExitStack() as opened:
-            yield replace(self, step=step, opened=opened)
+            yield replace(self, step=step, opened=opened, cluster=self.cluster.lasting(for_s))
 
     def silencing(self, link: Link, *, since_s: float) -> list[int]:
         """The other steps for which a probe over the link may have been unanswered at any time since then."""

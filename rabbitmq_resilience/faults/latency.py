@@ -45,6 +45,11 @@ class Latency(Step):
     jitter_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 
     acts_on: ClassVar[str] = "links"
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        ends = {end for link in self.touches_links(topology) if link.client is None for end in link}
+        return {"delay": len(ends)} if ends else {}
+
     slows_links: ClassVar[bool] = True
     example: ClassVar[str] = 'links: "zone:a <-> zone:b", latency_ms: 80, jitter_ms: 20'
 

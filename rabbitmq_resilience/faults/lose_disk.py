@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
+from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof
 from rabbitmq_resilience.faults.processes import ProcessInjection, ProcessStep
-from rabbitmq_resilience.faults.targets import Resolver
+from rabbitmq_resilience.faults.targets import Resolver, size_of
 
 
 class LoseDisk(ProcessStep):
@@ -17,6 +18,10 @@ class LoseDisk(ProcessStep):
     fault: Literal["lose_disk"] = "lose_disk"
 
     example: ClassVar[str] = 'node: "follower:q1"'
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        count = size_of(self.node, topology)
+        return {"kill": count, "lose_data": count}
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LoseDiskInjection:  # noqa: ARG002
         return LoseDiskInjection(context, resolver.nodes(self.node), _killer(context), context.cluster.start, "gone")

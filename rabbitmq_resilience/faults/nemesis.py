@@ -105,7 +105,7 @@ class _PlayedStep:
             random.Random(f"{self.nemesis.seed}/{self.index}"),  # noqa: S311 - a seeded choice, no secret
             self._followers_of,
         )
-        with self.nemesis.context.of_one_step(self.index) as context:
+        with self.nemesis.context.of_one_step(self.index, for_s=self.step.for_s) as context:
             try:
                 injection = self.step.prepare(context, resolver, for_s=self.step.for_s)
             except TargetError as error:

@@ -40,6 +40,9 @@ class ProcessStep(Step):
         """Where nodes pause without others by name, any may be one of these."""
         return topology.pause_if_all_down is None and 2 * size_of(self.node, topology) < len(topology.node_names)
 
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        return {self.take: size_of(self.node, topology)}
+
     @property
     def targets(self) -> tuple[str, ...]:
         return (self.node,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -22,6 +23,10 @@ class Rebalance(Step):
     fault: Literal["rebalance"] = "rebalance"
 
     acts_on: ClassVar[str] = "processes"
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        return {"rebalance": len(topology.node_names)}
+
     needs_calm: ClassVar[bool] = True
 
     def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - leaders are everywhere

@@ -31,6 +31,19 @@ class SidesStep(Step):
     between: Annotated[tuple[str, ...], Field(min_length=2, max_length=7)]
 
     acts_on: ClassVar[str] = "links"
+    #: What is done to the links between brokers.
+    act: ClassVar[str] = "cut"
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        """At the nodes of all sides but the largest; one that is on no side keeps all of them together."""
+        if len(self._sides_of_nodes) < 2:
+            return {}
+        sizes = [size_of(target, topology) for target in self._sides_of_nodes if target != REST]
+        rest = max(0, len(topology.node_names) - sum(sizes))
+        if REST in self.between:
+            sizes.append(rest)
+            rest = 0
+        return {self.act: 1 if rest else max(1, sum(sizes) - max(sizes))}
 
     @property
     def unsettles(self) -> bool:

@@ -67,6 +67,11 @@ class Step(Spec):
         """What is wrong with the targets: {field: text}. Empty if nothing is."""
         return {}
 
+    def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - for others to use
+        """What is done to brokers, in the words of ``clusters.attached.spec.ACTS``, and at how many nodes at most.
+        Empty where only clients, their links and the queues of the run are touched."""
+        return {}
+
     @property
     def unsettles(self) -> bool:
         """Whether nodes may end, pause or start again for it, and queues look for other leaders."""

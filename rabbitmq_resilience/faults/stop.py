@@ -32,6 +32,11 @@ class Stop(ProcessStep):
     give: ClassVar[str] = "start"
     taken: ClassVar[ProcessState] = "gone"
 
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        besides = {"drain": self.drain, "configure": bool(self.configure)}
+        taken = super().acts(topology)
+        return {**taken, **{act: taken[self.take] for act, done in besides.items() if done}}
+
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         owned = [key for key in self.configure if is_in_owned_family(key)]
         told = {"configure": f"{', '.join(owned)}: the harness has its own values of these"} if owned else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.drivers import DRIVERS, FORMING
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link
 from rabbitmq_resilience.faults.catalogue import AnyFault
 from rabbitmq_resilience.faults.combining import Combination
@@ -56,7 +56,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
 
 def _not_offered(step: AnyFault, driver: str) -> str:
     text = f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only"
-    others = [f"{OPTION}driver {name}" for name, other in DRIVERS.items() if step.acts_on in other.offers]
+    others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if step.acts_on in other.offers]
     hint = f"; {' or '.join(others)} does" if others else ""
     return f"{text} {', '.join(sorted(DRIVERS[driver].offers))}{hint}"
 
@@ -183,7 +183,7 @@ def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple
     if not scenario.topology.balancers:
         return
     if driver is not None and "balancers" not in DRIVERS[driver].offers:
-        others = [f"{OPTION}driver {name}" for name, other in DRIVERS.items() if "balancers" in other.offers]
+        others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if "balancers" in other.offers]
         text = f"the driver {driver} has no load balancers; take {' or '.join(others)}"
         yield ("topology", "balancers"), f"{text}, or a topology without them"
     if scenario.workload.exclusive:

@@ -35,7 +35,7 @@ class Listener:
     opened: list[Probe]
 
     def probe(self, link: Link, *, direct: bool = False) -> Probe:  # noqa: ARG002 - the protocol's
-        self.opened.append(Probe(self.address, AMQP_GREETING, timeout_s=5))
+        self.opened.append(Probe.to(self.address, AMQP_GREETING, timeout_s=5))
         return self.opened[-1]
 
 

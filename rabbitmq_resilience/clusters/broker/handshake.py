@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from rabbitmq_resilience.tools.closing import Closing
 
@@ -78,17 +79,23 @@ def _wall_ahead_s() -> float:
 
 
 class Probe(Closing):
-    """A connection on which a greeting can be sent at the right moment. Raises OSError where nobody accepts it."""
+    """A connection on which a greeting can be sent at the right moment."""
 
-    def __init__(self, address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> None:
+    def __init__(self, connected: socket.socket, greeting: Greeting) -> None:
+        """Owns the connection from now on."""
         self._greeting = greeting
-        self._socket = socket.create_connection(address, timeout=timeout_s)
-        if _SO_TIMESTAMPNS is not None:
+        self._socket = connected
+        if _SO_TIMESTAMPNS is not None and connected.family != socket.AF_UNIX:
             try:
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             except OSError:
                 self._socket.close()
                 raise
+
+    @classmethod
+    def to(cls, address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> Self:
+        """Raises OSError where nobody accepts it."""
+        return cls(socket.create_connection(address, timeout=timeout_s), greeting)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -117,13 +124,18 @@ def round_trip_ms(address: tuple[str, int], greeting: Greeting, *, timeout_s: fl
     """Milliseconds from the greeting to its answer; None if none came in ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     try:
-        with Probe(address, greeting, timeout_s=timeout_s) as probe:
-            begun = time.monotonic()
-            probe.send()
-            answered_s = probe.receive(timeout_s=deadline - time.monotonic())
-            return None if answered_s is None else (answered_s - begun) * 1000
+        with Probe.to(address, greeting, timeout_s=timeout_s) as probe:
+            return answer_ms(probe, timeout_s=deadline - time.monotonic())
     except OSError:
         return None
+
+
+def answer_ms(probe: Probe, *, timeout_s: float) -> float | None:
+    """The same on a connection that is there. Raises OSError."""
+    begun = time.monotonic()
+    probe.send()
+    answered_s = probe.receive(timeout_s=timeout_s)
+    return None if answered_s is None else (answered_s - begun) * 1000
 
 
 def accepts(host: str, port: int) -> bool:

@@ -200,7 +200,7 @@ class ToxiproxyLinks:
             return None
         address = self._behind(proxy) if direct else self._listener(proxy)
         try:
-            return Probe(address, self._greeting(proxy), timeout_s=_CONNECT_TIMEOUT_S)
+            return Probe.to(address, self._greeting(proxy), timeout_s=_CONNECT_TIMEOUT_S)
         except OSError:
             return None
 

@@ -1,0 +1,210 @@
+"""Attaches to a cluster that is there already: it must be the one that the file means, whole, and ours alone."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.clusters.attached.cluster import AttachedCluster, Ground
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.host import AttachedHost
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
+from rabbitmq_resilience.clusters.attached.lock import ClusterLock
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
+from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.attached.shape import matched
+from rabbitmq_resilience.clusters.attached.spec import AttachedNode
+from rabbitmq_resilience.clusters.attached.vhosts import api_of, lock_vhost
+from rabbitmq_resilience.clusters.attached.ways import Ways
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.equipment import NONE, Equipment
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.machine.claims import default_root, take_claim
+from rabbitmq_resilience.clusters.machine.reaper import Reaper
+from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks
+from rabbitmq_resilience.clusters.network.toxiproxy import ToxiproxyServer
+from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.tools.closing import Closing
+
+_ASK_TIMEOUT_S = 15.0
+
+
+class WrongClusterError(ClusterError):
+    """It is not the cluster that the file means, or not as the file says; nothing was done."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the cluster told of itself. ``distribution_ports`` and ``versions`` by Erlang name."""
+
+    name: str
+    versions: Mapping[str, str]
+    distribution_ports: Mapping[str, int]
+    plugins: frozenset[str]
+
+    @property
+    def version(self) -> str:
+        return min(self.versions.values())
+
+
+def look_at(known: KnownCluster) -> Found:
+    """Ask each node's management API; nothing is changed. Raises WrongClusterError."""
+    versions: dict[str, str] = {}
+    names: dict[str, str] = {}
+    told: list[Mapping[str, Any]] = []
+    listeners: list[Mapping[str, Any]] = []
+    for node in known.stated.nodes:
+        with ManagementApi(node.management, access=known.access, timeout_s=_ASK_TIMEOUT_S) as api:
+            try:
+                overview = api.overview()
+                told = api.get("nodes", params={"columns": "name,running,partitions,enabled_plugins"})
+            except (ApiError, ApiUnreachable) as error:
+                raise WrongClusterError(f"{node.name} does not tell of itself: {error}") from error
+        if overview.get("node") != node.name:
+            raise WrongClusterError(
+                f"{node.management} is stated as that of {node.name}, and {overview.get('node')} answers there"
+            )
+        names[node.name] = str(overview.get("cluster_name"))
+        versions[node.name] = str(overview["rabbitmq_version"])
+        listeners += overview.get("listeners", ())
+    _refuse_other(known, names, told)
+    ports = {str(row["node"]): int(row["port"]) for row in listeners if row.get("protocol") == "clustering"}
+    plugins = frozenset.intersection(*(frozenset(row.get("enabled_plugins") or ()) for row in told))
+    return Found(known.stated.cluster, versions, ports, plugins)
+
+
+def _refuse_other(known: KnownCluster, names: Mapping[str, str], told: Sequence[Mapping[str, Any]]) -> None:
+    """Where nobody has named the cluster, each node answers with a name that is made of its own."""
+    stated_name = known.stated.cluster
+    others = [name for node, name in names.items() if name != stated_name and not _is_default(name, node)]
+    if others or stated_name not in names.values():
+        answers = " and ".join(sorted(map(repr, {*names.values()})))
+        raise WrongClusterError(f"the file states the cluster {stated_name!r}, and {answers} answers")
+    stated, found = {node.name for node in known.stated.nodes}, {str(row["name"]) for row in told}
+    if strangers := sorted(found - stated):
+        raise WrongClusterError(f"the cluster has {', '.join(strangers)}, which the file does not name")
+    if missing := sorted(stated - found):
+        raise WrongClusterError(f"{', '.join(missing)} is no member of the cluster")
+    if away := sorted(str(row["name"]) for row in told if not row.get("running")):
+        raise WrongClusterError(f"{', '.join(away)} does not run")
+    if parted := sorted(str(row["name"]) for row in told if row.get("partitions")):
+        raise WrongClusterError(f"{', '.join(parted)} reports a partition")
+
+
+def _is_default(name: str, node: str) -> bool:
+    """Of rabbit_nodes:cluster_name_default/0: the node's own, with its host written out."""
+    return name.partition("@")[0] == node.partition("@")[0]
+
+
+class Attachment(Closing):
+    """From now until ``close`` nobody else has the cluster, which was found as stated; ``form`` gives it to one
+    scenario. Raises WrongClusterError, LockedError, ClusterError."""
+
+    def __init__(self, known: KnownCluster) -> None:
+        self.known = known
+        self.found = look_at(known)
+        self._hands = Hands(known.stated, _clean_journal(known))
+        given = known.stated.virtual_host
+        with ExitStack() as stack:
+            self._ways = stack.enter_context(Ways.of(known))
+            self._apis = {
+                node.name: stack.enter_context(api_of(node.management, known.access, given=given))
+                for node in known.stated.nodes
+            }
+            vhost = stack.enter_context(lock_vhost(list(self._apis.values()), given=given))
+            endpoints = [node.endpoint for node in known.stated.nodes]
+            self._lock = stack.enter_context(ClusterLock(known.access, endpoints, vhost=vhost))
+            self._addresses = _addresses(self._ways.machines)
+            self._stack = stack.pop_all()
+
+    def form(
+        self,
+        topology: Topology,
+        proxied: Collection[Link] = (),
+        equipment: Equipment = NONE,
+        *,
+        logs_of_failure: Path | None = None,  # noqa: ARG002 - as all drivers are called
+    ) -> AttachedCluster:
+        """Raises ShapeError, and ClusterError where another run has taken the cluster meanwhile."""
+        self._lock.check()
+        stated = matched(topology, self.known.stated)
+        if missing := sorted(equipment.plugins - self.found.plugins):
+            raise ClusterError(f"the brokers have not enabled {', '.join(missing)}")
+        nodes = AttachedNodes(
+            self.found.version,
+            self.known.access,
+            stated,
+            _renamed(stated, self._apis),
+            _renamed(stated, self._ways.machines),
+            _renamed(stated, self._ways.brokers),
+            _renamed(stated, self._ways.log_paths),
+        )
+        nodes.begin_logs()
+        opened = sorted(link for link in proxied if link.client == link.source)
+        claim = take_claim(default_root(), ports=2 + len(opened))
+        with ExitStack() as stack:
+            stack.callback(Reaper(claim.folder, claim.lock_file, claim.claim_fds).close)
+            host = AttachedHost(claim.folder, {node: one.endpoint for node, one in stated.items()})
+            ports = {link: claim.base_port + 2 + i for i, link in enumerate(opened)}
+            server = None
+            if ports:
+                server = ToxiproxyServer(host, port=claim.base_port, published=(), folder=claim.folder)
+                stack.callback(server.close)
+                server.await_ready()
+            links = AttachedLinks(
+                ToxiproxyLinks(server, ports, host),
+                self._broker_links(stated),
+                self._hands,
+                frozenset(link for link in proxied if link.client is None),
+            )
+            ground = Ground(host, claim.folder, claim.base_port + 1, ports, links)
+            return AttachedCluster(topology, nodes, ground, self._hands, equipment=equipment, stack=stack.pop_all())
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _broker_links(self, stated: Mapping[str, AttachedNode]) -> BrokerLinks | None:
+        if not self._ways.rules:
+            return None
+        addresses = {
+            Link(a, b): self._addresses[stated[a].name][stated[b].host] for a in stated for b in stated if a != b
+        }
+        ports = {node: self.found.distribution_ports[one.name] for node, one in stated.items()}
+        machines = _renamed(stated, self._ways.machines)
+        ends = Ends(machines, addresses, ports, distribution_only=self._ways.distribution_only)
+        return BrokerLinks(ends, _renamed(stated, self._ways.rules))
+
+
+def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:
+    """By the names of the topology what is known by Erlang names."""
+    return {node: of[one.name] for node, one in stated.items() if one.name in of}
+
+
+def _clean_journal(known: KnownCluster) -> Journal:
+    journal = Journal(journal_file(known.stated.cluster))
+    if unhealed := journal.unhealed():
+        rows = ", ".join(f"{row['act']} at {row['node']} since {row['at']}" for row in unhealed)
+        raise ClusterError(
+            f"an earlier run has left {rows} ({journal.path}); heal that first: rabbitmq-resilience heal {known.path}"
+        )
+    return journal
+
+
+def _addresses(machines: Mapping[str, Machine]) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """By the machine that looks, at which addresses it finds the host of each node, as its broker does."""
+    hosts = sorted({name.partition("@")[2] for name in machines})
+    found: dict[str, dict[str, Sequence[str]]] = {}
+    for name, machine in machines.items():
+        found[name] = {}
+        for host in hosts:
+            told = machine.run('getent ahosts "$1" | cut -d" " -f1 | sort -u', host).split()
+            if not told:
+                raise MachineError(f"{machine.told} does not find the host {host}")
+            found[name][host] = sorted(told, key=lambda one: ipaddress.ip_address(one).version)
+    return found

@@ -1,0 +1,191 @@
+"""A cluster that is there already, as scenarios see it: nodes by their names in the topology."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks
+from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
+from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.broker.handshake import accepts
+from rabbitmq_resilience.clusters.broker.management import ManagementApi
+from rabbitmq_resilience.clusters.equipment import Equipment
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.host import Host
+from rabbitmq_resilience.clusters.prometheus import PrometheusServer, scraping
+from rabbitmq_resilience.clusters.protocol import LoadBalancers, NodeState, ProcessState, Wanted
+from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link, Topology
+from rabbitmq_resilience.tools.closing import Closing
+
+DRIVER = "attached"
+
+#: What takes a broker away.
+_TAKING = ("kill", "stop", "pause")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a scenario's cluster stands on, on this machine: a folder, free ports, programs, and the links."""
+
+    host: Host
+    folder: Path
+    prometheus_port: int
+    #: Where clients of each link are let in through a proxy.
+    link_ports: Mapping[Link, int]
+    links: AttachedLinks
+
+
+class AttachedCluster(Closing):
+    """``protocol.Cluster`` of the ``nodes`` as the topology names them. What is done to brokers is asked of ``hands``
+    before, and ends by itself some time after ``for_s``, see ``lasting``."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        nodes: AttachedNodes,
+        ground: Ground,
+        hands: Hands,
+        *,
+        equipment: Equipment,
+        stack: ExitStack,
+    ) -> None:
+        self.topology = topology
+        self.equipment = equipment
+        self.formed_in_s = 0.0
+        self.replaced_settings: tuple[str, ...] = ()
+        self._nodes = nodes
+        self._ground = ground
+        self._hands = hands
+        self._stack = stack
+        self._for_s = 0.0
+
+    @property
+    def driver(self) -> str:
+        return DRIVER
+
+    @property
+    def broker_version(self) -> str:
+        return self._nodes.version
+
+    @property
+    def access(self) -> Access:
+        return self._nodes.access
+
+    @property
+    def links(self) -> AttachedLinks:
+        return self._ground.links.lasting(self._for_s)
+
+    @property
+    def balancers(self) -> LoadBalancers:
+        raise ClusterError("a cluster that is there already has no load balancers of ours")
+
+    def lasting(self, for_s: float) -> Self:
+        """The same cluster; what is done by it is to be over after so long, and ends by itself a little later."""
+        view = copy.copy(self)
+        view._for_s = for_s
+        return view
+
+    def broker_name(self, node: str) -> str:
+        return self._nodes.stated[node].name
+
+    def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:
+        endpoint = self._nodes.stated[node].endpoint
+        own = [] if client is None else [Link(client, node), Link(ANY_CLIENT, node)]
+        port = next((port for link in own if (port := self._ground.link_ports.get(link)) is not None), None)
+        return endpoint if port is None else Endpoint(self._ground.host.net.listen, port, endpoint.tls_name)
+
+    def api(self, node: str) -> ManagementApi:
+        return self._nodes.apis[node]
+
+    def process(self, node: str) -> ProcessState:
+        """Where there is no way in, whether it lets clients in has to do."""
+        broker = self._nodes.brokers.get(node)
+        if broker is not None:
+            return broker.state()
+        return "running" if self._accepts(node) else "gone"
+
+    def life(self, node: str) -> str | None:
+        broker = self._nodes.brokers.get(node)
+        found = None if broker is None else broker.process()
+        return None if found is None else found.name
+
+    def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - nobody can tell
+        return None
+
+    def state(self, node: str) -> NodeState:
+        process = self.process(node)
+        if process != "running":
+            return "down" if process == "gone" else "suspended"
+        return "up" if self._accepts(node) else "paused"
+
+    def kill(self, node: str) -> None:
+        self._take("kill", node, lambda: self._nodes.brokers[node].kill(for_s=self._for_s))
+
+    def stop(self, node: str) -> None:
+        self._take("stop", node, lambda: self._nodes.brokers[node].stop(for_s=self._for_s))
+
+    def pause(self, node: str) -> None:
+        self._take("pause", node, lambda: self._nodes.brokers[node].pause(for_s=self._for_s))
+
+    def start(self, node: str) -> None:
+        self._give_back(node)
+
+    def resume(self, node: str) -> None:
+        self._give_back(node)
+
+    def lose_data(self, node: str) -> None:
+        raise ClusterError(f"{node} is not ours: its data is left alone")
+
+    def stored_bytes(self, node: str) -> int:
+        raise ClusterError(f"{node} is not ours: what it stores is not looked at")
+
+    def configure(self, node: str, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - of the protocol
+        raise ClusterError(f"{node} is not ours: its configuration is left alone")
+
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        return self._nodes.run_tool(node, tool, *arguments, timeout_s=timeout_s)
+
+    def scraped(self, vhost: str, *, wanted: Wanted, data: Path) -> PrometheusServer:
+        return scraping(
+            self._ground.host,
+            self._nodes.metrics_endpoints(),
+            vhost=vhost,
+            wanted=wanted,
+            port=self._ground.prometheus_port,
+            data=data,
+        )
+
+    def logs(self) -> Mapping[str, Path]:
+        """Copies, as they are now, of what the brokers have logged since this began."""
+        return self._nodes.copied_logs(self._ground.folder)
+
+    def configurations(self) -> Mapping[str, str]:
+        return {}
+
+    def round_trips(self) -> None:
+        """Measured where a topology has a network of its own, which no such cluster is given."""
+
+    def close(self) -> None:
+        """Heals what is not healed yet, too: what came back by itself, or where healing failed."""
+        with self._stack:
+            for node in self._hands.held(_TAKING):
+                self._give_back(node)
+
+    def _accepts(self, node: str) -> bool:
+        endpoint = self._nodes.stated[node].endpoint
+        return accepts(endpoint.host, endpoint.port)
+
+    def _take(self, act: str, node: str, take: Callable[[], None]) -> None:
+        self._hands.take(act, [node], for_s=self._for_s)
+        take()
+
+    def _give_back(self, node: str) -> None:
+        self._nodes.brokers[node].give_back()
+        for act in _TAKING:
+            self._hands.leave(act, [node])

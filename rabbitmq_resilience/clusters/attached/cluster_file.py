@@ -1,0 +1,70 @@
+"""Cluster files: a cluster that is there already, as YAML, refused with line and field before anything is touched."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from rabbitmq_resilience.clusters.access import Access
+from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+from rabbitmq_resilience.tools.yaml_files import (
+    FileRefusedError,
+    Kind,
+    Location,
+    Problem,
+    ProblemError,
+    model_fields_at,
+    parsed,
+    read_text,
+    type_problems,
+)
+
+
+class ClusterFileError(FileRefusedError):
+    """The cluster file is refused."""
+
+
+@dataclass(frozen=True)
+class KnownCluster:
+    """A cluster file that was read: what it states, who we are there, and where it lies, from where its paths are
+    seen."""
+
+    stated: ClusterFile
+    access: Access
+    path: Path
+
+
+def load(path: Path) -> KnownCluster:
+    """Parse and validate a cluster file whole, and read the credentials that it names. Raises ClusterFileError only."""
+    path = Path(path)
+    try:
+        document = parsed(read_text(path, _KIND), _KIND)
+        plain = json.dumps(document.plain, allow_nan=False)
+        stated = ClusterFile.model_validate_json(plain, strict=True)
+    except ProblemError as error:
+        raise ClusterFileError(str(path), [error.problem]) from None
+    except ValidationError as error:
+        raise ClusterFileError(str(path), list(type_problems(error, document.lines, _KIND))) from None
+    except (TypeError, ValueError) as error:
+        raise ClusterFileError(str(path), [Problem((), None, f"holds a value that no field takes: {error}")]) from None
+    try:
+        access = stated.access(path.parent)
+    except ValueError as error:
+        field, _, text = str(error).partition(": ")
+        raise ClusterFileError(str(path), [Problem((field,), document.lines.of((field,)), text)]) from None
+    try:
+        access.tls()
+    except OSError as error:  # ssl.SSLError is one
+        text = f"{access.ca} holds no certificates: {error.strerror or error}"
+        raise ClusterFileError(str(path), [Problem(("ca",), document.lines.of(("ca",)), text)]) from None
+    return KnownCluster(stated, access, path)
+
+
+def _fields_at(loc: Location) -> tuple[str, ...]:
+    return model_fields_at(ClusterFile, loc, lambda _: None)
+
+
+_KIND = Kind("cluster file", _fields_at)

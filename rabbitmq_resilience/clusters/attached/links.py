@@ -1,0 +1,279 @@
+"""The links of a cluster that is there already: those of our own clients go through Toxiproxy on this machine, those
+between brokers are cut by the kernels of their machines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TypeVar
+
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rule, Verb
+from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.broker.handshake import Probe, answer_ms, distribution_greeting
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks
+from rabbitmq_resilience.clusters.spec import Link
+
+_CONNECT_TIMEOUT_S = 5.0
+_ANSWERS_WITHIN_S = 5.0
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+#: Established connections of TCP: bytes waiting, local address and port, those of the peer (iproute2, ss).
+_CONNECTIONS = "ss -Htn state established"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The machines of the nodes, by name in the topology; at which addresses the source of each link finds the target;
+    and where each node listens for its peers. ``distribution_only``: other packets are let pass."""
+
+    machines: Mapping[str, Machine]
+    addresses: Mapping[Link, Sequence[str]]
+    distribution_ports: Mapping[str, int]
+    distribution_only: bool = False
+
+
+@dataclass
+class BrokerLinks:
+    """Cut and refused by rules at the machine that receives."""
+
+    ends: Ends
+    rules: Mapping[str, PacketRules]
+    _wanted: dict[Link, dict[Verb, float]] = field(default_factory=lambda: defaultdict(dict))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _numbers: count[int] = field(default_factory=lambda: count(1))
+
+    def put(self, verb: Verb, links: Collection[Link], *, for_s: float) -> None:
+        """The rules go by themselves some time after ``for_s``."""
+        with self._lock:
+            for link in links:
+                ends_s = time.monotonic() + for_s
+                self._wanted[link][verb] = max(ends_s, self._wanted[link].get(verb, 0.0))
+            self._write({link.target for link in links})
+
+    def take(self, verb: Verb, links: Collection[Link]) -> None:
+        with self._lock:
+            for link in links:
+                self._wanted[link].pop(verb, None)
+            self._write({link.target for link in links})
+
+    @property
+    def clean(self) -> bool:
+        return not any(self._wanted.values())
+
+    def parted_by(self, verb: Verb, more: Collection[Link]) -> int:
+        """How many nodes are out of reach of the largest group that is whole, and one at least, with ``more`` links
+        such as these. A pair is parted by one direction."""
+        parted = {frozenset(link) for link, verbs in self._wanted.items() if verb in verbs}
+        parted |= {frozenset(link) for link in more}
+        nodes = set(self.ends.machines)
+        largest, left = 0, set(nodes)
+        while left:
+            group, edge = set[str](), {left.pop()}
+            while edge:
+                group |= edge
+                edge = {n for n in nodes - group if any(frozenset((n, one)) not in parted for one in group)}
+            left -= group
+            largest = max(largest, len(group))
+        return max(1, len(nodes) - largest)
+
+    def held_by(self, verb: Verb) -> frozenset[str]:
+        """The nodes whose machines have such rules."""
+        return frozenset(link.target for link, verbs in self._wanted.items() if verb in verbs)
+
+    def probe(self, link: Link, *, direct: bool) -> Probe | None:
+        """Opened by the machine of the source; ``direct``: by that of the target itself, and waited for."""
+        machine, port = self.ends.machines[link.target if direct else link.source], self._port(link.target)
+        try:
+            opened = machine.connect(self._address(link), port, timeout_s=_CONNECT_TIMEOUT_S if direct else None)
+        except (OSError, ClusterError):
+            return None
+        return Probe(opened, distribution_greeting(f"probe{next(self._numbers)}@localhost"))
+
+    def probe_ms(self, link: Link, *, timeout_s: float, direct: bool) -> float | None:
+        """From when a connection is there."""
+        probe = self.probe(link, direct=direct)
+        if probe is None:
+            return None
+        with probe:
+            try:
+                return answer_ms(probe, timeout_s=timeout_s)
+            except OSError:
+                return None
+
+    def is_refused(self, link: Link) -> bool:
+        machine = self.ends.machines[link.source]
+        try:
+            machine.connect(self._address(link), self._port(link.target), timeout_s=_CONNECT_TIMEOUT_S).close()
+        except ConnectionError:
+            return True
+        except (OSError, ClusterError):
+            return False
+        return False
+
+    def connection(self, link: Link) -> str | None:
+        """By the ports of both of its ends, of which one is where a node listens for its peers."""
+        there, theirs, ours = self.ends.addresses[link], self._port(link.target), self._port(link.source)
+        try:
+            rows = [line.split() for line in self.ends.machines[link.source].run(_CONNECTIONS).splitlines()]
+        except MachineError:
+            return None
+        for *_, here, peer in (row for row in rows if len(row) >= 4):
+            (_, _, port), (address, _, peer_port) = here.rpartition(":"), peer.rpartition(":")
+            known = address.strip("[]").removeprefix("::ffff:") in there
+            if known and (peer_port == str(theirs) or port == str(ours)):
+                return f"{here}-{peer}"
+        return None
+
+    def machines_answer(self) -> bool:
+        """Whether all of them do what they are asked now."""
+
+        def answers(machine: Machine) -> bool:
+            try:
+                machine.run("true", timeout_s=_ANSWERS_WITHIN_S)
+            except MachineError:
+                return False
+            return True
+
+        return all(self._on_each(self.ends.machines.values(), answers))
+
+    def _write(self, nodes: Collection[str]) -> None:
+        """Bring the rules of the nodes' machines to what is wanted, all at once."""
+        self._on_each(nodes, self._write_one)
+
+    def _write_one(self, node: str) -> None:
+        wanted = {link: verbs for link, verbs in self._wanted.items() if link.target == node and verbs}
+        port = self._port(node) if self.ends.distribution_only else None
+        rules = [
+            Rule(address, verb, each)
+            for link, verbs in wanted.items()
+            for verb in verbs
+            for address in self.ends.addresses[link.back]
+            for each in ([None] if port is None else sorted({port, self._port(link.source)}))
+        ]
+        ends_s = max((ends for verbs in wanted.values() for ends in verbs.values()), default=0.0)
+        self.rules[node].put(rules, for_s=max(0.0, ends_s - time.monotonic()))
+
+    def _address(self, link: Link) -> str:
+        return self.ends.addresses[link][0]
+
+    def _port(self, node: str) -> int:
+        return self.ends.distribution_ports[node]
+
+    @staticmethod
+    def _on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answer]:
+        with ThreadPoolExecutor(max_workers=max(1, len(items))) as pool:
+            return list(pool.map(act, items))
+
+
+@dataclass
+class AttachedLinks:
+    """Both kinds, as ``protocol.Links``. ``for_s``: how long what is asked of it is to last."""
+
+    of_clients: ToxiproxyLinks
+    of_brokers: BrokerLinks | None
+    hands: Hands
+    #: Those between brokers that may be acted on.
+    broker_links: frozenset[Link] = frozenset()
+    for_s: float = 0.0
+
+    def lasting(self, for_s: float) -> AttachedLinks:
+        return replace(self, for_s=for_s)
+
+    @property
+    def proxied(self) -> frozenset[Link]:
+        """What can be acted on."""
+        return self.of_clients.proxied | (self.broker_links if self.of_brokers is not None else frozenset())
+
+    @property
+    def remade(self) -> Sequence[str]:
+        return self.of_clients.remade
+
+    def cut(self, links: Collection[Link]) -> None:
+        self._put("cut", "drop", links)
+        self.of_clients.cut(_of_clients(links))
+
+    def restore(self, links: Collection[Link]) -> None:
+        try:
+            self._take("cut", "drop", links)
+        finally:
+            self.of_clients.restore(_of_clients(links))
+
+    def refuse(self, links: Collection[Link]) -> None:
+        self._put("refuse", "reset", links)
+        self.of_clients.refuse(_of_clients(links))
+
+    def accept(self, links: Collection[Link]) -> None:
+        try:
+            self._take("refuse", "reset", links)
+        finally:
+            self.of_clients.accept(_of_clients(links))
+
+    def refuses(self, link: Link) -> bool:
+        if link.client is not None or self.of_brokers is None:
+            return self.of_clients.refuses(link)
+        return self.of_brokers.is_refused(link)
+
+    def connection(self, link: Link) -> str | None:
+        return None if self.of_brokers is None or link.client is not None else self.of_brokers.connection(link)
+
+    def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None:
+        if between := _between_brokers(links):
+            raise MachineError(f"packets between brokers cannot be delayed here: {', '.join(map(str, between))}")
+        self.of_clients.delay(links, latency_ms=latency_ms, jitter_ms=jitter_ms)
+
+    def undelay(self, links: Collection[Link]) -> None:
+        self.of_clients.undelay(_of_clients(links))
+
+    def held_bytes(self, link: Link) -> int | None:  # noqa: ARG002 - brokers that are not ours do not tell
+        return None
+
+    def probe_ms(self, link: Link, *, timeout_s: float, direct: bool = False) -> float | None:
+        if link.client is not None or self.of_brokers is None:
+            return self.of_clients.probe_ms(link, timeout_s=timeout_s, direct=direct)
+        return self.of_brokers.probe_ms(link, timeout_s=timeout_s, direct=direct)
+
+    def probe(self, link: Link, *, direct: bool = False) -> Probe | None:
+        if link.client is not None or self.of_brokers is None:
+            return self.of_clients.probe(link, direct=direct)
+        return self.of_brokers.probe(link, direct=direct)
+
+    def server_answers(self) -> bool:
+        """What carries probes: the proxies where there are some, and the machines."""
+        carried = self.of_clients.server_answers() if self.of_clients.proxied else True
+        return carried and (self.of_brokers is None or self.of_brokers.machines_answer())
+
+    @property
+    def clean(self) -> bool:
+        return self.of_clients.clean and (self.of_brokers is None or self.of_brokers.clean)
+
+    def _put(self, act: str, verb: Verb, links: Collection[Link]) -> None:
+        between = _between_brokers(links)
+        if between:
+            assert self.of_brokers is not None, "what is not offered is refused before"
+            parted = self.of_brokers.parted_by(verb, between)
+            self.hands.take(act, sorted({link.target for link in between}), for_s=self.for_s, counted=parted)
+            self.of_brokers.put(verb, between, for_s=self.for_s)
+
+    def _take(self, act: str, verb: Verb, links: Collection[Link]) -> None:
+        between = _between_brokers(links)
+        if between and self.of_brokers is not None:
+            self.of_brokers.take(verb, between)
+            still = self.of_brokers.held_by(verb)
+            self.hands.leave(act, sorted({link.target for link in between} - still))
+
+
+def _between_brokers(links: Collection[Link]) -> list[Link]:
+    return [link for link in links if link.client is None]
+
+
+def _of_clients(links: Collection[Link]) -> list[Link]:
+    return [link for link in links if link.client is not None]

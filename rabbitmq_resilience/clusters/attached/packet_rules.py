@@ -1,0 +1,140 @@
+"""Which packets a machine takes from others: rules of nftables, or of iptables where there is no nft.
+
+All of a machine is one table, which is written whole each time, so a rule is never added twice or left behind. Rules
+act on what comes in, by the address of the peer: ours, from elsewhere, are never in it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+
+Verb = Literal["drop", "reset"]
+
+TABLE = "rabbitmq_resilience"
+
+_WHICH = """
+if command -v nft > /dev/null && nft list tables > /dev/null 2>&1; then echo nft
+elif command -v iptables > /dev/null && iptables -w -nL INPUT > /dev/null 2>&1; then echo iptables
+fi
+"""
+
+_CLEAR: Mapping[str, str] = {
+    "nft": f"nft delete table inet {TABLE} 2> /dev/null || ! nft list table inet {TABLE} 2> /dev/null",
+    "iptables": f"""for tool in iptables ip6tables; do
+    command -v $tool > /dev/null || continue
+    while $tool -w -D INPUT -j {TABLE} 2> /dev/null; do :; done
+    $tool -w -F {TABLE} 2> /dev/null; $tool -w -X {TABLE} 2> /dev/null
+    $tool -w -nL {TABLE} > /dev/null 2>&1 && exit 1
+done
+true""",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of packets from ``address``; ``port``: only those to or from that port of TCP."""
+
+    address: str
+    verb: Verb
+    port: int | None = None
+
+
+class PacketRules:
+    """Of one machine. ``key`` names it in watchdogs. Raises MachineError."""
+
+    def __init__(self, machine: Machine, *, key: str) -> None:
+        self._machine = machine
+        self._key = f"{key}-packets"
+        self._tool: str | None = None
+
+    @property
+    def tool(self) -> str:
+        """nft or iptables; empty where there is neither, or we may not."""
+        if self._tool is None:
+            self._tool = self._machine.run(_WHICH).strip()
+        return self._tool
+
+    def put(self, rules: Collection[Rule], *, for_s: float) -> None:
+        """In place of all that there were. They go by themselves some time after ``for_s``."""
+        if not rules:
+            watchdog.heal(self._machine, self._key)
+            return
+        if not self.tool:
+            raise MachineError(f"{self._machine.told} has neither nft nor iptables that we may use")
+        watchdog.arm(self._machine, self._key, heal=_CLEAR[self.tool], after_s=for_s)
+        script = _for_nft(rules) if self.tool == "nft" else _for_iptables(rules)
+        self._machine.run(script)
+
+    def met(self) -> Mapping[str, int]:
+        """How many packets from each address have met a rule since it was written."""
+        listing = {
+            "nft": f"nft list table inet {TABLE} 2> /dev/null || true",
+            "iptables": f"for tool in iptables ip6tables; do $tool -w -nvxL {TABLE} 2> /dev/null; done; true",
+        }
+        text = self._machine.run(listing[self.tool]) if self.tool else ""
+        return dict(_met_nft(text) if self.tool == "nft" else _met_iptables(text))
+
+
+def _for_nft(rules: Collection[Rule]) -> str:
+    lines = []
+    for rule in sorted(rules, key=str):
+        family = "ip6" if ipaddress.ip_address(rule.address).version == 6 else "ip"
+        verdict = "drop" if rule.verb == "drop" else "reject with tcp reset"
+        tcp = " meta l4proto tcp" if rule.verb == "reset" and rule.port is None else ""
+        ways = [""] if rule.port is None else [f" tcp dport {rule.port}", f" tcp sport {rule.port}"]
+        lines += [f"        {family} saddr {rule.address}{tcp}{way} counter {verdict}" for way in ways]
+    body = "\n".join(lines)
+    return f"""nft -f - <<'END'
+table inet {TABLE} {{}}
+delete table inet {TABLE}
+table inet {TABLE} {{
+    chain incoming {{
+        type filter hook input priority -150; policy accept;
+{body}
+    }}
+}}
+END"""
+
+
+def _for_iptables(rules: Collection[Rule]) -> str:
+    """The chain is filled first and entered last, and all of it is gone before."""
+    lines = ["set -e", _CLEAR["iptables"]]
+    tools = {"iptables": 4, "ip6tables": 6}
+    for tool, version in tools.items():
+        mine = [rule for rule in sorted(rules, key=str) if ipaddress.ip_address(rule.address).version == version]
+        if not mine:
+            continue
+        lines.append(f"{tool} -w -N {TABLE}")
+        for rule in mine:
+            jump = "-j DROP" if rule.verb == "drop" else "-j REJECT --reject-with tcp-reset"
+            tcp = "-p tcp " if rule.verb == "reset" or rule.port is not None else ""
+            ways = [""] if rule.port is None else [f"--dport {rule.port} ", f"--sport {rule.port} "]
+            lines += [f"{tool} -w -A {TABLE} -s {rule.address} {tcp}{way}{jump}" for way in ways]
+        lines.append(f"{tool} -w -I INPUT 1 -j {TABLE}")
+    return "\n".join(lines)
+
+
+def _met_nft(listing: str) -> Iterator[tuple[str, int]]:
+    """From lines such as ``ip saddr 10.0.0.2 counter packets 12 bytes 720 drop``."""
+    found: dict[str, int] = {}
+    for words in (line.split() for line in listing.splitlines()):
+        if "saddr" in words and "packets" in words:
+            address, count = words[words.index("saddr") + 1], words[words.index("packets") + 1]
+            found[address] = found.get(address, 0) + int(count)
+    yield from found.items()
+
+
+def _met_iptables(listing: str) -> Iterator[tuple[str, int]]:
+    """From lines of packets, bytes, target, protocol, options, in, out, source, ..."""
+    found: dict[str, int] = {}
+    for columns in (line.split() for line in listing.splitlines()):
+        if len(columns) >= 9 and columns[2] in ("DROP", "REJECT"):
+            source = columns[7].partition("/")[0]
+            found[source] = found.get(source, 0) + int(columns[0])
+    yield from found.items()

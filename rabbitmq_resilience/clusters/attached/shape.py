@@ -1,0 +1,72 @@
+"""Whether a scenario's topology fits a cluster that is there already, and which of its nodes is which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile
+from rabbitmq_resilience.clusters.spec import Topology
+
+
+class ShapeError(Exception):
+    """The cluster is of another shape than the scenario needs; the text says in what."""
+
+
+def matched(topology: Topology, cluster: ClusterFile) -> Mapping[str, AttachedNode]:
+    """The cluster's node for each of the topology's. A zone goes to the one of its name where that has as many nodes,
+    otherwise to the next that has, both in the order in which they are written. Raises ShapeError."""
+    if differing := _difference(topology, cluster):
+        raise ShapeError(f"{topology.name} {differing}")
+    members: dict[str, list[AttachedNode]] = {}
+    for node in cluster.nodes:
+        members.setdefault(node.zone, []).append(node)
+    sizes = {zone: len(nodes) for zone, nodes in members.items()}
+    if sorted(sizes.values()) != sorted(topology.zones.values()):
+        has = ", ".join(f"{zone}: {size}" for zone, size in sizes.items())
+        wants = ", ".join(f"{zone}: {size}" for zone, size in topology.zones.items())
+        raise ShapeError(f"{topology.name} has zones of other sizes ({wants}) than this cluster ({has})")
+    taken = {zone: zone for zone, size in topology.zones.items() if sizes.get(zone) == size}
+    for zone in topology.zones.keys() - taken.keys():
+        taken[zone] = ""
+    for zone, size in topology.zones.items():
+        free = (name for name, nodes in sizes.items() if name not in taken.values() and nodes == size)
+        taken[zone] = taken[zone] or next(free)
+    return {
+        node: member
+        for zone, count in topology.zones.items()
+        for node, member in zip([f"{zone}{i}" for i in range(1, count + 1)], members[taken[zone]], strict=True)
+    }
+
+
+def fitted(topology: Topology, cluster: ClusterFile) -> Topology:
+    """The topology with what the cluster has: its ``net_ticktime``. Raises ShapeError where it does not fit."""
+    named = matched(topology, cluster)
+    if topology.pause_if_all_down is not None and cluster.pause_if_all_down is not None:
+        wanted = {named[node].name for node in topology.pause_if_all_down.nodes}
+        if wanted != {*cluster.pause_if_all_down.nodes}:
+            raise ShapeError(f"{topology.name} prefers {', '.join(sorted(wanted))}, this cluster others")
+        if topology.pause_if_all_down.recover != cluster.pause_if_all_down.recover:
+            raise ShapeError(
+                f"{topology.name} recovers by {topology.pause_if_all_down.recover}, this cluster otherwise"
+            )
+    return topology.model_copy(update={"net_ticktime_s": cluster.net_ticktime_s})
+
+
+def _difference(topology: Topology, cluster: ClusterFile) -> str:
+    """In what the cluster differs; empty if that is nothing but its zones."""
+    if topology.partition_handling != cluster.partition_handling:
+        return f"is played with {topology.partition_handling}, and this cluster has {cluster.partition_handling}"
+    owned = {
+        "balancers": "load balancers",
+        "network": "a network of its own",
+        "ram_nodes": "RAM nodes",
+        "rabbitmq_conf": "a configuration of its own (rabbitmq_conf)",
+        "advanced_config": "a configuration of its own (advanced_config)",
+        "definitions": "definitions of its own",
+    }
+    having = [text for field, text in owned.items() if getattr(topology, field)]
+    if having:
+        return f"has {' and '.join(having)}, which a cluster that is there already is not given"
+    if len(topology.nodes) != len(cluster.nodes):
+        return f"has {len(topology.nodes)} nodes, and this cluster {len(cluster.nodes)}"
+    return ""

@@ -1,0 +1,218 @@
+"""What a cluster file can state: the nodes of a cluster that is there already, and what may be done to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.spec import PartitionHandling, PauseIfAllDown, Spec
+
+#: What may be done to brokers, one word each, with what it means to whoever allows it. ``faults.step.Step.acts`` says
+#: which of them a fault does, and ``permits`` which of them can be done how.
+ACTS: Mapping[str, str] = {
+    "kill": "the broker's process is ended by SIGKILL and started again",
+    "stop": "the broker is shut down in good order and started again",
+    "pause": "the broker's process is suspended",
+    "cut": "packets between brokers are dropped",
+    "refuse": "connections between brokers are reset and refused",
+    "delay": "packets between brokers arrive later",
+    "drain": "the broker is put into maintenance mode: its clients and leaders go elsewhere, all of them",
+    "alarm": "a limit of memory or disk is set so that the alarm goes off, which blocks all publishers of the cluster",
+    "rebalance": "leaders of all queues of the cluster are spread anew",
+    "configure": "the broker gets other settings",
+    "lose_data": "all that the broker has stored is removed",
+}
+
+_AMQP = {"amqp": 5672, "amqps": 5671}
+_HTTP = {"http": 80, "https": 443}
+
+
+class Secret(Spec):
+    """A user's name or a password, by reference: ``env`` names a variable of the environment, ``file`` a file whose
+    first line it is, with its path as seen from the cluster file."""
+
+    env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")] | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("is read from one place: env: NAME, or file: PATH")
+        return self
+
+    def read(self, folder: Path) -> str:
+        """Raises ValueError with what is missing, never with what was read."""
+        if self.env is not None:
+            found = os.environ.get(self.env, "")
+            if not found:
+                raise ValueError(f"the environment has no {self.env}; set it, or name another place")
+            return found
+        assert self.file is not None, "one of them is there"
+        try:
+            first = (folder / self.file).read_text(encoding="utf-8").splitlines()[:1]
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "is no text"
+            raise ValueError(f"{folder / self.file} cannot be read: {why}") from None
+        if not first or not first[0]:
+            raise ValueError(f"the first line of {folder / self.file} is empty")
+        return first[0]
+
+
+def _url(schemes: Mapping[str, int]) -> AfterValidator:
+    def checked(text: str) -> str:
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme in schemes and parts.hostname and (parts.port or 1) > 0
+        except ValueError:  # of the port
+            usable = False
+        known = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+        if parts_have_login(text):
+            raise ValueError(
+                "has a user or a password in it; leave them out, and state user: and password: by reference"
+            )
+        if not usable:
+            raise ValueError(f"{text!r} is no address; write {known}")
+        return text
+
+    return AfterValidator(checked)
+
+
+def parts_have_login(text: str) -> bool:
+    return "@" in text.partition("://")[2].partition("/")[0]
+
+
+AmqpUrl = Annotated[str, _url(_AMQP)]
+HttpUrl = Annotated[str, _url(_HTTP)]
+
+
+class AttachedNode(Spec):
+    """``name`` is the Erlang name. ``zone`` is anything by which people tell zones apart. ``prometheus``: where the
+    broker tells its metrics, path included; without it, scenarios that are measured are refused."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]
+    zone: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    amqp: AmqpUrl
+    management: HttpUrl
+    prometheus: HttpUrl | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        parts = urlsplit(self.amqp)
+        assert parts.hostname is not None, "an address has a host"
+        host, port = parts.hostname, parts.port or _AMQP[parts.scheme]
+        return Endpoint(host, port, host if parts.scheme == "amqps" else "")
+
+    @property
+    def host(self) -> str:
+        return self.name.partition("@")[2]
+
+
+Command = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
+
+
+class Service(Spec):
+    """How the broker of a machine is started and stopped: as a unit of systemd, or by commands of the machine's shell,
+    of which ``start`` must leave it running when it returns or soon after."""
+
+    unit: Annotated[str, StringConstraints(pattern=r"^[\w@.\-:]+$")] | None = None
+    start: Command | None = None
+    stop: Command | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.unit is None) == (self.start is None and self.stop is None):
+            raise ValueError("is a unit of systemd (unit: rabbitmq-server), or start: and stop: with commands")
+        if self.unit is None and None in (self.start, self.stop):
+            raise ValueError("start and stop belong together")
+        return self
+
+
+class Ssh(Spec):
+    """Machines that are reached by ssh, each by its ``addresses`` entry or by the host in its node's name. ``user`` may
+    be root, or one who may do everything by ``sudo`` without a password. ``key`` is the file of a private key; without
+    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user)."""
+
+    user: Annotated[str, StringConstraints(pattern=r"^[\w.\-]+$")] = "root"
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    addresses: Mapping[str, Annotated[str, StringConstraints(min_length=1)]] = {}
+    key: Path | None = None
+    known_hosts: Path | None = None
+    sudo: bool = False
+    broker: Service = Service(unit="rabbitmq-server")
+    #: With {node} for the Erlang name, {host} for the part behind the @.
+    log: Annotated[str, StringConstraints(pattern=r"^/")] = "/var/log/rabbitmq/{node}.log"
+    cut: Literal["all_ports", "distribution"] = "all_ports"
+
+
+class Offers(Spec):
+    """By what faults act on brokers; with nothing of it, on links of our own clients only."""
+
+    ssh: Ssh | None = None
+
+
+class AbortWhen(Spec):
+    """What ends a run, whose faults are healed then: ``command`` ends with a status other than 0, or an ``alarm`` goes
+    off at a node and no step asked for it. Looked at every ``every_s``."""
+
+    command: Command | None = None
+    alarm: bool = False
+    every_s: Annotated[float, Field(ge=0.2, le=600)] = 2
+
+
+class ClusterFile(Spec):
+    """A cluster that is there already. ``cluster`` is its name, as ``rabbitmqctl cluster_status`` shows it at one of
+    the nodes: another one that answers is left alone. ``user`` and ``password`` are of a user who may ask the management API about everything
+    (tag ``administrator`` where it is to make the run's own virtual host, otherwise ``monitoring``). ``virtual_host``:
+    one that is given, and empty; without it each run makes its own, and removes it again.
+
+    What the brokers do not tell is stated: ``partition_handling`` and ``net_ticktime_s``. ``allow`` says which acts may
+    be done, and at how many nodes at once; what is not in it is refused."""
+
+    version: Literal[1] = 1
+    cluster: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    nodes: Annotated[tuple[AttachedNode, ...], Field(min_length=1)]
+    user: Secret
+    password: Secret
+    ca: Path | None = None
+    virtual_host: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    partition_handling: PartitionHandling
+    pause_if_all_down: PauseIfAllDown | None = None
+    net_ticktime_s: Annotated[int, Field(ge=1, le=3600)] = 60
+    offers: Offers = Offers()
+    allow: Mapping[str, Annotated[int, Field(ge=1, le=1000)]] = {}
+    abort_when: AbortWhen | None = None
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [node.name for node in self.nodes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"nodes: {', '.join(twice)} is named twice")
+        if self.virtual_host == "/":
+            raise ValueError("virtual_host: / is everybody's; give one that is for these runs alone, or none")
+        if unknown := sorted(self.allow.keys() - ACTS.keys()):
+            raise ValueError(f"allow: there is no {', '.join(unknown)}; there are {', '.join(ACTS)}")
+        if self.offers.ssh and (strangers := sorted(self.offers.ssh.addresses.keys() - set(names))):
+            raise ValueError(f"offers.ssh.addresses: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
+        if (self.partition_handling == "pause_if_all_down") != (self.pause_if_all_down is not None):
+            raise ValueError("partition_handling: pause_if_all_down goes with pause_if_all_down: {nodes: [...]}")
+        if self.pause_if_all_down and (unknown := sorted(set(self.pause_if_all_down.nodes) - set(names))):
+            raise ValueError(f"pause_if_all_down.nodes: {', '.join(unknown)} is none of the nodes {', '.join(names)}")
+        return self
+
+    def access(self, folder: Path) -> Access:
+        """Raises ValueError with the field that cannot be read."""
+        read = {}
+        for name in ("user", "password"):
+            secret: Secret = getattr(self, name)
+            try:
+                read[name] = secret.read(folder)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return Access(**read, ca=None if self.ca is None else str(folder / self.ca))

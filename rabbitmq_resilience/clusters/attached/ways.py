@@ -1,0 +1,66 @@
+"""The ways in to the machines of a cluster: one line in ``_OPENED`` for each that a cluster file can offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Self
+
+from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.machine import Machine
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
+from rabbitmq_resilience.tools.closing import Closing
+
+
+@dataclass
+class Ways(Closing):
+    """By Erlang name, the nodes into whose machines there is a way, and what is done there."""
+
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    brokers: Mapping[str, RemoteBroker] = field(default_factory=dict)
+    rules: Mapping[str, PacketRules] = field(default_factory=dict)
+    log_paths: Mapping[str, str] = field(default_factory=dict)
+    distribution_only: bool = False
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def of(cls, known: KnownCluster) -> Self:
+        """Nothing is connected yet. Raises ClusterError where a program for it is missing here."""
+        offered = [name for name in _OPENED if getattr(known.stated.offers, name) is not None]
+        return cls() if not offered else cls(**vars(_OPENED[offered[0]](known)))
+
+    def close(self) -> None:
+        self.stack.close()
+
+
+def key_of(node: str) -> str:
+    """Names a node in watchdogs and units: letters, digits, dots and dashes."""
+    return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in node)
+
+
+def _by_ssh(known: KnownCluster) -> Ways:
+    from rabbitmq_resilience.clusters.attached.ssh import SshLoop, SshMachine  # noqa: PLC0415 - needs its library
+
+    ssh = known.stated.offers.ssh
+    assert ssh is not None, "only what is offered is opened"
+    folder = known.path.resolve().parent
+    with ExitStack() as stack:
+        loop = stack.enter_context(SshLoop())
+        machines: dict[str, Machine] = {}
+        for node in known.stated.nodes:
+            host = ssh.addresses.get(node.name, node.host)
+            machines[node.name] = stack.enter_context(SshMachine(loop, ssh, host=host, folder=folder))
+        names = list(machines)
+        return Ways(
+            machines,
+            {name: RemoteBroker(machines[name], ssh.broker, node=name, key=key_of(name)) for name in names},
+            {name: PacketRules(machines[name], key=key_of(name)) for name in names},
+            {name: ssh.log.format(node=name, host=name.partition("@")[2]) for name in names},
+            distribution_only=ssh.cut == "distribution",
+            stack=stack.pop_all(),
+        )
+
+
+_OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {"ssh": _by_ssh}

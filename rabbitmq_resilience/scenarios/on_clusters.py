@@ -1,0 +1,63 @@
+"""Which scenarios a cluster that is there already can play, and what it must not be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
+from rabbitmq_resilience.clusters.attached.permits import refusal
+from rabbitmq_resilience.clusters.attached.shape import ShapeError
+from rabbitmq_resilience.clusters.attached.shape import fitted as fitted_topology
+from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.tools.yaml_files import Location, Problem
+
+
+class NotPlayableError(Exception):
+    """The cluster cannot play the scenario, and would not be asked to; the text says why."""
+
+
+def fitted(scenario: Scenario, file: Path) -> Scenario:
+    """The scenario with what the cluster has, such as its ``net_ticktime``. Raises NotPlayableError where the cluster
+    is of another shape, or something is not offered or allowed; ClusterFileError."""
+    stated = _known(file).stated
+    try:
+        topology = fitted_topology(scenario.topology, stated)
+    except ShapeError as error:
+        raise NotPlayableError(f"another cluster than {file.name} describes is needed: {error}") from None
+    found = scenario.model_copy(update={"topology": topology})
+    if refused := [text for _, text in refusals(found, stated)]:
+        raise NotPlayableError(f"{file.name} does not let it be played: {'; '.join(refused)}")
+    return found
+
+
+def check(scenario: Scenario, file: Path, *, source: str) -> None:
+    """Raises FaultFileError with everything that is neither offered nor allowed; a scenario that needs a cluster of
+    another shape is not judged here."""
+    stated = _known(file).stated
+    try:
+        topology = fitted_topology(scenario.topology, stated)
+    except ShapeError:
+        return
+    refused = list(refusals(scenario.model_copy(update={"topology": topology}), stated))
+    if refused:
+        raise FaultFileError(source, [Problem(location, None, text) for location, text in refused])
+
+
+def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location, str]]:
+    """Of a scenario whose topology fits: what would be done to the cluster that may not, or cannot."""
+    for i, step in enumerate(scenario.schedule):
+        for act, nodes in step.acts(scenario.topology).items():
+            if text := refusal(stated, act, nodes):
+                yield ("schedule", i, "fault"), text
+    untold = [node.name for node in stated.nodes if node.prometheus is None]
+    if scenario.metrics and untold:
+        yield ("metrics",), f"the cluster file states no prometheus: of {', '.join(untold)}"
+
+
+@cache
+def _known(file: Path) -> KnownCluster:
+    return load(file)
