@@ -1,5 +1,5 @@
 """The console command ``rabbitmq-resilience``: set-up, a first folder, a fault file from evidence, a night, a trend,
-loads by name."""
+loads by name, clusters that are there already."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
        rabbitmq-resilience nightly [OPTION ...] [PATH ...]
        rabbitmq-resilience trend FOLDER [--to FILE] [--mix-machines]
        rabbitmq-resilience presets
+       rabbitmq-resilience cluster FILE
+       rabbitmq-resilience heal FILE
 
 setup       finds RabbitMQ, Toxiproxy and Prometheus, and fetches what is missing into {tools};
             engine provides a container engine, images builds container images where they cannot be pulled
@@ -26,6 +28,8 @@ fault-file  makes a first fault file from broker logs or a timeline
 nightly     plays a night with pytest, and collects what came of it; options are its own (--help) and those of pytest
 trend       makes a page of what the nights in FOLDER say together (trend.html)
 presets     lists the loads that are known by name
+cluster     tells what was found of the cluster that a cluster file describes, and what may be done to it
+heal        heals what a run has left on that cluster
 """
 
 
@@ -106,6 +110,18 @@ def presets(arguments: Sequence[str]) -> int:
     return 0
 
 
+def cluster(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.clusters.attached.command import told
+
+    return told(arguments) if len(arguments) == 1 else _misused(["cluster", *arguments])
+
+
+def heal(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.clusters.attached.command import heal as healed
+
+    return healed(arguments) if len(arguments) == 1 else _misused(["heal", *arguments])
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "setup": setup,
     "init": init,
@@ -113,6 +129,8 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "nightly": nightly,
     "trend": trend,
     "presets": presets,
+    "cluster": cluster,
+    "heal": heal,
 }
 
 

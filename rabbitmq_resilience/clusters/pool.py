@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
@@ -19,8 +20,8 @@ _FOUND_FRESH = ("/",)
 class ClusterPool(Closing):
     """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
 
-    def __init__(self, form: Callable[..., RunningCluster] = LocalCluster.form) -> None:
-        """``form`` starts a cluster, as ``RunningCluster.formed_on`` does."""
+    def __init__(self, form: Callable[..., Any] = LocalCluster.form) -> None:
+        """``form`` gives a cluster, as ``RunningCluster.formed_on`` and ``Attachment.form`` do."""
         self._form = form
         self._kept: RunningCluster | None = None
 

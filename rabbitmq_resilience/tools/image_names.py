@@ -65,6 +65,9 @@ HAPROXY = Image("2.6.12", "haproxy:2.6.12", f"{LABEL}/haproxy:2.6.12", release="
 #: Puts load on a container for Pumba, which wants the program at /stress-ng.
 STRESS = Image("0.15.06", "ghcr.io/alexei-led/stress-ng:0.20.01", f"{LABEL}/stress-ng:0.15.06", release="bookworm")
 
+#: Machines on which brokers run as Debian installs them, and which are reached by ssh: for this project's own tests.
+MACHINE = Image("3.10.8", "", f"{LABEL}/machine:3.10.8", release="bookworm")
+
 #: Has tc and iptables for Pumba, where the broker's own image is not one that was built here, which has them too.
 NETWORK_TOOLS = "ghcr.io/alexei-led/pumba-alpine-nettools:latest"
 

@@ -141,6 +141,31 @@ STRESS = Recipe(
 )
 
 
+_MACHINE_PROOF = """\
+set -e
+command -v rabbitmq-server rabbitmqctl
+for program in sshd nft iptables ss systemctl sudo; do test -x "$(PATH=/usr/sbin:$PATH command -v $program)"; done
+echo "version $(dpkg-query --show --showformat '${Version}' rabbitmq-server)"
+"""
+
+#: Nobody is let in before somebody gives it keys; a cookie is a secret of one cluster.
+_MACHINE_HOOKS = (
+    'rm -f "$1/var/lib/rabbitmq/.erlang.cookie" "$1"/etc/ssh/ssh_host_*',
+    'mkdir -p "$1/run/sshd" "$1/root/.ssh" && chmod 700 "$1/root/.ssh"',
+)
+
+MACHINE = Recipe(
+    images.MACHINE,
+    packages=(
+        "--variant=minbase",
+        "--include=rabbitmq-server,openssh-server,nftables,iptables,iproute2,procps,sudo,systemd-sysv",
+        *(f"--customize-hook={hook}" for hook in _MACHINE_HOOKS),
+    ),
+    changes=("ENV LANG=C.UTF-8", "EXPOSE 22 4369 5672 15672 25672", 'CMD ["/usr/sbin/sshd", "-D", "-e"]'),
+    proof=("sh", "-c", _MACHINE_PROOF),
+)
+
+
 def found(recipe: Recipe) -> str | None:
     """The name of the image that was made by ``recipe``, if it is there."""
     try:
@@ -294,5 +319,5 @@ def steps(versions: Sequence[str]) -> tuple[Step, ...]:
         )
     wanted = [known[version] for version in versions or known]
     brokers = (step(broker_recipe(image), optional=not versions) for image in wanted)
-    programs = (step(recipe, optional=True) for recipe in (PROMETHEUS, HAPROXY, STRESS))
+    programs = (step(recipe, optional=True) for recipe in (PROMETHEUS, HAPROXY, STRESS, MACHINE))
     return (engine.STEP, mmdebstrap.STEP, step(TOXIPROXY), *brokers, *programs)

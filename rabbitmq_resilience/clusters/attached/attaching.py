@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLin
 from rabbitmq_resilience.clusters.attached.lock import ClusterLock
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
+from rabbitmq_resilience.clusters.attached.others import Things, changes, look
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
@@ -63,6 +65,7 @@ def look_at(known: KnownCluster) -> Found:
         with ManagementApi(node.management, access=known.access, timeout_s=_ASK_TIMEOUT_S) as api:
             try:
                 overview = api.overview()
+                listeners += api.get("overview", params={"columns": "listeners"}).get("listeners", ())
                 told = api.get("nodes", params={"columns": "name,running,partitions,enabled_plugins"})
             except (ApiError, ApiUnreachable) as error:
                 raise WrongClusterError(f"{node.name} does not tell of itself: {error}") from error
@@ -72,9 +75,10 @@ def look_at(known: KnownCluster) -> Found:
             )
         names[node.name] = str(overview.get("cluster_name"))
         versions[node.name] = str(overview["rabbitmq_version"])
-        listeners += overview.get("listeners", ())
     _refuse_other(known, names, told)
     ports = {str(row["node"]): int(row["port"]) for row in listeners if row.get("protocol") == "clustering"}
+    if untold := sorted(versions.keys() - ports.keys()):
+        raise WrongClusterError(f"where {', '.join(untold)} listens for its peers is not told")
     plugins = frozenset.intersection(*(frozenset(row.get("enabled_plugins") or ()) for row in told))
     return Found(known.stated.cluster, versions, ports, plugins)
 
@@ -118,6 +122,8 @@ class Attachment(Closing):
                 for node in known.stated.nodes
             }
             vhost = stack.enter_context(lock_vhost(list(self._apis.values()), given=given))
+            self._vhosts = {vhost}
+            self._before = self._look()
             endpoints = [node.endpoint for node in known.stated.nodes]
             self._lock = stack.enter_context(ClusterLock(known.access, endpoints, vhost=vhost))
             self._addresses = _addresses(self._ways.machines)
@@ -161,13 +167,30 @@ class Attachment(Closing):
                 ToxiproxyLinks(server, ports, host),
                 self._broker_links(stated),
                 self._hands,
+                {node: one.name for node, one in stated.items()},
                 frozenset(link for link in proxied if link.client is None),
             )
             ground = Ground(host, claim.folder, claim.base_port + 1, ports, links)
             return AttachedCluster(topology, nodes, ground, self._hands, equipment=equipment, stack=stack.pop_all())
 
+    def others_changed(self) -> list[str] | None:
+        """What has changed since the beginning that belongs to others, whoever has changed it; None where that cannot
+        be told, as by a user who may not see it."""
+        after = self._look()
+        return None if self._before is None or after is None else changes(self._before, after)
+
     def close(self) -> None:
-        self._stack.close()
+        """Tells as a warning what has changed that belongs to others."""
+        with self._stack:
+            changed = self.others_changed()
+            if changed is None:
+                warnings.warn("nobody could see whether something of others was touched", stacklevel=1)
+            elif changed:
+                warnings.warn(f"changed meanwhile, by us or others: {'; '.join(changed[:20])}", stacklevel=1)
+
+    def _look(self) -> Things | None:
+        found = (look(api, ours=self._vhosts) for api in self._apis.values())
+        return next((told for told in found if told is not None), None)
 
     def _broker_links(self, stated: Mapping[str, AttachedNode]) -> BrokerLinks | None:
         if not self._ways.rules:

@@ -1,4 +1,4 @@
-"""The broker of a machine: its process, found by the name of its node, and how it is taken away and brought back."""
+"""The broker of a machine: its process, and how it is taken away and brought back."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: Prints the process of the node, when that was started (ticks since the boot of the machine), and its state (proc(5)).
-#: The Erlang machine of a broker is told the node's name, as that of a tool is told its own.
+#: A broker is an Erlang machine that was told to boot it (``-s rabbit boot``, scripts/rabbitmq-server of all versions).
+#: Where a machine has several, the node's name must be in its arguments or its environment.
 _FIND = """
-for file in $(grep -lazxF -e "$1" /proc/[0-9]*/cmdline 2> /dev/null); do
-    tr '\\0' '\\n' 2> /dev/null < "$file" | grep -xE -A1 -e '-s?name' | grep -qxF -e "$1" || continue
+found=
+for file in $(grep -lazxF -e rabbit /proc/[0-9]*/cmdline 2> /dev/null); do
     pid=${file#/proc/}; pid=${pid%/cmdline}
+    tr '\\0' ' ' 2> /dev/null < "$file" | grep -qF -e ' -s rabbit boot ' && found="$found $pid"
+done
+count=0; for pid in $found; do count=$(( count + 1 )); done
+for pid in $found; do
+    if [ "$count" -gt 1 ]; then
+        cat "/proc/$pid/cmdline" "/proc/$pid/environ" 2> /dev/null | tr '\\0' '\\n' \\
+            | grep -qxF -e "$1" -e "RABBITMQ_NODENAME=$1" || continue
+    fi
     set -- "$1" $(sed 's/.*) //' "/proc/$pid/stat" 2> /dev/null)
     [ -n "${2:-}" ] && echo "$pid ${21} $2"
 done
 exit 0
 """
-
 
 _ENDED_WITHIN_S = 20.0
 _STOPPED_WITHIN_S = 120.0

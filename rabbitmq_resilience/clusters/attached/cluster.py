@@ -174,18 +174,20 @@ class AttachedCluster(Closing):
     def close(self) -> None:
         """Heals what is not healed yet, too: what came back by itself, or where healing failed."""
         with self._stack:
-            for node in self._hands.held(_TAKING):
-                self._give_back(node)
+            held = self._hands.held(_TAKING)
+            for node in self.topology.node_names:
+                if self.broker_name(node) in held:
+                    self._give_back(node)
 
     def _accepts(self, node: str) -> bool:
         endpoint = self._nodes.stated[node].endpoint
         return accepts(endpoint.host, endpoint.port)
 
     def _take(self, act: str, node: str, take: Callable[[], None]) -> None:
-        self._hands.take(act, [node], for_s=self._for_s)
+        self._hands.take(act, [self.broker_name(node)], for_s=self._for_s)
         take()
 
     def _give_back(self, node: str) -> None:
         self._nodes.brokers[node].give_back()
         for act in _TAKING:
-            self._hands.leave(act, [node])
+            self._hands.leave(act, [self.broker_name(node)])

@@ -181,6 +181,8 @@ class AttachedLinks:
     of_clients: ToxiproxyLinks
     of_brokers: BrokerLinks | None
     hands: Hands
+    #: What nodes are called by those who run them.
+    names: Mapping[str, str]
     #: Those between brokers that may be acted on.
     broker_links: frozenset[Link] = frozenset()
     for_s: float = 0.0
@@ -260,7 +262,7 @@ class AttachedLinks:
         if between:
             assert self.of_brokers is not None, "what is not offered is refused before"
             parted = self.of_brokers.parted_by(verb, between)
-            self.hands.take(act, sorted({link.target for link in between}), for_s=self.for_s, counted=parted)
+            self.hands.take(act, self._named({link.target for link in between}), for_s=self.for_s, counted=parted)
             self.of_brokers.put(verb, between, for_s=self.for_s)
 
     def _take(self, act: str, verb: Verb, links: Collection[Link]) -> None:
@@ -268,7 +270,10 @@ class AttachedLinks:
         if between and self.of_brokers is not None:
             self.of_brokers.take(verb, between)
             still = self.of_brokers.held_by(verb)
-            self.hands.leave(act, sorted({link.target for link in between} - still))
+            self.hands.leave(act, self._named({link.target for link in between} - still))
+
+    def _named(self, nodes: Collection[str]) -> list[str]:
+        return sorted(self.names[node] for node in nodes)
 
 
 def _between_brokers(links: Collection[Link]) -> list[Link]:

@@ -6,6 +6,7 @@ So a run that is killed leaves no lock. While the node of the connection is away
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import socket
 import threading
@@ -65,6 +66,7 @@ class ClusterLock(Closing):
         self._thread.join()
 
     def _hold(self) -> None:
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # nodes that are killed are no news
         turn = 0
         while not self._closed.is_set() and not self._lost:
             endpoint = self._endpoints[turn % len(self._endpoints)]

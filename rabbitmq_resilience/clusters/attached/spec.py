@@ -156,20 +156,12 @@ class Offers(Spec):
     ssh: Ssh | None = None
 
 
-class AbortWhen(Spec):
-    """What ends a run, whose faults are healed then: ``command`` ends with a status other than 0, or an ``alarm`` goes
-    off at a node and no step asked for it. Looked at every ``every_s``."""
-
-    command: Command | None = None
-    alarm: bool = False
-    every_s: Annotated[float, Field(ge=0.2, le=600)] = 2
-
-
 class ClusterFile(Spec):
     """A cluster that is there already. ``cluster`` is its name, as ``rabbitmqctl cluster_status`` shows it at one of
-    the nodes: another one that answers is left alone. ``user`` and ``password`` are of a user who may ask the management API about everything
-    (tag ``administrator`` where it is to make the run's own virtual host, otherwise ``monitoring``). ``virtual_host``:
-    one that is given, and empty; without it each run makes its own, and removes it again.
+    the nodes: another one that answers is left alone. ``user`` and ``password`` are of a user who may ask the
+    management API about everything (tag ``administrator`` where it is to make the run's own virtual host, otherwise
+    ``monitoring``). ``virtual_host``: one that is given, and empty; without it each run makes its own, and removes it
+    again.
 
     What the brokers do not tell is stated: ``partition_handling`` and ``net_ticktime_s``. ``allow`` says which acts may
     be done, and at how many nodes at once; what is not in it is refused."""
@@ -186,7 +178,6 @@ class ClusterFile(Spec):
     net_ticktime_s: Annotated[int, Field(ge=1, le=3600)] = 60
     offers: Offers = Offers()
     allow: Mapping[str, Annotated[int, Field(ge=1, le=1000)]] = {}
-    abort_when: AbortWhen | None = None
 
     @model_validator(mode="after")
     def _names(self) -> Self:

@@ -1,0 +1,101 @@
+"""``rabbitmq-resilience cluster FILE`` tells what was found of a cluster that is there already, and
+``rabbitmq-resilience heal FILE`` heals what a run has left there. Neither starts a load."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.attaching import look_at
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
+from rabbitmq_resilience.clusters.attached.spec import ACTS
+from rabbitmq_resilience.clusters.attached.ways import Ways
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.tools.yaml_files import FileRefusedError
+
+
+def told(arguments: Sequence[str]) -> int:
+    """Returns 1 where the cluster is not as the file says, or a way that it offers does not work."""
+    try:
+        known = load(Path(arguments[0]))
+        found = look_at(known)
+    except (FileRefusedError, ClusterError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{found.name}: RabbitMQ {', '.join(sorted(set(found.versions.values())))}, {len(found.versions)} nodes")
+    zones: dict[str, list[str]] = defaultdict(list)
+    for node in known.stated.nodes:
+        zones[node.zone].append(node.name)
+    for zone, names in zones.items():
+        print(f"  zone {zone}: {', '.join(names)}")
+    with Ways.of(known) as ways:
+        troubles = list(_machines(known, ways))
+    print("what may be done to it:")
+    for act, meaning in ACTS.items():
+        why = refusal(known.stated, act, 1)
+        at_once = f"at {known.stated.allow.get(act)} nodes at once" if not why else f"no: {why}"
+        if act in OFFERED_BY:
+            print(f"  {act:10} {meaning}: {at_once}")
+    never = [act for act in ACTS if act not in OFFERED_BY]
+    print(f"  never done to a cluster that is there already: {', '.join(never)}")
+    for trouble in troubles:
+        print(trouble, file=sys.stderr)
+    return 1 if troubles else 0
+
+
+def heal(arguments: Sequence[str]) -> int:
+    """Returns 1 where something could not be healed; what nobody reaches heals by itself, some time later."""
+    try:
+        known = load(Path(arguments[0]))
+    except FileRefusedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    journal = Journal(journal_file(known.stated.cluster))
+    failed = False
+    with Ways.of(known) as ways:
+        for name, machine in ways.machines.items():
+            try:
+                keys = watchdog.armed(machine)
+                for key in keys:
+                    watchdog.heal(machine, key)
+                what = f"healed {', '.join(keys)}" if keys else "nothing was left"
+                print(f"{name}: {what}")
+            except MachineError as error:
+                failed = True
+                print(f"{name}: {error}", file=sys.stderr)
+    if not failed:
+        journal.clear()
+    return int(failed)
+
+
+def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
+    """Prints what was found of each machine; what does not work is yielded."""
+    for name, machine in ways.machines.items():
+        try:
+            process = ways.brokers[name].process()
+            tool, ahead_s = ways.rules[name].tool, _clock_ahead_s(machine)
+            left = watchdog.armed(machine)
+        except MachineError as error:
+            yield f"{name}: {error}"
+            continue
+        broker = "no process of its broker" if process is None else f"its broker is {process.name}"
+        rules = f"packets by {tool}" if tool else "neither nft nor iptables"
+        print(f"  {name} by {machine.told}: {broker}, {rules}, clock {ahead_s:+.2f} s from ours")
+        if process is None:
+            yield f"{name}: it answers, and no process of a broker was found on {machine.told}: is it that machine?"
+        if left:
+            yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+
+
+def _clock_ahead_s(machine: Machine) -> float:
+    """Of the machine's wall clock, give or take half of what the question took."""
+    before_s = time.time()
+    theirs_s = float(machine.run("date +%s.%N"))
+    return theirs_s - (before_s + time.time()) / 2

@@ -1,0 +1,165 @@
+"""Machines that are not ours, as containers: each runs sshd and a broker as Debian installs it, in one cluster."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+from docker.errors import ImageNotFound
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.containers.engine import connected
+from rabbitmq_resilience.tools.image_names import MACHINE
+from rabbitmq_resilience.tools.waiting import wait_until
+from tests.needs import skipped_without
+
+#: Should nobody end them.
+LIVE_AT_MOST_S = 1800
+NET_TICKTIME_S = 5
+
+_CONF = """
+cluster_partition_handling = pause_minority
+loopback_users = none
+management.tcp.port = 15672
+"""
+_ADVANCED = f"[{{kernel, [{{net_ticktime, {NET_TICKTIME_S}}}]}}]."
+
+_BEGIN = f"""
+set -e
+ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
+echo "$KEY" > /root/.ssh/authorized_keys
+mkdir -p /run/sshd
+/usr/sbin/sshd
+cd /etc/rabbitmq
+printf 'NODENAME=rabbit@%s\\n' "$(hostname)" > rabbitmq-env.conf
+cat > rabbitmq.conf <<'END'
+{_CONF}
+END
+echo '{_ADVANCED}' > advanced.config
+echo '[rabbitmq_management].' > enabled_plugins
+printf %s "$COOKIE" > /var/lib/rabbitmq/.erlang.cookie
+chmod 400 /var/lib/rabbitmq/.erlang.cookie
+chown -R rabbitmq:rabbitmq /etc/rabbitmq /var/lib/rabbitmq /var/log/rabbitmq
+rabbitmq-server -detached
+for _ in $(seq 60); do
+    rabbitmqctl -q await_startup --timeout 60 2> /dev/null && exit 0
+    sleep 1
+done
+exit 1
+"""
+
+
+@dataclass
+class Machines:
+    """``folder`` has what a cluster file names: the key ``id`` and ``known_hosts``."""
+
+    folder: Path
+    containers: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.containers)
+
+    def address(self, name: str) -> str:
+        self.containers[name].reload()
+        (network,) = self.containers[name].attrs["NetworkSettings"]["Networks"].values()
+        return str(network["IPAddress"])
+
+    def run(self, name: str, script: str, **environ: str) -> str:
+        """Past ssh, as an onlooker."""
+        status, told = self.containers[name].exec_run(["sh", "-c", script], environment=environ)
+        assert status == 0, told.decode(errors="replace")
+        return str(told.decode(errors="replace"))
+
+    def cluster_file(self, zones: Sequence[str], *, offers: str = "", allow: str = "{}") -> Path:
+        """One zone for each machine."""
+        named = zip(self.names, zones, strict=True)
+        nodes = "".join(
+            f"  - {{name: rabbit@{name}, zone: {zone}, amqp: 'amqp://{self.address(name)}:5672', "
+            f"management: 'http://{self.address(name)}:15672'}}\n"
+            for name, zone in named
+        )
+        addresses = ", ".join(f"rabbit@{name}: {self.address(name)}" for name in self.names)
+        ssh = (
+            "offers: {ssh: {user: root, key: id, known_hosts: known_hosts, addresses: {"
+            + addresses
+            + "}, broker: {start: 'rabbitmq-server -detached', stop: 'rabbitmqctl -q stop --timeout 60'}}}\n"
+        )
+        path = self.folder / "cluster.yaml"
+        path.write_text(
+            f"version: 1\ncluster: rabbit@{self.names[0]}\nuser: {{env: MACHINES_USER}}\npassword: {{file: password}}\n"
+            f"partition_handling: pause_minority\nnet_ticktime_s: {NET_TICKTIME_S}\nnodes:\n{nodes}"
+            f"{offers or ssh}allow: {allow}\n"
+        )
+        return path
+
+
+@contextmanager
+def running_machines(count: int, folder: Path) -> Iterator[Machines]:
+    """A cluster on so many machines. Skips where there is no engine, or no such image."""
+    with ExitStack() as stack:
+        with skipped_without():
+            client = stack.enter_context(connected())
+        try:
+            client.images.get(MACHINE.local)
+        except ImageNotFound:
+            pytest.skip(f"there is no image {MACHINE.local}: `make images` builds it")
+        mark = secrets.token_hex(4)
+        network = client.networks.create(f"machines-{mark}", driver="bridge")
+        stack.callback(network.remove)
+        machines = Machines(folder)
+        for i in range(1, count + 1):
+            container = client.containers.run(
+                MACHINE.local,
+                ["sleep", str(LIVE_AT_MOST_S)],
+                detach=True,
+                auto_remove=True,
+                init=True,
+                hostname=f"host{i}",
+                name=f"host{i}-{mark}",
+                network=network.name,
+                cap_add=["NET_ADMIN"],
+            )
+            stack.callback(container.kill)
+            machines.containers[f"host{i}"] = container
+        _begin(machines)
+        yield machines
+
+
+def _begin(machines: Machines) -> None:
+    folder, cookie = machines.folder, secrets.token_hex(16)
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    key.write_private_key(folder / "id")
+    public = key.export_public_key().decode()
+    (folder / "password").write_text("of these machines\n")
+    hosts = "".join(f"{machines.address(name)} {name}\n" for name in machines.names)
+    for name in machines.names:
+        machines.run(name, 'printf %s "$HOSTS" >> /etc/hosts', HOSTS=hosts)
+        machines.run(name, _BEGIN, KEY=public, COOKIE=cookie)
+    first, *others = machines.names
+    for name in others:
+        machines.run(
+            name, f"rabbitmqctl -q stop_app && rabbitmqctl -q join_cluster rabbit@{first} && rabbitmqctl -q start_app"
+        )
+    machines.run(
+        first,
+        "rabbitmqctl -q add_user chaos 'of these machines' && rabbitmqctl -q set_user_tags chaos administrator && "
+        "rabbitmqctl -q set_permissions -p / chaos '.*' '.*' '.*'",
+    )
+    keys = (f"{machines.address(n)} {machines.run(n, 'cat /etc/ssh/ssh_host_ed25519_key.pub')}" for n in machines.names)
+    (folder / "known_hosts").write_text("".join(keys))
+    api = ManagementApi(f"http://{machines.address(first)}:15672")
+
+    def whole() -> bool:
+        try:
+            return len(api.running_nodes()) == len(machines.names)
+        except (ApiError, ApiUnreachable):
+            return False
+
+    wait_until(whole, timeout_s=60, what="the machines' cluster to form")
