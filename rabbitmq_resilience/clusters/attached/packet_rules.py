@@ -86,7 +86,7 @@ def _for_nft(rules: Collection[Rule]) -> str:
     for rule in sorted(rules, key=str):
         family = "ip6" if ipaddress.ip_address(rule.address).version == 6 else "ip"
         verdict = "drop" if rule.verb == "drop" else "reject with tcp reset"
-        tcp = " meta l4proto tcp" if rule.verb == "reset" and rule.port is None else ""
+        tcp = " tcp flags & rst == 0" if rule.verb == "reset" else ""  # what a reset tells must arrive
         ways = [""] if rule.port is None else [f" tcp dport {rule.port}", f" tcp sport {rule.port}"]
         lines += [f"        {family} saddr {rule.address}{tcp}{way} counter {verdict}" for way in ways]
     body = "\n".join(lines)
@@ -114,6 +114,7 @@ def _for_iptables(rules: Collection[Rule]) -> str:
         for rule in mine:
             jump = "-j DROP" if rule.verb == "drop" else "-j REJECT --reject-with tcp-reset"
             tcp = "-p tcp " if rule.verb == "reset" or rule.port is not None else ""
+            tcp += "! --tcp-flags RST RST " if rule.verb == "reset" else ""
             ways = [""] if rule.port is None else [f"--dport {rule.port} ", f"--sport {rule.port} "]
             lines += [f"{tool} -w -A {TABLE} -s {rule.address} {tcp}{way}{jump}" for way in ways]
         lines.append(f"{tool} -w -I INPUT 1 -j {TABLE}")

@@ -154,12 +154,12 @@ def _begin(machines: Machines) -> None:
     )
     keys = (f"{machines.address(n)} {machines.run(n, 'cat /etc/ssh/ssh_host_ed25519_key.pub')}" for n in machines.names)
     (folder / "known_hosts").write_text("".join(keys))
-    api = ManagementApi(f"http://{machines.address(first)}:15672")
+    with ManagementApi(f"http://{machines.address(first)}:15672") as api:
 
-    def whole() -> bool:
-        try:
-            return len(api.running_nodes()) == len(machines.names)
-        except (ApiError, ApiUnreachable):
-            return False
+        def whole() -> bool:
+            try:
+                return len(api.running_nodes()) == len(machines.names)
+            except (ApiError, ApiUnreachable):
+                return False
 
-    wait_until(whole, timeout_s=60, what="the machines' cluster to form")
+        wait_until(whole, timeout_s=60, what="the machines' cluster to form")
