@@ -19,6 +19,7 @@ TEMPLATE = Path(__file__).parent / "templates" / "options.md.j2"
 #: What a line of help has no room for.
 _MORE: Mapping[str, str] = {
     "driver": "`processes` (or `local`) on loopback, `containers` (or `docker`)",
+    "cluster": "play on the cluster that this [cluster file](clusters.md) describes, which is there already",
     "broker": "with containers: a version, or the name of any image",
     "rabbitmq-home": "with processes: the broker to test, as the folder that holds `sbin/`",
     "runs-dir": "where run directories go",

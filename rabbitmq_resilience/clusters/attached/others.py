@@ -9,18 +9,18 @@ from typing import Any
 
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 
-#: What definitions have that tells of one thing each, and the fields that name it.
-_NAMED_BY: Mapping[str, tuple[str, ...]] = {
-    "vhosts": ("name",),
-    "users": ("name",),
-    "permissions": ("user", "vhost"),
-    "topic_permissions": ("user", "vhost", "exchange"),
-    "parameters": ("vhost", "component", "name"),
-    "global_parameters": ("name",),
-    "policies": ("vhost", "name"),
-    "queues": ("vhost", "name"),
-    "exchanges": ("vhost", "name"),
-    "bindings": ("vhost", "source", "destination_type", "destination", "routing_key"),
+#: What definitions have, what one of it is called, and the fields that name it.
+_NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "vhosts": ("virtual host", ("name",)),
+    "users": ("user", ("name",)),
+    "permissions": ("permission", ("user", "vhost")),
+    "topic_permissions": ("topic permission", ("user", "vhost", "exchange")),
+    "parameters": ("parameter", ("vhost", "component", "name")),
+    "global_parameters": ("global parameter", ("name",)),
+    "policies": ("policy", ("vhost", "name")),
+    "queues": ("queue", ("vhost", "name")),
+    "exchanges": ("exchange", ("vhost", "name")),
+    "bindings": ("binding", ("vhost", "source", "destination_type", "destination", "routing_key")),
 }
 
 #: What each thing is called, and a hash of all that it is: users have hashes of their passwords.
@@ -30,13 +30,13 @@ Things = Mapping[str, str]
 def things(definitions: Mapping[str, Any], *, ours: Collection[str]) -> Things:
     """What ``GET /api/definitions`` tells, but for the virtual hosts ``ours`` and what is in them."""
     found: dict[str, str] = {}
-    for kind, fields in _NAMED_BY.items():
+    for kind, (singular, fields) in _NAMED_BY.items():
         for row in definitions.get(kind, ()):
             vhost = row.get("name") if kind == "vhosts" else row.get("vhost")
             if vhost not in ours:
                 name = " ".join(str(row.get(field, "")) for field in fields)
                 text = json.dumps(row, sort_keys=True)
-                found[f"{kind.rstrip('s').replace('_', ' ')} {name}"] = hashlib.sha256(text.encode()).hexdigest()
+                found[f"{singular} {name}"] = hashlib.sha256(text.encode()).hexdigest()
     return found
 
 

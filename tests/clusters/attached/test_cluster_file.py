@@ -1,0 +1,206 @@
+"""Cluster files: what they may state, and how they are refused; which scenarios fit them, and what is let be done."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
+from rabbitmq_resilience.clusters.attached.journal import Journal
+from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, Hands, refusal
+from rabbitmq_resilience.clusters.attached.shape import ShapeError, fitted, matched
+from rabbitmq_resilience.clusters.attached.spec import ACTS
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.faults.catalogue import FAULTS
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, check
+from rabbitmq_resilience.scenarios.on_clusters import fitted as fitted_scenario
+
+SAID = """\
+version: 1
+cluster: orders
+user: {env: ORDERS_USER}
+password: {file: secret}
+partition_handling: pause_minority
+net_ticktime_s: 30
+nodes:
+  - {name: rabbit@h1, zone: east, amqp: "amqp://h1:5672", management: "http://h1:15672"}
+  - {name: rabbit@h2, zone: c, amqp: "amqp://h2", management: "https://h2"}
+  - {name: rabbit@h3, zone: west, amqp: "amqps://h3:5671", management: "http://h3:15672"}
+"""
+KILLED = """\
+version: 1
+title: A leader dies
+topology: three_nodes_three_zones
+schedule:
+  - {at_s: 1, for_s: 30, fault: kill, node: "leader:q1"}
+invariants: {no_loss: {}}
+"""
+SSH = "offers: {ssh: {user: chaos, sudo: true}}\nallow: {kill: 1, cut: 1, rebalance: 3}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORDERS_USER", "chaos")
+    (tmp_path / "secret").write_text("hunter2\nand more\n")
+    return tmp_path
+
+
+def known(folder: Path, text: str = SAID) -> KnownCluster:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
+    found = known(folder)
+    assert (found.access.user, found.access.password) == ("chaos", "hunter2")
+    assert "hunter2" not in repr(found)
+    endpoints = [node.endpoint for node in found.stated.nodes]
+    assert endpoints == [("h1", 5672, ""), ("h2", 5672, ""), ("h3", 5671, "h3")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("cluster: orders", "clustre: orders", "line 2, clustre: no such field; did you mean cluster?"),
+        ("rabbit@h2", "rabbit@h1", "nodes: rabbit@h1 is named twice"),
+        ("amqp://h1:5672", "amqp://guest:guest@h1", "line 8, nodes[0].amqp: has a user or a password in it"),
+        ("amqp://h1:5672", "h1:5672", "line 8, nodes[0].amqp: 'h1:5672' is no address; write amqp://HOST:PORT"),
+        ("http://h1:15672", "http://h1:none", "line 8, nodes[0].management: 'http://h1:none' is no address"),
+        ("rabbit@h3", "h3", "line 10, nodes[2].name"),
+        ("ORDERS_USER", "ORDERS_NOBODY", "line 3, user: the environment has no ORDERS_NOBODY"),
+        ("file: secret", "file: nowhere", "line 4, password: "),
+        ("{file: secret}", "hunter2", 'line 4, password: got "hunter2"'),
+        ("{file: secret}", "{file: secret, env: X}", "line 4, password: is read from one place"),
+        ("pause_minority", "pause", "line 5, partition_handling"),
+        ("net_ticktime_s: 30", "virtual_host: /", "virtual_host: / is everybody's"),
+        ("net_ticktime_s: 30", "allow: {destroy: 1}", "allow: there is no destroy; there are kill, stop"),
+        ("net_ticktime_s: 30", "ca: nowhere.pem", "line 6, ca: "),
+        ("net_ticktime_s: 30", "offers: {ssh: {addresses: {rabbit@h9: h9}}}", "rabbit@h9 is none of the nodes"),
+        ("net_ticktime_s: 30", "offers: {ssh: {broker: {start: x}}}", "start and stop belong together"),
+        ("version: 1", "version: 2", "line 1, version"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(folder: Path, old: str, new: str, told: str) -> None:
+    with pytest.raises(ClusterFileError, match=re.escape(told)) as refused:
+        known(folder, SAID.replace(old, new))
+    assert "hunter2" not in str(refused.value) or "hunter2" in new
+
+
+def test_zones_go_to_those_of_their_name_and_otherwise_in_order(folder: Path) -> None:
+    named = matched(catalogue.load("three_nodes_three_zones"), known(folder).stated)
+    assert {node: one.name for node, one in named.items()} == {
+        "a1": "rabbit@h1",
+        "b1": "rabbit@h3",
+        "c1": "rabbit@h2",
+    }
+
+
+def test_a_zone_of_the_same_name_and_another_size_is_no_hindrance(folder: Path) -> None:
+    text = SAID.replace("zone: east", "zone: c")
+    topology = catalogue.load("three_nodes_three_zones").model_copy(update={"zones": {"c": 1, "a": 2}})
+    named = matched(topology, known(folder, text).stated)
+    assert {node: one.name for node, one in named.items()} == {
+        "c1": "rabbit@h3",
+        "a1": "rabbit@h1",
+        "a2": "rabbit@h2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("five_nodes_three_zones", {}, "has 5 nodes, and this cluster 3"),
+        ("three_nodes_three_zones", {"zones": {"a": 2, "b": 1}}, "zones of other sizes"),
+        ("three_nodes_three_zones", {"partition_handling": "autoheal"}, "is played with autoheal"),
+        ("three_nodes_three_zones", {"rabbitmq_conf": Path("x")}, "a configuration of its own"),
+        ("three_nodes_three_zones", {"ram_nodes": ("a1",)}, "RAM nodes"),
+    ],
+)
+def test_another_shape_is_told(folder: Path, name: str, changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ShapeError, match=told):
+        fitted(catalogue.load(name).model_copy(update=changes), known(folder).stated)
+
+
+def test_a_topology_that_fits_has_the_clusters_ticktime(folder: Path) -> None:
+    assert fitted(catalogue.load("three_nodes_three_zones"), known(folder).stated).net_ticktime_s == 30
+
+
+@pytest.mark.parametrize(
+    ("act", "nodes", "told"),
+    [
+        ("kill", 1, ""),
+        ("kill", 2, "at up to 2 nodes at once, and allow: has kill: 1"),
+        ("pause", 1, "which allow: does not name; write allow: {pause: 1}"),
+        ("delay", 1, "which is not done to a cluster that is there already"),
+        ("rebalance", 3, ""),
+    ],
+)
+def test_what_is_offered_must_be_allowed_too(folder: Path, act: str, nodes: int, told: str) -> None:
+    assert told in refusal(known(folder, SAID + SSH).stated, act, nodes)
+    assert (refusal(known(folder, SAID + SSH).stated, act, nodes) == "") == (told == "")
+
+
+def test_without_a_way_in_nothing_is_done_to_brokers(folder: Path) -> None:
+    stated = known(folder, SAID + "allow: {kill: 1, rebalance: 3}\n").stated
+    assert "nothing in offers: can; ssh would" in refusal(stated, "kill", 1)
+    assert refusal(stated, "rebalance", 3) == ""
+
+
+def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path) -> None:
+    hands = Hands(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
+    hands.take("kill", ["rabbit@h1"], for_s=5)
+    assert [(row["act"], row["node"]) for row in hands.journal.unhealed()] == [("kill", "rabbit@h1")]
+    with pytest.raises(ClusterError, match="at up to 2 nodes at once"):
+        hands.take("kill", ["rabbit@h2"], for_s=5)
+    hands.take("kill", ["rabbit@h1"], for_s=9)
+    hands.leave("kill", ["rabbit@h1"])
+    assert hands.journal.unhealed() == []
+    hands.take("kill", ["rabbit@h2"], for_s=5)
+
+
+def test_a_journal_that_cannot_be_written_lets_nothing_be_done(folder: Path) -> None:
+    (folder / "state").write_text("a file")
+    hands = Hands(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
+    with pytest.raises(ClusterError, match="cannot be written"):
+        hands.take("kill", ["rabbit@h1"], for_s=5)
+    assert hands.held(["kill"]) == []
+
+
+def test_a_line_of_a_journal_that_broke_off_hides_no_other(folder: Path) -> None:
+    journal = Journal(folder / "journal.jsonl")
+    journal.begun("kill", "rabbit@h1", heals_by_itself_s=5)
+    with journal.path.open("a") as file:
+        file.write('{"act": "cut", "no')
+    assert [row["node"] for row in journal.unhealed()] == ["rabbit@h1"]
+
+
+def test_a_fault_file_is_refused_for_what_may_not_be_done(folder: Path) -> None:
+    known(folder, SAID + SSH)
+    scenario = fault_file.parse(KILLED, driver="attached")
+    allowed = {act for step in scenario.schedule for act in step.acts(scenario.topology)}
+    assert allowed
+    (folder / "cluster.yaml").rename(folder / "closed.yaml")
+    (folder / "closed.yaml").write_text(SAID)
+    with pytest.raises(FaultFileError, match=r"schedule\[0\].fault: it would"):
+        check(scenario, folder / "closed.yaml", source="mine")
+    with pytest.raises(NotPlayableError, match="does not let it be played"):
+        fitted_scenario(scenario, folder / "closed.yaml")
+
+
+def test_every_act_of_a_fault_is_known() -> None:
+    assert set(OFFERED_BY) <= set(ACTS)
+    topology = catalogue.load("three_nodes_three_zones")
+    for name, fault in FAULTS.items():
+        if fault.acts_on in ("links", "processes") and fault.example:
+            step = fault_file.parse(
+                f"version: 1\ntitle: x\ntopology: three_nodes_three_zones\nschedule:\n"
+                f"  - {{at_s: 1, for_s: 30, fault: {name}, {fault.example}}}\ninvariants: {{no_loss: {{}}}}\n",
+                driver=None,
+            ).schedule[0]
+            assert set(step.acts(topology)) <= set(ACTS), name

@@ -1,0 +1,105 @@
+"""Rules for packets as text, and what kernels list of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached import packet_rules
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.others import changes, things
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rule
+
+NFT = """table inet rabbitmq_resilience {
+    chain incoming {
+        type filter hook input priority -150; policy accept;
+        ip saddr 10.0.0.2 counter packets 12 bytes 720 drop
+        ip saddr 10.0.0.3 tcp flags & rst == 0 counter packets 1 bytes 60 reject with tcp reset
+        ip saddr 10.0.0.2 tcp dport 25672 counter packets 3 bytes 60 drop
+    }
+}"""
+IPTABLES = """Chain rabbitmq_resilience (1 references)
+    pkts      bytes target     prot opt in     out     source               destination
+       7      420 DROP       all  --  *      *       10.0.0.2             0.0.0.0/0
+       2      120 REJECT     tcp  --  *      *       10.0.0.3             0.0.0.0/0
+"""
+
+
+class Shell:
+    """A machine that has one tool, and notes what it is asked."""
+
+    told = "a machine"
+
+    def __init__(self, tool: str, listing: str = "") -> None:
+        self.tool, self.listing, self.ran = tool, listing, list[tuple[str, ...]]()
+
+    def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:  # noqa: ARG002 - the protocol's
+        self.ran.append((script, *arguments))
+        if "command -v nft > /dev/null &&" in script and not arguments:
+            return self.tool
+        return self.listing
+
+
+@pytest.mark.parametrize(
+    ("tool", "listing", "met"),
+    [("nft", NFT, {"10.0.0.2": 15, "10.0.0.3": 1}), ("iptables", IPTABLES, {"10.0.0.2": 7, "10.0.0.3": 2})],
+)
+def test_what_met_a_rule_is_counted(tool: str, listing: str, met: dict[str, int]) -> None:
+    assert PacketRules(Shell(tool, listing), key="h1").met() == met  # type: ignore[arg-type]
+
+
+def test_the_watchdog_is_there_before_the_rule() -> None:
+    shell = Shell("nft")
+    PacketRules(shell, key="h1").put([Rule("10.0.0.2", "drop")], for_s=8)  # type: ignore[arg-type]
+    _, armed, rule = shell.ran
+    assert armed[1:3] == ("/run/rabbitmq-resilience/h1-packets", "38")
+    assert "nft delete table inet rabbitmq_resilience" in armed[3]
+    assert "ip saddr 10.0.0.2 counter drop" in rule[0]
+
+
+def test_nothing_is_done_where_no_watchdog_can_be_set() -> None:
+    class Refusing(Shell):
+        def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
+            if arguments:
+                raise MachineError("read-only file system")
+            return super().run(script, *arguments, timeout_s=timeout_s)
+
+    shell = Refusing("nft")
+    with pytest.raises(MachineError, match="nothing was done: read-only"):
+        PacketRules(shell, key="h1").put([Rule("10.0.0.2", "drop")], for_s=8)  # type: ignore[arg-type]
+    assert len(shell.ran) == 1, "it was asked which tool it has"
+
+
+def test_a_machine_without_tools_is_told() -> None:
+    with pytest.raises(MachineError, match="neither nft nor iptables"):
+        PacketRules(Shell(""), key="h1").put([Rule("10.0.0.2", "drop")], for_s=8)  # type: ignore[arg-type]
+
+
+def test_rules_for_iptables_by_family_and_port() -> None:
+    text = packet_rules._for_iptables([Rule("10.0.0.2", "drop", 25672), Rule("fd00::2", "reset")])
+    assert "iptables -w -A rabbitmq_resilience -s 10.0.0.2 -p tcp --dport 25672 -j DROP" in text
+    assert "iptables -w -A rabbitmq_resilience -s 10.0.0.2 -p tcp --sport 25672 -j DROP" in text
+    assert "ip6tables -w -A rabbitmq_resilience -s fd00::2 -p tcp ! --tcp-flags RST RST -j REJECT" in text
+
+
+def test_what_others_have_is_told_by_name_and_no_secret_is_kept() -> None:
+    before = {
+        "users": [{"name": "bob", "password_hash": "x"}],
+        "vhosts": [{"name": "/"}, {"name": "ours"}],
+        "policies": [{"vhost": "/", "name": "ha", "definition": {"a": 1}}],
+        "queues": [{"vhost": "ours", "name": "q1"}, {"vhost": "/", "name": "orders"}],
+    }
+    after = {
+        **before,
+        "users": [{"name": "bob", "password_hash": "y"}, {"name": "eve", "password_hash": "z"}],
+        "queues": [],
+        "policies": [{"vhost": "/", "name": "ha", "definition": {"a": 2}}],
+    }
+    first, second = things(before, ours={"ours"}), things(after, ours={"ours"})
+    assert changes(first, first) == []
+    assert sorted(changes(first, second)) == [
+        "policy / ha is another",
+        "queue / orders is gone",
+        "user bob is another",
+        "user eve is new",
+    ]
+    assert not any(secret in str(first) for secret in ("'x'", "password"))
