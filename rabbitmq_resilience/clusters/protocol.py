@@ -154,6 +154,10 @@ class Cluster(Protocol):
         """The lines of the user's configuration that gave way to what the harness must own."""
         ...
 
+    def vhost_of(self, run: str) -> str:
+        """The virtual host of the run of that name."""
+        ...
+
     def lasting(self, for_s: float) -> Cluster:
         """The same cluster for one who is done with it after so long: what a driver lets end by itself ends some time
         after that."""

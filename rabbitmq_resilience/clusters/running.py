@@ -125,6 +125,9 @@ class RunningCluster(Closing):
         assert self._links is not None, "the links exist once the cluster has been started"
         return self._links
 
+    def vhost_of(self, run: str) -> str:
+        return run
+
     def lasting(self, for_s: float) -> Self:  # noqa: ARG002 - all of it ends with this process
         return self
 

@@ -39,7 +39,7 @@ def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: Ev
     rules = [read_rules(run.path / copy) for copy in rule_copies(scenario)]
     # Nobody knows which series the user's rules need.
     wanted = Wanted(None if rules else scraped_series(), rules)
-    server = cluster.scraped(run.name, wanted=wanted, data=run.scraped)
+    server = cluster.scraped(cluster.vhost_of(run.name), wanted=wanted, data=run.scraped)
     try:
         yield server
     finally:

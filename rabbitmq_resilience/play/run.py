@@ -131,7 +131,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
         cluster = stage.testbed.clusters.acquire(
             scenario.topology, proxied, scenario.equipment, logs_of_failure=stage.run.logs
         )
-        vhost = stage.run.name
+        vhost = cluster.vhost_of(stage.run.name)
         _record_cluster(cluster, events)
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
             queues = declare(cluster, scenario.workload, vhost=vhost)
@@ -177,7 +177,7 @@ def _phases(
     _await_flow(load, connected_within_s=scenario.workload.start_spread_s + connected_within_s)
     if scraping is not None:
         scraping.await_scraping(nodes=len(scenario.topology.nodes))
-    with declaring(context.cluster, scenario.workload, vhost=stage.run.name, record=events.record):
+    with declaring(context.cluster, scenario.workload, vhost=load.load.vhost, record=events.record):
         phase("steady")
         _spend(load, seconds_s=scenario.phases.steady_s)
         phase("chaos")
@@ -201,7 +201,7 @@ def _phases(
         await_acknowledged(observer, timeout_s=scenario.phases.drain_s)
         _spend(load, seconds_s=NUMBERS_SETTLE_S)
     if scenario.workload.declare_every_s is not None:
-        known = read_metadata(context.cluster, stage.run.name, timeout_s=METADATA_AGREES_WITHIN_S)
+        known = read_metadata(context.cluster, load.load.vhost, timeout_s=METADATA_AGREES_WITHIN_S)
         events.record("metadata", nodes=known)
     load.stop()
     phase("end")

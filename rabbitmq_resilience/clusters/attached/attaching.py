@@ -147,6 +147,7 @@ class Attachment(Closing):
             self.known.access,
             stated,
             _renamed(stated, self._apis),
+            self.known.stated.virtual_host,
             _renamed(stated, self._ways.machines),
             _renamed(stated, self._ways.brokers),
             _renamed(stated, self._ways.log_paths),

@@ -85,6 +85,9 @@ class AttachedCluster(Closing):
     def balancers(self) -> LoadBalancers:
         raise ClusterError("a cluster that is there already has no load balancers of ours")
 
+    def vhost_of(self, run: str) -> str:
+        return self._nodes.given_vhost or run
+
     def lasting(self, for_s: float) -> Self:
         """The same cluster; what is done by it is to be over after so long, and ends by itself a little later."""
         view = copy.copy(self)

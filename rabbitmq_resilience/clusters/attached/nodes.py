@@ -36,6 +36,7 @@ class AttachedNodes:
     access: Access
     stated: Mapping[str, AttachedNode]
     apis: Mapping[str, ManagementApi]
+    given_vhost: str | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, RemoteBroker] = field(default_factory=dict)
     log_paths: Mapping[str, str] = field(default_factory=dict)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from http.client import UNAUTHORIZED
 from typing import Any
 from urllib.parse import quote
 
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.broker.versions import always_has
 from rabbitmq_resilience.clusters.errors import ClusterError
 
 #: Where the lock is while runs make their own virtual hosts.
@@ -17,6 +19,16 @@ LOCK_VHOST = "rabbitmq-resilience"
 
 class GivenVhostApi(ManagementApi):
     """Makes and removes no virtual host, but empties the one that was given of what runs have left in it."""
+
+    def has_feature(self, flag: str) -> bool:
+        """Where the user may not ask, versions that have no flags of that name, or cannot do without, tell as well."""
+        try:
+            return super().has_feature(flag)
+        except ApiError as error:
+            told = always_has(self.version(), flag) if error.status == UNAUTHORIZED else None
+            if told is None:
+                raise
+            return told
 
     def create_vhost(self, vhost: str, *, timeout_s: float = 15.0) -> None:
         """It is there, and must be empty."""

@@ -134,6 +134,15 @@ def require_features(version: str, needs: Collection[str]) -> None:
             raise ToolMissingError(f"the load has {need}, and RabbitMQ {version} has none. {instead}")
 
 
+def always_has(version: str, flag: str) -> bool | None:
+    """Whether all clusters of that version have a feature flag enabled, or none has it; None where that differs, or
+    nothing is known of the flag. Source: the release notes of 3.13.0 and 4.3.0."""
+    series = _series(Version(version))
+    if flag != "khepri_db" or (3, 13) <= series < (4, 3):
+        return None
+    return series >= (4, 3)
+
+
 def next_series(version: str) -> str | None:
     """The nearest series that is reached from ``version``, such as ``3.11``; None for the last that is known."""
     there = STEPS.get(_series(Version(version)))

@@ -1,0 +1,111 @@
+"""A cluster that is there already and offers no way in: load, verdict, and faults of our own clients."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError, look_at
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.on_clusters import fitted
+
+TOPOLOGY = catalogue.load("three_nodes_three_zones")
+SCENARIO = """\
+version: 1
+title: A client is cut off and another one killed
+topology: three_nodes_three_zones
+workload: {queue_type: quorum, queues: 2, publishers: 2, consumers: 2, rate_per_s: 100}
+phases: {steady_s: 2}
+schedule:
+  - {at_s: 1, fault: partition, between: ["publisher:0", all], for_s: 4}
+  - {at_s: 2, fault: kill_client, client: "publisher:1", for_s: 2}
+invariants: {no_loss: {}, order: {}, recovery: {}}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster.form(TOPOLOGY) as formed:
+        yield formed
+
+
+def written(cluster: LocalCluster, folder: Path, *, name: str = "", besides: str = "") -> Path:
+    rows = "".join(
+        f"  - {{name: {cluster.broker_name(node)}, zone: {zone}, amqp: 'amqp://127.0.0.1:{cluster.amqp_port(node)}', "
+        f"management: 'http://127.0.0.1:{cluster.management_port(node)}'}}\n"
+        for node, zone in TOPOLOGY.nodes
+    )
+    name = name or str(cluster.api("a1").overview()["cluster_name"])
+    (folder / "name").write_text("mine\n")
+    (folder / "password").write_text("of mine\n")
+    path = folder / "cluster.yaml"
+    path.write_text(
+        f"version: 1\ncluster: {name}\nuser: {{file: name}}\npassword: {{file: password}}\n{besides}"
+        f"partition_handling: pause_minority\nnet_ticktime_s: {TOPOLOGY.net_ticktime_s}\nnodes:\n{rows}"
+    )
+    return path
+
+
+@pytest.fixture
+def user(cluster: LocalCluster) -> None:
+    """Somebody who is not guest."""
+    cluster.api("a1").put("users/mine", {"password": "of mine", "tags": "administrator"})
+
+
+def played(file: Path, folder: Path) -> str:
+    scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
+    with closing(Attachment(load(file))) as attachment:
+        with ClusterPool(attachment.form) as pool:
+            result = run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached"))
+        assert attachment.others_changed() == []
+    assert result.document["driver"] == "attached"
+    assert [path for path in folder.rglob("runs/**/*") if path.is_file() and b"of mine" in path.read_bytes()] == []
+    return str(result.verdict)
+
+
+@pytest.mark.usefixtures("user")
+def test_each_run_has_a_virtual_host_of_its_own(cluster: LocalCluster, tmp_path: Path) -> None:
+    before = cluster.api("a1").vhosts()
+    assert played(written(cluster, tmp_path), tmp_path) == "VALID"
+    assert cluster.api("a1").vhosts() == before
+
+
+@pytest.mark.usefixtures("user")
+def test_a_virtual_host_that_was_given_stays_and_is_left_empty(cluster: LocalCluster, tmp_path: Path) -> None:
+    api = cluster.api("a1")
+    api.create_vhost("given")
+    api.put("permissions/given/mine", {"configure": ".*", "write": ".*", "read": ".*"})
+    api.put("users/mine", {"password": "of mine", "tags": "monitoring,policymaker"})
+    try:
+        file = written(cluster, tmp_path, besides="virtual_host: given\n")
+        with pytest.warns(UserWarning, match="nobody could see"):
+            assert played_in_given(file, tmp_path) == "VALID"
+        assert api.queues("given") == []
+        assert api.vhosts() == ["/", "given"]
+    finally:
+        api.delete_vhost("given")
+
+
+def played_in_given(file: Path, folder: Path) -> str:
+    scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form) as pool:
+        return str(run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
+
+
+@pytest.mark.usefixtures("user")
+def test_another_cluster_that_answers_is_left_alone(cluster: LocalCluster, tmp_path: Path) -> None:
+    with pytest.raises(WrongClusterError, match="the file states the cluster 'orders'"):
+        look_at(load(written(cluster, tmp_path, name="orders")))
+    file = written(cluster, tmp_path)
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if "c1@" not in line))
+    with pytest.raises(WrongClusterError, match="the cluster has c1@localhost, which the file does not name"):
+        look_at(load(file))
