@@ -175,7 +175,7 @@ def perf_test_command(cluster: LocalCluster, workload: Workload, vhost: str, pla
     producers, consumers = max(workload.publishers, workload.queues), max(workload.consumers, workload.queues)
     prefetch = max(1, workload.prefetch * workload.consumers // consumers)
     options: dict[str, object] = {
-        "uri": f"amqp://guest:guest@127.0.0.1:{cluster.amqp_port('a1')}/{vhost}",
+        "uri": f"amqp://guest:guest@127.0.0.1:{cluster.amqp_endpoint('a1').port}/{vhost}",
         "queue-pattern": "q%d",
         "queue-pattern-from": 1,
         "queue-pattern-to": workload.queues,

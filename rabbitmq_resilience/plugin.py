@@ -176,7 +176,7 @@ def resilience_clusters(resilience_driver: OpenDriver) -> Iterator[ClusterPool]:
     """Forms clusters of the broker that the options name, one at a time, and keeps the last."""
     from rabbitmq_resilience.clusters.pool import ClusterPool
 
-    with ClusterPool(resilience_driver.form) as pool:
+    with ClusterPool(resilience_driver.form, keeps=resilience_driver.keeps) as pool:
         yield pool
 
 

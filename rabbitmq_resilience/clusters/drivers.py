@@ -36,6 +36,8 @@ class OpenDriver:
     version_of: Callable[[str], str] = lambda wanted: wanted
     #: Nothing of it is of use afterwards.
     close: Callable[[], None] = lambda: None
+    #: Whether a cluster may serve one scenario after another without being formed anew.
+    keeps: bool = True
 
 
 def _local(wanted: str | None) -> OpenDriver:
@@ -109,7 +111,12 @@ def attach(file: Path) -> OpenDriver:
     attachment = Attachment(load(file))
     version = attachment.found.version
     return OpenDriver(
-        version, attachment.form, find_prometheus, partial(require_features, version), close=attachment.close
+        version,
+        attachment.form,
+        find_prometheus,
+        partial(require_features, version),
+        close=attachment.close,
+        keeps=False,
     )
 
 

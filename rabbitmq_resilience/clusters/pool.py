@@ -20,9 +20,11 @@ _FOUND_FRESH = ("/",)
 class ClusterPool(Closing):
     """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
 
-    def __init__(self, form: Callable[..., Any] = LocalCluster.form) -> None:
-        """``form`` gives a cluster, as ``RunningCluster.formed_on`` and ``Attachment.form`` do."""
+    def __init__(self, form: Callable[..., Any] = LocalCluster.form, *, keeps: bool = True) -> None:
+        """``form`` gives a cluster, as ``RunningCluster.formed_on`` and ``Attachment.form`` do. One that is there
+        already is not kept, but looked at anew for each scenario: ``keeps`` is False."""
         self._form = form
+        self._keeps = keeps
         self._kept: RunningCluster | None = None
 
     def acquire(
@@ -37,7 +39,9 @@ class ClusterPool(Closing):
         and with those ``equipment`` and no other: the kept one or a new one. ``proxied`` holds both directions of each
         pair. The brokers' logs are copied to ``logs_of_failure`` if it does not form."""
         kept = self._kept
-        if kept is not None and not (kept.equipment == equipment and self._fits(kept, topology, frozenset(proxied))):
+        if kept is not None and not (
+            self._keeps and kept.equipment == equipment and self._fits(kept, topology, frozenset(proxied))
+        ):
             self.close()
         if self._kept is None:
             self._kept = self._form(topology, proxied=proxied, equipment=equipment, logs_of_failure=logs_of_failure)
@@ -50,9 +54,6 @@ class ClusterPool(Closing):
 
     @staticmethod
     def _fits(cluster: RunningCluster, topology: Topology, proxied: frozenset[Link]) -> bool:
-        """A cluster that is there already is looked at anew each time."""
-        if not isinstance(cluster, RunningCluster):
-            return False
         return cluster.topology == topology and proxied == cluster.links.proxied and not unfit_reason(cluster)
 
 

@@ -138,13 +138,11 @@ class RunningCluster(Closing):
         """The topology's name of an Erlang node."""
         return broker_name.partition("@")[0]
 
-    def amqp_port(self, node: str, *, client: str | None = None) -> int:
+    def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:
         direct = self.balancers.port(node) if is_balancer(node) else self._layout.ports[node].amqp
         own = [] if client is None else [Link(client, node), Link(ANY_CLIENT, node)]
-        return next((self._layout.link_ports[link] for link in own if link in self._layout.link_ports), direct)
-
-    def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:
-        return Endpoint(LOOPBACK, self.amqp_port(node, client=client))
+        proxies = (self._layout.link_ports[link] for link in own if link in self._layout.link_ports)
+        return Endpoint(LOOPBACK, next(proxies, direct))
 
     def management_port(self, node: str) -> int:
         return self._layout.ports[node].management

@@ -46,7 +46,11 @@ def cluster(formed: RunningCluster) -> RunningCluster:
 def node_behind(cluster: RunningCluster, balancer: str) -> str:
     """The broker that a client gets there, by what it says of itself; empty if none takes it."""
     parameters = pika.ConnectionParameters(
-        "127.0.0.1", cluster.amqp_port(balancer), socket_timeout=5, blocked_connection_timeout=5, stack_timeout=10
+        "127.0.0.1",
+        cluster.amqp_endpoint(balancer).port,
+        socket_timeout=5,
+        blocked_connection_timeout=5,
+        stack_timeout=10,
     )
     try:
         connection = pika.BlockingConnection(parameters)

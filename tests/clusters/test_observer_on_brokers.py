@@ -60,7 +60,7 @@ def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
         api = cluster.api("a1")
         api.create_vhost("flow")
         api.declare_queue("flow", "q1")
-        parameters = pika.ConnectionParameters("127.0.0.1", cluster.amqp_port("a1"), "flow", heartbeat=0)
+        parameters = pika.ConnectionParameters("127.0.0.1", cluster.amqp_endpoint("a1").port, "flow", heartbeat=0)
         with Observer(cluster, "flow", record), pika.BlockingConnection(parameters) as publisher:
             wait_until(lambda: told("running"), timeout_s=60, what="a connection that runs")
             assert not told("blocked")

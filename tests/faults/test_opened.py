@@ -99,6 +99,7 @@ def links() -> Iterator[Listener]:
 
 def nemesis(links: Listener, step: Any, record: Record) -> Nemesis:
     cluster: Any = SimpleNamespace(links=links, state=lambda _: "up", topology=None)
+    cluster.lasting = lambda _: cluster
     unused: Any = SimpleNamespace(leader_of=None, followers_of=None)
     return Nemesis((step,), FaultContext(cluster, unused, unused), record, seed=1, chaos_s=0)
 

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.access import Endpoint
 from rabbitmq_resilience.clusters.equipment import Equipment
+from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Verdict
@@ -56,8 +58,8 @@ class LyingCluster:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.cluster, name)
 
-    def amqp_port(self, node: str, *, client: str | None = None) -> int:  # noqa: ARG002 - the protocol's
-        return self.ports[node]
+    def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:  # noqa: ARG002 - the protocol's
+        return Endpoint(LOOPBACK, self.ports[node])
 
     def acquire(
         self,
@@ -75,7 +77,7 @@ class LyingCluster:
 def lying(cluster: Any, *arguments: str) -> Iterator[LyingCluster]:
     """The proxy in its own process stands before every broker."""
     names = cluster.topology.node_names
-    ports = [str(cluster.amqp_port(name)) for name in names]
+    ports = [str(cluster.amqp_endpoint(name).port) for name in names]
     command = [sys.executable, "-m", "tests.play.lying_broker", *arguments, *ports]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as proxy:
         try:

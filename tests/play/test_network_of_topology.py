@@ -90,4 +90,4 @@ def test_what_is_measured_is_recorded_from_before_the_load_on(cluster: LocalClus
 
 
 def test_all_clients_go_over_the_slow_links(cluster: LocalCluster) -> None:
-    assert [place.port for place in addresses(cluster)] != [cluster.amqp_port(node) for node in FAR.node_names]
+    assert [place.port for place in addresses(cluster)] != [cluster.amqp_endpoint(node).port for node in FAR.node_names]

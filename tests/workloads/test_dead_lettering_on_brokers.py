@@ -95,7 +95,7 @@ def test_what_a_queue_keeps_of_dead_letters_is_told(cluster: LocalCluster) -> No
     api.create_vhost(vhost)
     try:
         api.declare_queue(vhost, "orders-1", arguments={"x-queue-type": "quorum", **arguments})
-        place = pika.ConnectionParameters("127.0.0.1", cluster.amqp_port("a1"), vhost)
+        place = pika.ConnectionParameters("127.0.0.1", cluster.amqp_endpoint("a1").port, vhost)
         with closing(pika.BlockingConnection(place)) as connection:
             channel = connection.channel()
             channel.confirm_delivery()

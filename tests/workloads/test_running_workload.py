@@ -219,7 +219,7 @@ time.sleep(60)
 def test_workers_end_when_their_parent_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
     vhost = "orphans"
     declare(cluster, Workload(queue_type="classic"), vhost=vhost)
-    command = [sys.executable, "-c", PARENT, str(cluster.amqp_port("a1")), vhost, str(tmp_path)]
+    command = [sys.executable, "-c", PARENT, str(cluster.amqp_endpoint("a1").port), vhost, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]

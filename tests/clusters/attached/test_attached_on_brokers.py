@@ -40,9 +40,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 def written(cluster: LocalCluster, folder: Path, *, name: str = "", besides: str = "") -> Path:
     rows = "".join(
-        f"  - {{name: {cluster.broker_name(node)}, zone: {zone}, amqp: 'amqp://127.0.0.1:{cluster.amqp_port(node)}', "
+        f"  - {{name: {cluster.broker_name(node)}, zone: {zone}, amqp: 'amqp://127.0.0.1:{endpoint.port}', "
         f"management: 'http://127.0.0.1:{cluster.management_port(node)}'}}\n"
         for node, zone in TOPOLOGY.nodes
+        for endpoint in [cluster.amqp_endpoint(node)]
     )
     name = name or str(cluster.api("a1").overview()["cluster_name"])
     (folder / "name").write_text("mine\n")
@@ -64,7 +65,7 @@ def user(cluster: LocalCluster) -> None:
 def played(file: Path, folder: Path) -> str:
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment:
-        with ClusterPool(attachment.form) as pool:
+        with ClusterPool(attachment.form, keeps=False) as pool:
             result = run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached"))
         assert attachment.others_changed() == []
     assert result.document["driver"] == "attached"
@@ -97,7 +98,7 @@ def test_a_virtual_host_that_was_given_stays_and_is_left_empty(cluster: LocalClu
 
 def played_in_given(file: Path, folder: Path) -> str:
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
-    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form) as pool:
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
         return str(run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
 
 

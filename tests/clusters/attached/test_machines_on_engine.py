@@ -97,7 +97,7 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
         ),
         file,
     )
-    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form) as pool:
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
         with pytest.raises(LockedError, match="another run has this cluster"):
             Attachment(load(file))
         result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO(), driver="attached"))

@@ -50,4 +50,4 @@ def test_user_files_are_in_force(tmp_path: Path) -> None:
         assert [queue["name"] for queue in api.queues("customer")] == ["orders"]
         assert api.get("policies/customer")[0]["definition"] == {"message-ttl": 9}
         assert any("listeners.tcp" in setting for setting in cluster.replaced_settings)
-        assert {cluster.amqp_port(node) for node in topology.node_names}.isdisjoint({5672})
+        assert {cluster.amqp_endpoint(node).port for node in topology.node_names}.isdisjoint({5672})
