@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from rabbitmq_resilience.clusters.packets import Disturbance
+from rabbitmq_resilience.clusters.packets import PacketActs
 from rabbitmq_resilience.clusters.protocol import Cluster
-from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.clusters.stressors import Stressors
-
-
-class DisturbedPackets(Protocol):
-    """What is done to the packets of some links, until it is closed."""
-
-    def met(self) -> Mapping[Link, int]:
-        """How many packets of each link it has met by now: those that were dropped by iptables; those that went through
-        netem's queue, to all peers of the source together. A link where nothing is in place is not in it."""
-        ...
-
-    def close(self) -> None:
-        """Raises ``ClusterError`` where it did not last until now, or something of it is left."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,20 +58,8 @@ class Disk(Protocol):
 
 
 @runtime_checkable
-class ContainerCluster(Cluster, Protocol):
+class ContainerCluster(Cluster, PacketActs, Protocol):
     """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
-
-    def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
-        """Does that to the packets of links between brokers that carry no proxy; ends by itself some time after
-        ``for_s``, should nobody close it. Returns once it is in place."""
-        ...
-
-    def try_connections(
-        self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
-    ) -> Mapping[Link, Sequence[float]]:
-        """Sends so many packets over each link, some of them at once, which the target's kernel answers; what each
-        answer took, in ms. There is none to a packet that is lost on either way, or late."""
-        ...
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
         """None: as much as the machine has."""
@@ -114,9 +87,4 @@ class ContainerCluster(Cluster, Protocol):
 
     def version_of(self, node: str) -> str:
         """The version of the broker that the node is started with."""
-        ...
-
-    def refusals(self, node: str) -> int:
-        """How many connections the node's kernel has refused: as many as were knocked for, and those that arrived twice
-        twice."""
         ...

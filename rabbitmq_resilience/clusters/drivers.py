@@ -123,7 +123,7 @@ def attach(file: Path) -> OpenDriver:
 DRIVERS: Mapping[str, Driver] = {
     "local": Driver(frozenset({"links", "processes", "clients", "balancers"}), _local, open_files),
     "docker": Driver(frozenset({"links", "processes", "clients", "balancers", "packets", "containers"}), _docker),
-    "attached": Driver(frozenset({"links", "processes", "clients"}), _attached),
+    "attached": Driver(frozenset({"links", "processes", "clients", "packets"}), _attached),
 }
 
 #: Those that form their clusters, and can be asked for by name.

@@ -1,7 +1,7 @@
-"""What may happen to packets between brokers in containers, in Pumba's words, and what the kernel counts of it.
+"""What may happen to packets between brokers, who can do it, and what the kernel counts of it.
 
-iptables acts on what a container receives from others, netem on what it sends to them. So the directed link a->b is
-disturbed in b's container by the one, in a's by the other.
+iptables acts on what a node receives from others, netem on what it sends to them. So the directed link a->b is
+disturbed at b by the one, at a by the other. In containers it is told in Pumba's words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from rabbitmq_resilience.clusters.spec import Link
 
@@ -29,10 +29,16 @@ LISTING: Mapping[By, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Disturbance:
-    """``action``: one of Pumba's commands with its own options, such as ``("loss", "--percent", "20")``."""
+    """``kind``: one of Pumba's commands, and its own ``options``, such as ``{"percent": "20"}`` of ``loss``."""
 
     by: By
-    action: tuple[str, ...]
+    kind: str
+    options: Mapping[str, str]
+
+    @property
+    def action(self) -> tuple[str, ...]:
+        """Pumba's command with its options."""
+        return (self.kind, *(word for name, value in self.options.items() for word in (f"--{name}", value)))
 
     def node_of(self, link: Link) -> str:
         """In whose container it acts on the link."""
@@ -51,6 +57,41 @@ class Disturbance:
         addresses = [word for peer in peers for word in (_PEER_OPTION[self.by], f"{peer}/32")]
         options = ("--duration", f"{for_s * 1000:.0f}ms", *addresses, _IMAGE_OPTION[self.by], image)
         return (self.by, *options, "--pull-image=false", *self.action, *containers)
+
+
+class DisturbedPackets(Protocol):
+    """What is done to the packets of some links, until it is closed."""
+
+    def met(self) -> Mapping[Link, int]:
+        """How many packets of each link it has met by now: those that were dropped by iptables; those that went through
+        netem's queue, to all peers of the source together. A link where nothing is in place is not in it."""
+        ...
+
+    def close(self) -> None:
+        """Raises ``ClusterError`` where it did not last until now, or something of it is left."""
+        ...
+
+
+@runtime_checkable
+class PacketActs(Protocol):
+    """What a cluster whose packets can be disturbed offers beside what all do."""
+
+    def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
+        """Does that to the packets of links between brokers that carry no proxy; ends by itself some time after
+        ``for_s``, should nobody close it. Returns once it is in place."""
+        ...
+
+    def try_connections(
+        self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
+    ) -> Mapping[Link, Sequence[float]]:
+        """Sends so many packets over each link, some of them at once, which the target's kernel answers; what each
+        answer took, in ms. There is none to a packet that is lost on either way, or late."""
+        ...
+
+    def refusals(self, node: str) -> int:
+        """How many connections the node's kernel has refused: as many as were knocked for, and those that arrived twice
+        twice. 0 where nobody is knocked for like that."""
+        ...
 
 
 @dataclass(frozen=True)

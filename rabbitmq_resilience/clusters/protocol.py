@@ -163,6 +163,10 @@ class Cluster(Protocol):
         after that."""
         ...
 
+    def check(self) -> None:
+        """Raises ClusterError where a run must go on no longer, for the sake of others."""
+        ...
+
     @property
     def links(self) -> Links: ...
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.access import Endpoint
 from rabbitmq_resilience.clusters.balancing import RunningBalancers
 from rabbitmq_resilience.clusters.broker.configuration import joins_in_order, read_user_file
 from rabbitmq_resilience.clusters.broker.environment import joining_folder
@@ -20,6 +20,7 @@ from rabbitmq_resilience.clusters.broker.handshake import accepts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.formed import Formed
 from rabbitmq_resilience.clusters.host import Host
 from rabbitmq_resilience.clusters.layout import Layout, broker_name, ports_needed
 from rabbitmq_resilience.clusters.linking import round_trips, start_links
@@ -30,12 +31,11 @@ from rabbitmq_resilience.clusters.prometheus import PrometheusServer, scraping
 from rabbitmq_resilience.clusters.protocol import NodeState, ProcessState, Wanted
 from rabbitmq_resilience.clusters.round_trips import RoundTrips
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link, Topology, is_balancer
-from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 
-class RunningCluster(Closing):
+class RunningCluster(Formed):
     """One cluster on its host; ``close`` (or leaving the context) ends its processes and removes its folder.
 
     Node arguments are names of the topology (``a1``). Raises ``ClusterError`` where a node cannot be
@@ -48,7 +48,6 @@ class RunningCluster(Closing):
         #: Whether some node got other settings than the topology says, if only for a time.
         self.reconfigured = False
         self.equipment = NONE
-        self.access = Access()
         #: From the start of its first program until every node saw all others.
         self.formed_in_s = 0.0
         self.broker_version = broker.version
@@ -124,12 +123,6 @@ class RunningCluster(Closing):
     def links(self) -> ToxiproxyLinks:
         assert self._links is not None, "the links exist once the cluster has been started"
         return self._links
-
-    def vhost_of(self, run: str) -> str:
-        return run
-
-    def lasting(self, for_s: float) -> Self:  # noqa: ARG002 - all of it ends with this process
-        return self
 
     def broker_name(self, node: str) -> str:
         return broker_name(node)

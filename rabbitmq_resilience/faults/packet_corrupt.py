@@ -20,7 +20,7 @@ class PacketCorrupt(PacketStep):
 
     @property
     def disturbance(self) -> Disturbance:
-        return Disturbance("netem", ("corrupt", "--percent", f"{self.percent:.2f}"))
+        return Disturbance("netem", "corrupt", {"percent": f"{self.percent:.2f}"})
 
     @property
     def probes(self) -> int:

@@ -30,8 +30,8 @@ class PacketDelay(PacketStep):
 
     @property
     def disturbance(self) -> Disturbance:
-        times = ("--time", str(self.delay_ms), "--jitter", str(self.jitter_ms), "--correlation", "0")
-        return Disturbance("netem", ("delay", *times))
+        times = {"time": str(self.delay_ms), "jitter": str(self.jitter_ms), "correlation": "0"}
+        return Disturbance("netem", "delay", times)
 
     def effect_on(self, links: frozenset[Link]) -> Effect:
         return Effect(links_slow=links, slow_s=(self.delay_ms + self.jitter_ms) / 1000)

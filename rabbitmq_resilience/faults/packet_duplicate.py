@@ -18,7 +18,7 @@ class PacketDuplicate(PacketStep):
 
     @property
     def disturbance(self) -> Disturbance:
-        return Disturbance("netem", ("duplicate", "--percent", f"{self.percent:.2f}"))
+        return Disturbance("netem", "duplicate", {"percent": f"{self.percent:.2f}"})
 
     @property
     def probes(self) -> int:

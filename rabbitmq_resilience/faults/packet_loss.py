@@ -25,8 +25,8 @@ class PacketLoss(PacketStep):
     @property
     def disturbance(self) -> Disturbance:
         if self.by == "netem":
-            return Disturbance("netem", ("loss", "--percent", f"{self.percent:.2f}"))
-        return Disturbance("iptables", ("loss", "--mode", "random", "--probability", f"{self.percent / 100:.2f}"))
+            return Disturbance("netem", "loss", {"percent": f"{self.percent:.2f}"})
+        return Disturbance("iptables", "loss", {"mode": "random", "probability": f"{self.percent / 100:.2f}"})
 
     @property
     def probes(self) -> int:

@@ -28,7 +28,7 @@ class PacketRate(PacketStep):
 
     @property
     def disturbance(self) -> Disturbance:
-        return Disturbance("netem", ("rate", "--rate", f"{self.rate_kbit_per_s}kbit"))
+        return Disturbance("netem", "rate", {"rate": f"{self.rate_kbit_per_s}kbit"})
 
     @property
     def probes(self) -> int:

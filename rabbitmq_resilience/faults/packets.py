@@ -1,7 +1,7 @@
-"""What faults on packets have in common: they lose, repeat, damage or delay what brokers in containers send.
+"""What faults on packets have in common: they lose, repeat, damage or delay what brokers send.
 
-The kernel does it, told by Pumba, and TCP sees it as it would on a bad network. Links that carry a proxy are none of
-theirs: what a broker sends over them goes to the proxy, which has its own connection to the other broker.
+The kernel does it, in containers told by Pumba, and TCP sees it as it would on a bad network. Links that carry a proxy
+are none of theirs: what a broker sends over them goes to the proxy, which has its own connection to the other broker.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rabbitmq_resilience.clusters.container_protocol import ContainerCluster, DisturbedPackets
-from rabbitmq_resilience.clusters.packets import By, Disturbance
+from rabbitmq_resilience.clusters.container_protocol import ContainerCluster
+from rabbitmq_resilience.clusters.packets import By, Disturbance, DisturbedPackets, PacketActs
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
@@ -37,6 +37,8 @@ PROBES_MIN, PROBES_MAX = 100, 2000
 PROBES_AT_ONCE = 25
 #: From here on TCP stands still for seconds now and then: what is promised is what holds for a cut that comes and goes.
 STALLS_FROM_PERCENT = 10
+#: What is done to brokers, by the kind of a disturbance; "disturb" by all others.
+_ACTS: Mapping[str, str] = {"loss": "lose_packets", "delay": "delay"}
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class PacketStep(Step):
     def touches_packets(self, topology: Topology) -> frozenset[Link]:
         return fixed_links(self.links, topology)
 
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        """At each node whose kernel does it."""
+        act = _ACTS.get(self.disturbance.kind, "disturb")
+        return {act: len({self.disturbance.node_of(link) for link in self.touches_packets(topology)})}
+
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PacketInjection:
         return PacketInjection(context, self, resolved_links(self.links, resolver), for_s)
 
@@ -118,7 +125,7 @@ class PacketInjection:
         return self.step.effect_on(self.links)
 
     def inject(self) -> None:
-        self._disturbed = self._cluster.disturb(self.links, self.step.disturbance, for_s=self.for_s)
+        self._disturbed = self._packets.disturb(self.links, self.step.disturbance, for_s=self.for_s)
 
     def heal(self) -> None:
         if self._disturbed is not None:
@@ -159,21 +166,23 @@ class PacketInjection:
 
     def _knock(self) -> Mapping[Link, Sequence[float]]:
         """Left out are links from a node that does not run, or to one that is gone."""
-        process = self._cluster.process
+        process = self.context.cluster.process
         there = [x for x in sorted(self.links) if process(x.source) == "running" and process(x.target) != "gone"]
         step = self.step
-        return self._cluster.try_connections(
+        return self._packets.try_connections(
             there, times=step.probes, at_once=step.probes_at_once, wait_s=ANSWERED_WITHIN_S
         )
 
     def _refusals(self) -> Mapping[str, int]:
         """How many connections the kernel of each target has refused by now; all probes are."""
-        targets = {link.target for link in self.links if self._cluster.process(link.target) == "running"}
-        return {node: self._cluster.refusals(node) for node in targets}
+        targets = {link.target for link in self.links if self.context.cluster.process(link.target) == "running"}
+        return {node: self._packets.refusals(node) for node in targets}
 
     @property
-    def _cluster(self) -> ContainerCluster:
-        return in_containers(self.context.cluster)
+    def _packets(self) -> PacketActs:
+        cluster = self.context.cluster
+        assert isinstance(cluster, PacketActs), "what a driver does not offer is refused before"
+        return cluster
 
 
 def in_containers(cluster: Cluster) -> ContainerCluster:

@@ -161,6 +161,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 ) as load,
                 live.watching(observer, load),
             ):
+                load.beside = cluster.check
                 _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,8 @@ class RunningWorkload:
         letters = Letters(load.dead_letter_queues, load.reject_one_in)
         self._tally = Tally(folder, publishers=load.publishers, routes=routes, letters=letters)
         self._stopped = False
+        #: What each ``check`` looks at too; it raises what is to end the run.
+        self.beside: Callable[[], None] = lambda: None
 
     @property
     def workers(self) -> list[Worker]:
@@ -108,7 +110,9 @@ class RunningWorkload:
         return [self.load.queues[queue] for queue in self.load.consumer_queues(index)]
 
     def check(self) -> None:
-        """Raise ``WorkloadError`` if a worker ended unasked, or not in good order. Good after ``stop``, too."""
+        """Raise ``WorkloadError`` if a worker ended unasked, or not in good order, and what ``beside`` raises. Good
+        after ``stop``, too."""
+        self.beside()
         for worker in self.workers:
             if worker.failed:
                 last_lines = "\n".join(worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

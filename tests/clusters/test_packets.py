@@ -29,8 +29,8 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
 from rabbitmq_resilience.tools.image_names import NETWORK_TOOLS, Chosen, network_tools
 from rabbitmq_resilience.tools.waiting import wait_until
 
-LOSS = Disturbance("iptables", ("loss", "--mode", "random", "--probability", "0.20"))
-CORRUPT = Disturbance("netem", ("corrupt", "--percent", "5.00"))
+LOSS = Disturbance("iptables", "loss", {"mode": "random", "probability": "0.20"})
+CORRUPT = Disturbance("netem", "corrupt", {"percent": "5.00"})
 
 #: As iptables 1.8.9 (nf_tables) prints it in a container, with a rule of somebody else.
 INPUT_CHAIN = """\

@@ -12,6 +12,7 @@ from typing import Any
 
 from rabbitmq_resilience.clusters.attached.cluster import AttachedCluster, Ground
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.guard import Guard
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
@@ -20,6 +21,7 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.others import Things, changes, look
 from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.attached.vhosts import api_of, lock_vhost
@@ -126,6 +128,9 @@ class Attachment(Closing):
             self._before = self._look()
             endpoints = [node.endpoint for node in known.stated.nodes]
             self._lock = stack.enter_context(ClusterLock(known.access, endpoints, vhost=vhost))
+            if texts := contrary(known.stated, self._ways.machines):
+                raise WrongClusterError("; ".join(texts))
+            self._guard = stack.enter_context(Guard(known.stated.abort_when, list(self._apis.values())))
             self._addresses = _addresses(self._ways.machines)
             self._stack = stack.pop_all()
 
@@ -137,8 +142,9 @@ class Attachment(Closing):
         *,
         logs_of_failure: Path | None = None,  # noqa: ARG002 - as all drivers are called
     ) -> AttachedCluster:
-        """Raises ShapeError, and ClusterError where another run has taken the cluster meanwhile."""
-        self._lock.check()
+        """Raises ShapeError, and ClusterError where another run has taken the cluster meanwhile, or its people want
+        none on it now."""
+        self._may_go_on()
         stated = matched(topology, self.known.stated)
         if missing := sorted(equipment.plugins - self.found.plugins):
             raise ClusterError(f"the brokers have not enabled {', '.join(missing)}")
@@ -171,8 +177,12 @@ class Attachment(Closing):
                 {node: one.name for node, one in stated.items()},
                 frozenset(link for link in proxied if link.client is None),
             )
-            ground = Ground(host, claim.folder, claim.base_port + 1, ports, links)
+            ground = Ground(host, claim.folder, claim.base_port + 1, ports, links, self._may_go_on)
             return AttachedCluster(topology, nodes, ground, self._hands, equipment=equipment, stack=stack.pop_all())
+
+    def _may_go_on(self) -> None:
+        self._lock.check()
+        self._guard.check()
 
     def others_changed(self) -> list[str] | None:
         """What has changed since the beginning that belongs to others, whoever has changed it; None where that cannot

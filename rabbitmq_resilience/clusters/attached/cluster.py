@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.attached.disturbing import Knocker, lost_packets
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.permits import Hands
@@ -18,6 +19,7 @@ from rabbitmq_resilience.clusters.broker.management import ManagementApi
 from rabbitmq_resilience.clusters.equipment import Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.host import Host
+from rabbitmq_resilience.clusters.packets import Disturbance, DisturbedPackets
 from rabbitmq_resilience.clusters.prometheus import PrometheusServer, scraping
 from rabbitmq_resilience.clusters.protocol import LoadBalancers, NodeState, ProcessState, Wanted
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link, Topology
@@ -39,6 +41,8 @@ class Ground:
     #: Where clients of each link are let in through a proxy.
     link_ports: Mapping[Link, int]
     links: AttachedLinks
+    #: Raises ClusterError where the run must not go on.
+    check: Callable[[], None]
 
 
 class AttachedCluster(Closing):
@@ -94,6 +98,9 @@ class AttachedCluster(Closing):
         view._for_s = for_s
         return view
 
+    def check(self) -> None:
+        self._ground.check()
+
     def broker_name(self, node: str) -> str:
         return self._nodes.stated[node].name
 
@@ -141,6 +148,24 @@ class AttachedCluster(Closing):
 
     def resume(self, node: str) -> None:
         self._give_back(node)
+
+    def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
+        return lost_packets(self._ground.links.lasting(for_s), links, disturbance)
+
+    def try_connections(
+        self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
+    ) -> Mapping[Link, Sequence[float]]:
+        of_brokers = self._ground.links.of_brokers
+        assert of_brokers is not None, "what is not offered is refused before"
+        found = {link.source: self._nodes.brokers[link.source].process() for link in links}
+        pids = {node: process.pid for node, process in found.items() if process is not None}
+        ends = of_brokers.ends
+        knocker = Knocker(ends.machines, pids, ends.addresses, ends.distribution_ports)
+        there = [link for link in links if link.source in pids]
+        return knocker.knock(there, times=times, at_once=at_once, wait_s=wait_s)
+
+    def refusals(self, node: str) -> int:  # noqa: ARG002 - nobody is knocked for where nobody listens
+        return 0
 
     def lose_data(self, node: str) -> None:
         raise ClusterError(f"{node} is not ours: its data is left alone")

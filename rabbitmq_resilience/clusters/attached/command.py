@@ -15,6 +15,7 @@ from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, loa
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
+from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.spec import ACTS
 from rabbitmq_resilience.clusters.attached.ways import Ways
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -37,6 +38,8 @@ def told(arguments: Sequence[str]) -> int:
         print(f"  zone {zone}: {', '.join(names)}")
     with Ways.of(known) as ways:
         troubles = list(_machines(known, ways))
+        if not troubles:
+            troubles = contrary(known.stated, ways.machines)
     print("what may be done to it:")
     for act, meaning in ACTS.items():
         why = refusal(known.stated, act, 1)

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TypeVar
 
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rule, Verb
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, PacketRules, Rule, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import Probe, answer_ms, distribution_greeting
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -47,32 +47,32 @@ class BrokerLinks:
 
     ends: Ends
     rules: Mapping[str, PacketRules]
-    _wanted: dict[Link, dict[Verb, float]] = field(default_factory=lambda: defaultdict(dict))
+    _wanted: dict[Link, dict[Treatment, float]] = field(default_factory=lambda: defaultdict(dict))
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    def put(self, verb: Verb, links: Collection[Link], *, for_s: float) -> None:
+    def put(self, how: Treatment, links: Collection[Link], *, for_s: float) -> None:
         """The rules go by themselves some time after ``for_s``."""
         with self._lock:
             for link in links:
                 ends_s = time.monotonic() + for_s
-                self._wanted[link][verb] = max(ends_s, self._wanted[link].get(verb, 0.0))
+                self._wanted[link][how] = max(ends_s, self._wanted[link].get(how, 0.0))
             self._write({link.target for link in links})
 
-    def take(self, verb: Verb, links: Collection[Link]) -> None:
+    def take(self, how: Treatment, links: Collection[Link]) -> None:
         with self._lock:
             for link in links:
-                self._wanted[link].pop(verb, None)
+                self._wanted[link].pop(how, None)
             self._write({link.target for link in links})
 
     @property
     def clean(self) -> bool:
         return not any(self._wanted.values())
 
-    def parted_by(self, verb: Verb, more: Collection[Link]) -> int:
+    def parted_by(self, how: Treatment, more: Collection[Link]) -> int:
         """How many nodes are out of reach of the largest group that is whole, and one at least, with ``more`` links
         such as these. A pair is parted by one direction."""
-        parted = {frozenset(link) for link, verbs in self._wanted.items() if verb in verbs}
+        parted = {frozenset(link) for link, ways in self._wanted.items() if how in ways}
         parted |= {frozenset(link) for link in more}
         nodes = set(self.ends.machines)
         largest, left = 0, set(nodes)
@@ -85,9 +85,20 @@ class BrokerLinks:
             largest = max(largest, len(group))
         return max(1, len(nodes) - largest)
 
-    def held_by(self, verb: Verb) -> frozenset[str]:
+    def held_by(self, how: Treatment) -> frozenset[str]:
         """The nodes whose machines have such rules."""
-        return frozenset(link.target for link, verbs in self._wanted.items() if verb in verbs)
+        return frozenset(link.target for link, ways in self._wanted.items() if how in ways)
+
+    def lost(self, links: Collection[Link]) -> Mapping[Link, int]:
+        """How many packets were lost on each, of those links of which some are; one without a rule is not in it."""
+
+        def at(node: str) -> dict[Link, int]:
+            lost, here = self.rules[node].lost(), [link for link in links if link.target == node]
+            found = {link: [lost[a] for a in self.ends.addresses[link.back] if a in lost] for link in here}
+            return {link: sum(counts) for link, counts in found.items() if counts}
+
+        told = self._on_each({link.target for link in links}, at)
+        return {link: number for found in told for link, number in found.items()}
 
     def probe(self, link: Link, *, direct: bool) -> Probe | None:
         """Opened by the machine of the source; ``direct``: by that of the target itself, and waited for."""
@@ -150,16 +161,16 @@ class BrokerLinks:
         self._on_each(nodes, self._write_one)
 
     def _write_one(self, node: str) -> None:
-        wanted = {link: verbs for link, verbs in self._wanted.items() if link.target == node and verbs}
+        wanted = {link: ways for link, ways in self._wanted.items() if link.target == node and ways}
         port = self._port(node) if self.ends.distribution_only else None
         rules = [
-            Rule(address, verb, each)
-            for link, verbs in wanted.items()
-            for verb in verbs
+            Rule(address, how, each)
+            for link, ways in wanted.items()
+            for how in ways
             for address in self.ends.addresses[link.back]
             for each in ([None] if port is None else sorted({port, self._port(link.source)}))
         ]
-        ends_s = max((ends for verbs in wanted.values() for ends in verbs.values()), default=0.0)
+        ends_s = max((ends for ways in wanted.values() for ends in ways.values()), default=0.0)
         self.rules[node].put(rules, for_s=max(0.0, ends_s - time.monotonic()))
 
     def _address(self, link: Link) -> str:
@@ -200,24 +211,32 @@ class AttachedLinks:
         return self.of_clients.remade
 
     def cut(self, links: Collection[Link]) -> None:
-        self._put("cut", "drop", links)
+        self._put("cut", DROP, links)
         self.of_clients.cut(_of_clients(links))
 
     def restore(self, links: Collection[Link]) -> None:
         try:
-            self._take("cut", "drop", links)
+            self._take("cut", DROP, links)
         finally:
             self.of_clients.restore(_of_clients(links))
 
     def refuse(self, links: Collection[Link]) -> None:
-        self._put("refuse", "reset", links)
+        self._put("refuse", RESET, links)
         self.of_clients.refuse(_of_clients(links))
 
     def accept(self, links: Collection[Link]) -> None:
         try:
-            self._take("refuse", "reset", links)
+            self._take("refuse", RESET, links)
         finally:
             self.of_clients.accept(_of_clients(links))
+
+    def lose(self, links: Collection[Link], *, how: Treatment) -> None:
+        """Some of the packets that arrive."""
+        self._put("lose_packets", how, links)
+
+    def deliver(self, links: Collection[Link], *, how: Treatment) -> None:
+        """Undo ``lose``."""
+        self._take("lose_packets", how, links)
 
     def refuses(self, link: Link) -> bool:
         if link.client is not None or self.of_brokers is None:
@@ -257,19 +276,19 @@ class AttachedLinks:
     def clean(self) -> bool:
         return self.of_clients.clean and (self.of_brokers is None or self.of_brokers.clean)
 
-    def _put(self, act: str, verb: Verb, links: Collection[Link]) -> None:
+    def _put(self, act: str, how: Treatment, links: Collection[Link]) -> None:
         between = _between_brokers(links)
         if between:
             assert self.of_brokers is not None, "what is not offered is refused before"
-            parted = self.of_brokers.parted_by(verb, between)
+            parted = self.of_brokers.parted_by(how, between) if how.percent == 100 else None
             self.hands.take(act, self._named({link.target for link in between}), for_s=self.for_s, counted=parted)
-            self.of_brokers.put(verb, between, for_s=self.for_s)
+            self.of_brokers.put(how, between, for_s=self.for_s)
 
-    def _take(self, act: str, verb: Verb, links: Collection[Link]) -> None:
+    def _take(self, act: str, how: Treatment, links: Collection[Link]) -> None:
         between = _between_brokers(links)
         if between and self.of_brokers is not None:
-            self.of_brokers.take(verb, between)
-            still = self.of_brokers.held_by(verb)
+            self.of_brokers.take(how, between)
+            still = self.of_brokers.held_by(how)
             self.hands.leave(act, self._named({link.target for link in between} - still))
 
     def _named(self, nodes: Collection[str]) -> list[str]:

@@ -27,6 +27,12 @@ tail -c +$(( from + 1 )) "$1" | head -c $(( size - from ))
 """
 
 
+def tool_script(node: str, tool: str, *arguments: str) -> str:
+    """For the machine of the node of that Erlang name: one of RabbitMQ's command line tools, told to act on it."""
+    command = " ".join(map(shlex.quote, [tool, "-q", "-n", node, *arguments]))
+    return f"exec {command} < /dev/null"
+
+
 @dataclass
 class AttachedNodes:
     """``machines``, ``brokers`` and ``log_paths`` have those nodes into which there is a way. ``log_begins``: the bytes
@@ -47,8 +53,7 @@ class AttachedNodes:
         machine = self.machines.get(node)
         if machine is None:
             raise ClusterError(f"{tool} cannot be run for {node}: there is no way to its machine")
-        command = " ".join(map(shlex.quote, [tool, "-q", "-n", self.stated[node].name, *arguments]))
-        return machine.run(f"exec {command} < /dev/null", timeout_s=timeout_s)
+        return machine.run(tool_script(self.stated[node].name, tool, *arguments), timeout_s=timeout_s)
 
     def metrics_endpoints(self) -> dict[str, str]:
         """Where each node tells its metrics, as ``host:port``."""

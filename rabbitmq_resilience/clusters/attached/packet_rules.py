@@ -16,7 +16,21 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 
 Verb = Literal["drop", "reset"]
 
+
+@dataclass(frozen=True, order=True)
+class Treatment:
+    """What becomes of packets: of so many percent of them, drawn at random."""
+
+    verb: Verb
+    percent: float = 100.0
+
+
+DROP, RESET = Treatment("drop"), Treatment("reset")
+
 TABLE = "rabbitmq_resilience"
+
+#: Of so many parts a rule takes some.
+_PARTS = 10_000
 
 _WHICH = """
 if command -v nft > /dev/null && nft list tables > /dev/null 2>&1; then echo nft
@@ -26,13 +40,14 @@ fi
 
 _CLEAR: Mapping[str, str] = {
     "nft": f"nft delete table inet {TABLE} 2> /dev/null || ! nft list table inet {TABLE} 2> /dev/null",
-    "iptables": f"""for tool in iptables ip6tables; do
+    "iptables": f"""( set +e
+for tool in iptables ip6tables; do
     command -v $tool > /dev/null || continue
     while $tool -w -D INPUT -j {TABLE} 2> /dev/null; do :; done
     $tool -w -F {TABLE} 2> /dev/null; $tool -w -X {TABLE} 2> /dev/null
     $tool -w -nL {TABLE} > /dev/null 2>&1 && exit 1
 done
-true""",
+exit 0 )""",
 }
 
 
@@ -41,8 +56,13 @@ class Rule:
     """What becomes of packets from ``address``; ``port``: only those to or from that port of TCP."""
 
     address: str
-    verb: Verb
+    treatment: Treatment
     port: int | None = None
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """What takes all packets comes before what takes some."""
+        return (-self.treatment.percent, str(self))
 
 
 class PacketRules:
@@ -71,24 +91,26 @@ class PacketRules:
         script = _for_nft(rules) if self.tool == "nft" else _for_iptables(rules)
         self._machine.run(script)
 
-    def met(self) -> Mapping[str, int]:
-        """How many packets from each address have met a rule since it was written."""
+    def lost(self) -> Mapping[str, int]:
+        """How many packets from each address were lost since their rule was written, of those of which some are."""
         listing = {
             "nft": f"nft list table inet {TABLE} 2> /dev/null || true",
             "iptables": f"for tool in iptables ip6tables; do $tool -w -nvxL {TABLE} 2> /dev/null; done; true",
         }
         text = self._machine.run(listing[self.tool]) if self.tool else ""
-        return dict(_met_nft(text) if self.tool == "nft" else _met_iptables(text))
+        return dict(_lost_nft(text) if self.tool == "nft" else _lost_iptables(text))
 
 
 def _for_nft(rules: Collection[Rule]) -> str:
     lines = []
-    for rule in sorted(rules, key=str):
+    for rule in sorted(rules, key=lambda rule: rule.order):
         family = "ip6" if ipaddress.ip_address(rule.address).version == 6 else "ip"
-        verdict = "drop" if rule.verb == "drop" else "reject with tcp reset"
-        tcp = " tcp flags & rst == 0" if rule.verb == "reset" else ""  # what a reset tells must arrive
+        how = rule.treatment
+        verdict = "drop" if how.verb == "drop" else "reject with tcp reset"
+        tcp = " tcp flags & rst == 0" if how.verb == "reset" else ""  # what a reset tells must arrive
+        some = "" if how.percent == 100 else f" numgen random mod {_PARTS} < {round(how.percent / 100 * _PARTS)}"
         ways = [""] if rule.port is None else [f" tcp dport {rule.port}", f" tcp sport {rule.port}"]
-        lines += [f"        {family} saddr {rule.address}{tcp}{way} counter {verdict}" for way in ways]
+        lines += [f"        {family} saddr {rule.address}{tcp}{way}{some} counter {verdict}" for way in ways]
     body = "\n".join(lines)
     return f"""nft -f - <<'END'
 table inet {TABLE} {{}}
@@ -106,36 +128,39 @@ def _for_iptables(rules: Collection[Rule]) -> str:
     """The chain is filled first and entered last, and all of it is gone before."""
     lines = ["set -e", _CLEAR["iptables"]]
     tools = {"iptables": 4, "ip6tables": 6}
+    ordered = sorted(rules, key=lambda rule: rule.order)
     for tool, version in tools.items():
-        mine = [rule for rule in sorted(rules, key=str) if ipaddress.ip_address(rule.address).version == version]
+        mine = [rule for rule in ordered if ipaddress.ip_address(rule.address).version == version]
         if not mine:
             continue
         lines.append(f"{tool} -w -N {TABLE}")
         for rule in mine:
-            jump = "-j DROP" if rule.verb == "drop" else "-j REJECT --reject-with tcp-reset"
-            tcp = "-p tcp " if rule.verb == "reset" or rule.port is not None else ""
-            tcp += "! --tcp-flags RST RST " if rule.verb == "reset" else ""
+            how = rule.treatment
+            jump = "-j DROP" if how.verb == "drop" else "-j REJECT --reject-with tcp-reset"
+            tcp = "-p tcp " if how.verb == "reset" or rule.port is not None else ""
+            tcp += "! --tcp-flags RST RST " if how.verb == "reset" else ""
+            some = "" if how.percent == 100 else f"-m statistic --mode random --probability {how.percent / 100:.4f} "
             ways = [""] if rule.port is None else [f"--dport {rule.port} ", f"--sport {rule.port} "]
-            lines += [f"{tool} -w -A {TABLE} -s {rule.address} {tcp}{way}{jump}" for way in ways]
+            lines += [f"{tool} -w -A {TABLE} -s {rule.address} {tcp}{way}{some}{jump}" for way in ways]
         lines.append(f"{tool} -w -I INPUT 1 -j {TABLE}")
     return "\n".join(lines)
 
 
-def _met_nft(listing: str) -> Iterator[tuple[str, int]]:
-    """From lines such as ``ip saddr 10.0.0.2 counter packets 12 bytes 720 drop``."""
+def _lost_nft(listing: str) -> Iterator[tuple[str, int]]:
+    """From lines such as ``ip saddr 10.0.0.2 numgen random mod 10000 < 500 counter packets 12 bytes 720 drop``."""
     found: dict[str, int] = {}
     for words in (line.split() for line in listing.splitlines()):
-        if "saddr" in words and "packets" in words:
+        if "saddr" in words and "numgen" in words:
             address, count = words[words.index("saddr") + 1], words[words.index("packets") + 1]
             found[address] = found.get(address, 0) + int(count)
     yield from found.items()
 
 
-def _met_iptables(listing: str) -> Iterator[tuple[str, int]]:
-    """From lines of packets, bytes, target, protocol, options, in, out, source, ..."""
+def _lost_iptables(listing: str) -> Iterator[tuple[str, int]]:
+    """From lines of packets, bytes, target, protocol, options, in, out, source, ..., and the words of matches."""
     found: dict[str, int] = {}
     for columns in (line.split() for line in listing.splitlines()):
-        if len(columns) >= 9 and columns[2] in ("DROP", "REJECT"):
+        if len(columns) >= 9 and columns[2] == "DROP" and "statistic" in columns:
             source = columns[7].partition("/")[0]
             found[source] = found.get(source, 0) + int(columns[0])
     yield from found.items()

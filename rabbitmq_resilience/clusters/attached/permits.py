@@ -18,6 +18,7 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
     "pause": frozenset({"ssh"}),
     "cut": frozenset({"ssh"}),
     "refuse": frozenset({"ssh"}),
+    "lose_packets": frozenset({"ssh"}),
     "rebalance": frozenset({"api"}),
 }
 

@@ -21,7 +21,9 @@ ACTS: Mapping[str, str] = {
     "pause": "the broker's process is suspended",
     "cut": "packets between brokers are dropped",
     "refuse": "connections between brokers are reset and refused",
+    "lose_packets": "some of the packets between brokers are lost",
     "delay": "packets between brokers arrive later",
+    "disturb": "packets between brokers are damaged, repeated, or wait for each other",
     "drain": "the broker is put into maintenance mode: its clients and leaders go elsewhere, all of them",
     "alarm": "a limit of memory or disk is set so that the alarm goes off, which blocks all publishers of the cluster",
     "rebalance": "leaders of all queues of the cluster are spread anew",
@@ -150,6 +152,31 @@ class Ssh(Spec):
     cut: Literal["all_ports", "distribution"] = "all_ports"
 
 
+class Metric(Spec):
+    """A query to a Prometheus of the cluster's people, and a bound on each value that it gives."""
+
+    prometheus: HttpUrl
+    query: Command
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.above is None and self.below is None:
+            raise ValueError("needs a bound: above: NUMBER, or below: NUMBER")
+        return self
+
+
+class AbortWhen(Spec):
+    """What ends a run early, heals all that it did, and lets no other begin. ``alarm``: a broker has an alarm of memory
+    or disk. ``check``: a command for this machine's shell that ends otherwise than with status 0. ``metrics``: one of
+    these queries gives a value beyond its bound. What cannot be looked at for 30 s ends a run as well."""
+
+    alarm: bool = False
+    check: Command | None = None
+    metrics: tuple[Metric, ...] = ()
+
+
 class Offers(Spec):
     """By what faults act on brokers; with nothing of it, on links of our own clients only."""
 
@@ -178,6 +205,7 @@ class ClusterFile(Spec):
     net_ticktime_s: Annotated[int, Field(ge=1, le=3600)] = 60
     offers: Offers = Offers()
     allow: Mapping[str, Annotated[int, Field(ge=1, le=1000)]] = {}
+    abort_when: AbortWhen = AbortWhen()
 
     @model_validator(mode="after")
     def _names(self) -> Self:

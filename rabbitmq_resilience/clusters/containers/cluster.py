@@ -59,11 +59,11 @@ class DockerCluster(RunningCluster):
     def try_connections(
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
     ) -> dict[Link, list[float]]:
-        numbers = (_NOBODYS_PORT, times, at_once, round(wait_s * 1000))
+        what = (str(_NOBODYS_PORT), str(times), str(at_once), str(round(wait_s * 1000)), "refused")
 
         def knock_from(source: str) -> list[tuple[Link, float]]:
             there = {self.address(link.target): link for link in links if link.source == source}
-            answers = (line.split() for line in self._knocks(source, *map(str, numbers), *there).splitlines())
+            answers = (line.split() for line in self._knocks(source, *what, *there).splitlines())
             return [(there[address], int(us) / 1000) for address, us in answers]
 
         sources = {link.source for link in links}

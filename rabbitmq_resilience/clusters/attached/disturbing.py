@@ -1,0 +1,95 @@
+"""Packets between brokers that are lost by kernels that are not ours, and knocks that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks
+from rabbitmq_resilience.clusters.attached.machine import Machine
+from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.packets import Disturbance
+from rabbitmq_resilience.clusters.spec import Link
+
+_KNOCKED_WITHIN_S = 90.0
+_PROBE = Path(__file__).parents[1] / "broker" / "erlang" / "resilience_probe.erl"
+#: Erlang is there where a broker is: RabbitMQ's own tools are escripts, too.
+_KNOCK = """
+set -eu
+export HOME="${{HOME:-/}}" ERL_CRASH_DUMP_SECONDS=0
+escript=$(command -v escript || true)
+[ -n "$escript" ] || escript=$(ls "$(dirname "$(readlink "/proc/$1/exe")")"/../../bin/escript)
+shift
+file=$(mktemp)
+trap 'rm -f "$file"' EXIT
+cat > "$file" <<'END'
+#!/usr/bin/env escript
+{module}
+END
+"$escript" "$file" "$@" < /dev/null
+"""
+
+
+@dataclass(frozen=True)
+class LostPackets:
+    """Packets that arrive over ``links`` are lost, until ``close``; see ``packets.DisturbedPackets``."""
+
+    links: AttachedLinks
+    on: frozenset[Link]
+    how: Treatment
+
+    def met(self) -> Mapping[Link, int]:
+        assert self.links.of_brokers is not None, "what is not offered is refused before"
+        return self.links.of_brokers.lost(self.on)
+
+    def close(self) -> None:
+        gone = sorted(self.on - self.met().keys())
+        self.links.deliver(self.on, how=self.how)
+        if left := self.met():
+            raise ClusterError(f"packets on {', '.join(map(str, sorted(left)))} are still lost")
+        if gone:
+            raise ClusterError(f"packets on {', '.join(map(str, gone))} were not lost until the end")
+
+
+def lost_packets(links: AttachedLinks, on: Collection[Link], disturbance: Disturbance) -> LostPackets:
+    """From now on. Raises ClusterError where nothing of the kind can be done."""
+    if (disturbance.by, disturbance.kind) != ("iptables", "loss"):
+        raise ClusterError(f"{disturbance.kind} by {disturbance.by} is not done to a cluster that is there already")
+    how = Treatment("drop", 100 * float(disturbance.options["probability"]))
+    links.lose(on, how=how)
+    return LostPackets(links, frozenset(on), how)
+
+
+@dataclass(frozen=True)
+class Knocker:
+    """Sends packets from machine to machine. ``pids`` are those of the brokers on them."""
+
+    machines: Mapping[str, Machine]
+    pids: Mapping[str, int]
+    addresses: Mapping[Link, Sequence[str]]
+    ports: Mapping[str, int]
+
+    def knock(self, links: Collection[Link], *, times: int, at_once: int, wait_s: float) -> dict[Link, list[float]]:
+        """At the port where each target listens for its peers: packets to it are let pass between brokers. What each
+        answer took, in ms."""
+        groups: dict[tuple[str, int], dict[str, Link]] = {}
+        for link in links:
+            groups.setdefault((link.source, self.ports[link.target]), {})[self.addresses[link][0]] = link
+        what = (str(times), str(at_once), str(round(wait_s * 1000)), "any")
+        script = _KNOCK.format(module=_PROBE.read_text(encoding="utf-8"))
+
+        def knocked(group: tuple[str, int]) -> list[tuple[Link, float]]:
+            (source, port), there = group, groups[group]
+            arguments = (str(self.pids[source]), str(port), *what, *there)
+            told = self.machines[source].run(script, *arguments, timeout_s=_KNOCKED_WITHIN_S)
+            return [(there[address], int(us) / 1000) for address, us in map(str.split, told.splitlines())]
+
+        took: dict[Link, list[float]] = {link: [] for link in links}
+        with ThreadPoolExecutor(max_workers=max(1, len(groups))) as pool:
+            for link, ms in chain.from_iterable(pool.map(knocked, groups)):
+                took[link].append(ms)
+        return took

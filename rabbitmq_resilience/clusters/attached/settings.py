@@ -1,0 +1,45 @@
+"""Whether the brokers have the settings that a cluster file states, where there is a way to ask them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from rabbitmq_resilience.clusters.attached.machine import Machine
+from rabbitmq_resilience.clusters.attached.nodes import tool_script
+from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+
+_ASK_TIMEOUT_S = 60.0
+
+#: Changes nothing: how the broker handles partitions (rabbit.app, ``cluster_partition_handling``), and its
+#: ``net_ticktime`` (net_kernel(3)), or what that is being changed to.
+_ASK = "{application:get_env(rabbit, cluster_partition_handling), net_kernel:get_net_ticktime()}."
+_TOLD = re.compile(r"\{\{ok,(?P<handling>.*)\},\s*(?:\{\w+,\s*)?(?P<ticktime>\d+)\}+", re.DOTALL)
+
+
+def contrary(stated: ClusterFile, machines: Mapping[str, Machine]) -> list[str]:
+    """In words, what brokers have otherwise than the file states. Raises MachineError where one cannot be asked."""
+
+    def at(node: str) -> list[str]:
+        told = machines[node].run(tool_script(node, "rabbitmqctl", "eval", _ASK), timeout_s=_ASK_TIMEOUT_S)
+        return [f"{node} has {text}" for text in _contrary(stated, told)]
+
+    with ThreadPoolExecutor(max_workers=max(1, len(machines))) as pool:
+        return [text for texts in pool.map(at, machines) for text in texts]
+
+
+def _contrary(stated: ClusterFile, told: str) -> Iterator[str]:
+    found = _TOLD.search(told)
+    if found is None:
+        yield f"settings that nobody understands: {told.strip()[:200]}"
+        return
+    handling, ticktime_s = " ".join(found["handling"].split()), int(found["ticktime"])
+    words = set(re.findall(r"[^\s\[\]{},']+", handling))
+    wanted = {str(stated.partition_handling)}
+    if stated.pause_if_all_down is not None:
+        wanted |= {*stated.pause_if_all_down.nodes, stated.pause_if_all_down.recover}
+    if words != wanted:
+        yield f"partition_handling {handling}, and the file states {' '.join(sorted(wanted))}"
+    if ticktime_s != stated.net_ticktime_s:
+        yield f"net_ticktime {ticktime_s}, and the file states net_ticktime_s: {stated.net_ticktime_s}"
