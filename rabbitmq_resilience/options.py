@@ -113,7 +113,11 @@ OPTIONS: Sequence[Option] = (
     Option("budget-min", "play what fits into so many minutes, what was not played for longest first", minutes),
     Option("repeat", "play each scenario so often, and tell rates (1)", repeats, 1),
     Option("seed", "decides everything random (default: the scenario's own)", seed),
-    Option("check-only", "check every scenario, and play none", fields={"action": "store_true"}),
+    Option(
+        "check-only",
+        "check every scenario, and play none; with --cluster: tell all that each would do there",
+        fields={"action": "store_true"},
+    ),
     Option("fault-file", "play this fault file and nothing else, as naming it does", Path, fields={"action": "append"}),
     Option("recheck", "judge this run directory again, and play nothing", Path, fields={"action": "append"}),
 )

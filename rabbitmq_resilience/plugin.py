@@ -237,12 +237,17 @@ def _fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
         pytest.skip(str(error))
 
 
-def _checked(config: pytest.Config) -> Callable[..., Result]:
-    """Plays nothing, for which no broker need be there."""
+def _checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[..., Result]:
+    """Plays nothing, for which no broker need be there; tells what would be done to a cluster that is not ours."""
     from rabbitmq_resilience.scenarios import fault_file
 
     def checked(scenario: Scenario, *, tries: int = 1) -> Result:  # noqa: ARG001 - as what plays
-        fault_file.check(_fitted(_seeded(scenario, config), config), driver=options.driver(config))
+        scenario, file = _fitted(_seeded(scenario, config), config), options.folder(config, "cluster")
+        fault_file.check(scenario, driver=options.driver(config))
+        if file is not None:
+            from rabbitmq_resilience.scenarios.plan import plan
+
+            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file)]))
         pytest.skip("checked, not played")
 
     return checked
@@ -272,7 +277,7 @@ def resilience_play(
     config, tell = request.config, resilience_tell
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
-        return _checked(config)
+        return _checked(config, tell)
     driver: OpenDriver = request.getfixturevalue("resilience_driver")
     testbed: Testbed = request.getfixturevalue("resilience_testbed")
 

@@ -50,7 +50,7 @@ CLUSTERS: list[set[str]] = [
     {"network"},
     {"host"},
     {"container_protocol"},
-    {"protocol"},
+    {"protocol", "formed"},
     {"round_trips"},
     {"broker"},
     {"machine"},

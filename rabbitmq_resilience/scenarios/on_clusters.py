@@ -23,7 +23,7 @@ class NotPlayableError(Exception):
 def fitted(scenario: Scenario, file: Path) -> Scenario:
     """The scenario with what the cluster has, such as its ``net_ticktime``. Raises NotPlayableError where the cluster
     is of another shape, or something is not offered or allowed; ClusterFileError."""
-    stated = _known(file).stated
+    stated = known(file).stated
     try:
         topology = fitted_topology(scenario.topology, stated)
     except ShapeError as error:
@@ -37,7 +37,7 @@ def fitted(scenario: Scenario, file: Path) -> Scenario:
 def check(scenario: Scenario, file: Path, *, source: str) -> None:
     """Raises FaultFileError with everything that is neither offered nor allowed; a scenario that needs a cluster of
     another shape is not judged here."""
-    stated = _known(file).stated
+    stated = known(file).stated
     try:
         topology = fitted_topology(scenario.topology, stated)
     except ShapeError:
@@ -59,5 +59,6 @@ def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location
 
 
 @cache
-def _known(file: Path) -> KnownCluster:
+def known(file: Path) -> KnownCluster:
+    """As it was read first."""
     return load(file)

@@ -15,10 +15,10 @@ RECORDED = ROOT / "tests" / "play" / "recorded"
 CONFTEST = f"""
 import shutil, time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from rabbitmq_resilience.clusters.drivers import OpenDriver
 from rabbitmq_resilience.play import run
 from rabbitmq_resilience.play.judging import judge_run
 from rabbitmq_resilience.record.run_directory import RunDirectory
@@ -48,7 +48,7 @@ run.run_scenario = staged
 
 @pytest.fixture(scope="session")
 def resilience_driver():
-    yield SimpleNamespace(broker_version="3.10.8", find_prometheus=None, require=lambda needs: None, form=None)
+    yield OpenDriver("3.10.8", form=None, find_prometheus=None)
 """
 
 SCENARIO = """

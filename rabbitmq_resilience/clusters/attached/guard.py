@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests import RequestException, Session
+from requests.adapters import HTTPAdapter
 
 from rabbitmq_resilience.clusters.attached.spec import AbortWhen, Metric
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
@@ -130,6 +131,7 @@ def _metric(metric: Metric) -> _Look:
     session = Session()
     session.trust_env = False  # a proxy of the user's leads elsewhere
     server = PrometheusConnect(metric.prometheus, session=session, timeout=_ANSWER_TIMEOUT_S)
+    session.mount(metric.prometheus, HTTPAdapter(max_retries=0))  # it is looked at again soon
 
     def look() -> str:
         try:

@@ -151,6 +151,10 @@ class Ssh(Spec):
     log: Annotated[str, StringConstraints(pattern=r"^/")] = "/var/log/rabbitmq/{node}.log"
     cut: Literal["all_ports", "distribution"] = "all_ports"
 
+    def host_of(self, node: str) -> str:
+        """Where the machine of the node of that Erlang name is."""
+        return self.addresses.get(node, node.partition("@")[2])
+
 
 class Metric(Spec):
     """A query to a Prometheus of the cluster's people, and a bound on each value that it gives."""

@@ -11,6 +11,7 @@ from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
+from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 from rabbitmq_resilience.tools.closing import Closing
 
 
@@ -35,6 +36,12 @@ class Ways(Closing):
         self.stack.close()
 
 
+def reached_by(stated: ClusterFile, node: str) -> str:
+    """By what the machine of the node is reached, for people; empty where nothing is offered."""
+    ssh = stated.offers.ssh
+    return "" if ssh is None else f"ssh {ssh.user}@{ssh.host_of(node)}"
+
+
 def key_of(node: str) -> str:
     """Names a node in watchdogs and units: letters, digits, dots and dashes."""
     return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in node)
@@ -50,7 +57,7 @@ def _by_ssh(known: KnownCluster) -> Ways:
         loop = stack.enter_context(SshLoop())
         machines: dict[str, Machine] = {}
         for node in known.stated.nodes:
-            host = ssh.addresses.get(node.name, node.host)
+            host = ssh.host_of(node.name)
             machines[node.name] = stack.enter_context(SshMachine(loop, ssh, host=host, folder=folder))
         names = list(machines)
         return Ways(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.pool import ClusterPool
@@ -17,8 +16,8 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.on_clusters import fitted
+from tests.clusters.attached.processes import TOPOLOGY, written
 
-TOPOLOGY = catalogue.load("three_nodes_three_zones")
 SCENARIO = """\
 version: 1
 title: A client is cut off and another one killed
@@ -36,24 +35,6 @@ invariants: {no_loss: {}, order: {}, recovery: {}}
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster.form(TOPOLOGY) as formed:
         yield formed
-
-
-def written(cluster: LocalCluster, folder: Path, *, name: str = "", besides: str = "") -> Path:
-    rows = "".join(
-        f"  - {{name: {cluster.broker_name(node)}, zone: {zone}, amqp: 'amqp://127.0.0.1:{endpoint.port}', "
-        f"management: 'http://127.0.0.1:{cluster.management_port(node)}'}}\n"
-        for node, zone in TOPOLOGY.nodes
-        for endpoint in [cluster.amqp_endpoint(node)]
-    )
-    name = name or str(cluster.api("a1").overview()["cluster_name"])
-    (folder / "name").write_text("mine\n")
-    (folder / "password").write_text("of mine\n")
-    path = folder / "cluster.yaml"
-    path.write_text(
-        f"version: 1\ncluster: {name}\nuser: {{file: name}}\npassword: {{file: password}}\n{besides}"
-        f"partition_handling: pause_minority\nnet_ticktime_s: {TOPOLOGY.net_ticktime_s}\nnodes:\n{rows}"
-    )
-    return path
 
 
 @pytest.fixture

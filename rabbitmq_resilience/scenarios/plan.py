@@ -1,0 +1,78 @@
+"""What a scenario would do to a cluster that is there already: every act, when, and on which machine. None is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY
+from rabbitmq_resilience.clusters.attached.shape import matched
+from rabbitmq_resilience.clusters.attached.spec import ACTS, ClusterFile
+from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
+from rabbitmq_resilience.clusters.attached.ways import reached_by
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.on_clusters import known
+
+
+def plan(scenario: Scenario, file: Path) -> Iterator[str]:
+    """Lines for people, of a scenario that fits the cluster of that file (``on_clusters.fitted``)."""
+    stated = known(file).stated
+    names = {node: one.name for node, one in matched(scenario.topology, stated).items()}
+    load = scenario.workload
+    queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"
+    where = stated.virtual_host or "a virtual host of its own, which goes again"
+    yield (
+        f"  load: {load.publishers} publishers to {queues} in {where}, "
+        f"{'as fast as it goes' if load.rate_per_s is None else f'{load.rate_per_s}/s'}"
+    )
+    for number, step in enumerate(scenario.schedule):
+        yield f"  step {number}, {_when(step)}, {_told(step)}:"
+        acts = step.acts(scenario.topology)
+        for act, most in acts.items():
+            yield f"    {act}: {ACTS[act]}; at up to {most} node{'s' if most != 1 else ''} at once"
+        yield from (f"      {line}" for line in _places(step, scenario, stated, names) if acts)
+        if not acts:
+            yield "    nothing is done to brokers: only to our own clients, their links and our queues"
+    yield f"  lasts {_length(scenario)}"
+
+
+def _told(step: AnyFault) -> str:
+    fields = step.model_dump(mode="json", exclude={"fault", "at_s", "when", "for_s"}, exclude_defaults=True)
+    return " ".join([step.fault, ", ".join(f"{name}: {value}" for name, value in fields.items())]).rstrip()
+
+
+def _when(step: AnyFault) -> str:
+    if step.at_s is not None:
+        return f"{step.at_s:g} s after chaos begins, for {step.for_s:g} s"
+    assert step.when is not None, "a step has a time or a condition"
+    return f"once {step.when.model_dump(mode='json', exclude_none=True)}, for {step.for_s:g} s"
+
+
+def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict[str, str]) -> Iterator[str]:
+    """On which machines; where a target is drawn or found only then, all that it may be."""
+    topology = scenario.topology
+    if all("api" in OFFERED_BY.get(act, ()) for act in step.acts(topology)):
+        yield "by the management API"
+        return
+    ends = f"ends by itself {MARGIN_S + step.for_s:g} s after it began, at the latest"
+    for node in sorted(step.may_touch_processes(topology) & names.keys()):
+        yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
+    links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
+    for target in sorted({link.target for link in links}):
+        sources = ", ".join(names[source] for source in sorted(_sources(links, target)))
+        yield f"{names[target]}, by {reached_by(stated, names[target])}: packets from {sources}; {ends}"
+
+
+def _sources(links: set[Link], target: str) -> set[str]:
+    return {link.source for link in links if link.target == target}
+
+
+def _length(scenario: Scenario) -> str:
+    phases = scenario.phases
+    chaos_s = scenario.chaos_s
+    return (
+        f"{phases.steady_s:g} s steady, {chaos_s:g} s chaos, up to {phases.recovery_s:g} s recovery and "
+        f"{phases.drain_s:g} s until the queues are empty"
+    )

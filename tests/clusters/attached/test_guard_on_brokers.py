@@ -1,0 +1,148 @@
+"""What ends a run early on a cluster that is there already: alarms, checks and queries of its people."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached import guard as guarding
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.guard import AbortedError, Guard
+from rabbitmq_resilience.clusters.attached.spec import AbortWhen
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.protocol import Wanted
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.tools.waiting import wait_until
+from tests.clusters.attached.processes import TOPOLOGY, written
+
+SCENARIO = """\
+version: 1
+title: Somebody wants it to end
+topology: three_nodes_three_zones
+workload: {queue_type: quorum, queues: 2, publishers: 2, consumers: 2, rate_per_s: 100}
+phases: {steady_s: 1}
+schedule:
+  - {at_s: 0, fault: partition, between: ["publisher:0", all], for_s: 120}
+  - {at_s: 60, fault: kill_client, client: "publisher:1", for_s: 2}
+invariants: {no_loss: {}}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster.form(TOPOLOGY) as formed:
+        formed.api("a1").put("users/mine", {"password": "of mine", "tags": "administrator"})
+        yield formed
+
+
+def guard(cluster: LocalCluster, **when: Any) -> Guard:
+    return Guard(AbortWhen.model_validate(when), [cluster.api(node) for node in TOPOLOGY.node_names])
+
+
+def test_a_check_that_fails_ends_the_run_and_heals_and_lets_none_begin(cluster: LocalCluster, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    file = written(cluster, tmp_path, besides=f"abort_when: {{check: 'echo no more >&2; test ! -e {stop}'}}\n")
+    scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
+        testbed = Testbed(pool, tmp_path / "runs", io.StringIO(), driver="attached")
+        wanted = threading.Thread(target=stop_once_cut, args=(tmp_path / "runs", stop))
+        wanted.start()
+        begun_s = time.monotonic()
+        with pytest.raises(AbortedError, match=r"the check .* ended with status 1: no more"):
+            run_scenario(scenario, testbed)
+        wanted.join()
+        assert time.monotonic() - begun_s < 60, "before the first step was over"
+        with pytest.raises(AbortedError):
+            run_scenario(scenario, testbed)
+        assert attachment.others_changed() == []
+    first, second = sorted((tmp_path / "runs").glob("*somebody-wants*"))
+    assert [state for _, state in faults(first)] == [
+        "injecting",
+        "injected",
+        "proven",
+        "healing",
+        "healed",
+        "heal_proven",
+        "skipped",
+    ]
+    assert faults(second) == []
+    assert '"UNKNOWN"' in (first / "verdict.json").read_text()
+    with pytest.raises(AbortedError):
+        Attachment(load(file))
+
+
+def stop_once_cut(runs: Path, stop: Path) -> None:
+    def cut() -> bool:
+        return any("proven" in path.read_text() for path in runs.glob("*/events.jsonl"))
+
+    wait_until(cut, timeout_s=90, what="the cut")
+    stop.touch()
+
+
+def faults(run: Path) -> list[tuple[int, str]]:
+    events = RunDirectory(run).events()
+    return sorted(((e.step, e.state) for e in events if isinstance(e, FaultEvent)), key=lambda row: row[0])
+
+
+def test_an_alarm_ends_it(cluster: LocalCluster) -> None:
+    with guard(cluster, alarm=True) as watching:
+        watching.check()
+        cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.0000001")
+        try:
+            wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see the alarm")
+            with pytest.raises(AbortedError, match="b1@localhost has an alarm of memory"):
+                guard(cluster, alarm=True)
+        finally:
+            cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.4")
+        with pytest.raises(AbortedError, match="b1@localhost has an alarm of memory"):
+            watching.check()  # it was so once
+
+
+def ended(watching: Guard) -> bool:
+    try:
+        watching.check()
+    except AbortedError:
+        return True
+    return False
+
+
+def test_a_query_beyond_its_bound_ends_it(cluster: LocalCluster, tmp_path: Path) -> None:
+    with closing(cluster.scraped("/", wanted=Wanted(["rabbitmq_identity_info"]), data=tmp_path / "data")) as prometheus:
+        prometheus.await_scraping(nodes=3)
+        query = {"prometheus": prometheus.url, "query": "vector(3)"}
+        with guard(cluster, metrics=[query | {"above": 3.0, "below": 3.0}]) as watching:
+            watching.check()
+        with pytest.raises(AbortedError, match=r"vector\(3\) is 3, above 2"):
+            guard(cluster, metrics=[query | {"above": 2.0}])
+        with pytest.raises(AbortedError, match=r"vector\(3\) is 3, below 4"):
+            guard(cluster, metrics=[query | {"below": 4.0}])
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"check": "sleep 60"},
+        {"metrics": [{"prometheus": "http://127.0.0.1:9", "query": "up", "below": 1.0}]},
+    ],
+)
+def test_what_nobody_can_look_at_for_long_ends_it(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(guarding, "BLIND_S_MAX", 1.5)
+    monkeypatch.setattr(guarding, "_ANSWER_TIMEOUT_S", 1)
+    with guard(cluster, **when) as watching:
+        watching.check()
+        wait_until(lambda: ended(watching), timeout_s=20, what="the guard to give up")

@@ -1,0 +1,114 @@
+"""What a scenario would do to a cluster that is there already, told and not done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.faults.catalogue import FAULTS
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.scenarios.plan import plan
+from tests.scenarios.test_fault_file_pages import STEPS
+
+pytest_plugins = ["pytester"]
+
+CLUSTER = """
+version: 1
+cluster: orders
+user: {file: name}
+password: {file: name}
+partition_handling: pause_minority
+net_ticktime_s: 60
+nodes:
+  - {name: rabbit@host1, zone: eu-1, amqp: "amqps://host1:5671", management: "https://host1:15671"}
+  - {name: rabbit@host2, zone: eu-2, amqp: "amqps://host2:5671", management: "https://host2:15671"}
+  - {name: rabbit@host3, zone: eu-3, amqp: "amqps://host3:5671", management: "https://host3:15671"}
+offers:
+  ssh: {user: chaos, addresses: {rabbit@host2: 10.0.0.2}}
+allow: {kill: 3, stop: 3, pause: 3, cut: 3, refuse: 3, lose_packets: 3, rebalance: 3}
+"""
+HEAD = "version: 1\ntitle: t\ntopology: three_nodes_three_zones\ninvariants: {no_loss: {}}\n"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    (tmp_path / "name").write_text("nobody\n")
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return path
+
+
+def told(cluster: Path, *steps: str) -> list[str]:
+    text = f"{HEAD}schedule:\n" + "".join(f"- {step}\n" for step in steps)
+    return list(plan(fitted(fault_file.parse(text, driver="attached"), cluster), cluster))
+
+
+def machines(lines: list[str]) -> set[str]:
+    return {f"host{i}" for i in (1, 2, 3) for line in lines if line.startswith(f"      rabbit@host{i}, by ssh ")}
+
+
+@pytest.mark.parametrize(
+    ("step", "act", "at"),
+    [
+        ("{at_s: 2, for_s: 6, fault: kill, node: b1}", "kill: ", {"host2"}),
+        ("{at_s: 2, for_s: 6, fault: kill, node: 'leader:q1'}", "kill: ", {"host1", "host2", "host3"}),
+        ("{at_s: 2, for_s: 6, fault: pause, node: 'zone:c'}", "pause: ", {"host3"}),
+        ("{at_s: 2, for_s: 6, fault: stop, node: a1}", "stop: ", {"host1"}),
+        (
+            "{at_s: 2, for_s: 20, fault: partition, between: ['zone:c', rest]}",
+            "cut: ",
+            {"host1", "host2", "host3"},
+        ),
+        ("{at_s: 2, for_s: 20, fault: partition, between: [a1, b1]}", "cut: ", {"host1", "host2"}),
+        ("{at_s: 2, for_s: 20, fault: packet_loss, links: 'a1 -> b1', percent: 5}", "lose_packets: ", {"host2"}),
+    ],
+)
+def test_each_act_names_its_machines(cluster: Path, step: str, act: str, at: set[str]) -> None:
+    lines = told(cluster, step)
+    assert sum(line.startswith(f"    {act}") for line in lines) == 1
+    assert machines(lines) == at
+    by = {line.split(", by ")[1].split(":")[0].split(";")[0] for line in lines if ", by ssh " in line}
+    address = {"host1": "host1", "host2": "10.0.0.2", "host3": "host3"}
+    assert by == {f"ssh chaos@{address[host]}" for host in at}
+
+
+def test_what_is_done_to_our_own_clients_is_done_on_no_machine(cluster: Path) -> None:
+    lines = told(cluster, "{at_s: 2, for_s: 6, fault: kill_client, client: 'publisher:0'}")
+    assert "    nothing is done to brokers: only to our own clients, their links and our queues" in lines
+    assert machines(lines) == set()
+
+
+def test_what_the_management_api_does_names_no_machine(cluster: Path) -> None:
+    lines = told(cluster, "{at_s: 2, for_s: 10, fault: rebalance}")
+    assert "      by the management API" in lines
+
+
+def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
+    """The examples of all faults that act on clusters that are there already, and are allowed here."""
+    seen = set()
+    for step in STEPS:
+        name = step.partition("fault: ")[2].split(",")[0].split("\n")[0].strip()
+        try:
+            scenario = fault_file.parse(f"{HEAD}schedule:\n{step}\n", driver="attached")
+            lines = list(plan(fitted(scenario, cluster), cluster))
+        except Exception as error:
+            assert str(error)
+            continue
+        seen.add(name)
+        acts = scenario.schedule[0].acts(scenario.topology)
+        assert bool(acts) == bool(machines(lines) or "      by the management API" in lines), name
+    assert {"kill", "pause", "partition", "disconnect", "packet_loss", "rebalance"} <= seen <= set(FAULTS)
+
+
+def test_check_only_tells_it_and_plays_nothing(cluster: Path, pytester: pytest.Pytester, monkeypatch: Any) -> None:
+    monkeypatch.chdir(pytester.path)
+    step = "- {at_s: 2, for_s: 6, fault: kill, node: b1}\n"
+    (pytester.path / "x.fault.yaml").write_text(f"{HEAD}schedule:\n{step}")
+    result = pytester.runpytest("--check-only", f"--resilience-cluster={cluster}", "x.fault.yaml")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["WOULD DO t", "*step 0, 2 s after chaos begins, for 6 s, kill node: b1:", "*rabbit@host2*"]
+    )
