@@ -30,6 +30,14 @@ management.tcp.port = 15672
 """
 _ADVANCED = f"[{{kernel, [{{net_ticktime, {NET_TICKTIME_S}}}]}}]."
 
+_PART = """nft -f - <<'END'
+table inet parted {
+    chain incoming {
+        type filter hook input priority -200; policy accept;
+        ip saddr FROM drop
+    }
+}
+END"""
 _BEGIN = f"""
 set -e
 ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
@@ -76,6 +84,14 @@ class Machines:
         status, told = self.containers[name].exec_run(["sh", "-c", script], environment=environ)
         assert status == 0, told.decode(errors="replace")
         return str(told.decode(errors="replace"))
+
+    def part_from_us(self, name: str) -> None:
+        """It hears no more of who is on the outside."""
+        (network,) = self.containers[name].attrs["NetworkSettings"]["Networks"].values()
+        self.run(name, _PART.replace("FROM", str(network["Gateway"])))
+
+    def let_us_in(self, name: str) -> None:
+        self.run(name, "nft delete table inet parted")
 
     def cluster_file(self, zones: Sequence[str], *, offers: str = "", allow: str = "{}") -> Path:
         """One zone for each machine."""

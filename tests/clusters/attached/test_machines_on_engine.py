@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal, told
@@ -34,7 +35,7 @@ from tests.clusters.attached.machines import Machines, running_machines
 
 pytestmark = pytest.mark.engine
 
-ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1}"
+ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 2}"
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
 #: Cuts host3 off and suspends the broker of host2, then waits to be killed. The watchdogs have no margin.
@@ -83,6 +84,7 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
         {"fault": "kill", "at_s": 2, "for_s": 6, "node": "leader:q1"},
         {"fault": "partition", "at_s": 40, "for_s": 20, "between": ["zone:c", "rest"]},
         {"fault": "partition", "at_s": 41, "for_s": 4, "between": ["publisher:0", "a1"]},
+        {"fault": "packet_loss", "at_s": 80, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
     ]
     scenario = fitted(
         Scenario.model_validate(
@@ -158,6 +160,36 @@ def test_heal_does_not_wait_for_that(file: Path, machines: Machines, capsys: pyt
     assert "rabbitmq_resilience" not in rules(machines, "host3")
     assert not is_suspended(machines, "host2")
     assert machines.run("host2", "ps -eo args").count("rabbitmq-resilience/") == 0, "watchdogs are gone"
+
+
+def test_what_we_cannot_reach_any_more_heals_by_itself(
+    file: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our way to two machines is cut while they are broken."""
+    monkeypatch.setattr(watchdog, "MARGIN_S", 2.0)
+    topology = catalogue.load("three_nodes_three_zones")
+    links = [link for link in topology.links if "c1" in link]
+    with closing(Attachment(load(file))) as attachment:
+        cluster = attachment.form(topology, topology.links).lasting(10)
+        cluster.links.cut(links)
+        cluster.pause("b1")
+        for name in ("host2", "host3"):
+            machines.part_from_us(name)
+        assert is_suspended(machines, "host2")
+        with pytest.raises(ClusterError):
+            cluster.resume("b1")
+
+        def healed() -> bool:
+            return "rabbitmq_resilience " not in rules(machines, "host3") and not is_suspended(machines, "host2")
+
+        wait_until(healed, timeout_s=40, what="the machines to heal themselves")
+        for name in ("host2", "host3"):
+            machines.let_us_in(name)
+        wait_until(lambda: cluster.process("b1") == "running", timeout_s=30, what="a way to the machine")
+        cluster.resume("b1")
+        cluster.links.restore(links)
+        cluster.close()
+    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
 
 
 def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
