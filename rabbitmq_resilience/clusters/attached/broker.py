@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
-from rabbitmq_resilience.clusters.attached.spec import Service
+from rabbitmq_resilience.clusters.attached.offers import Service
 from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 

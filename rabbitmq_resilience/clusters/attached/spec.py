@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.attached.offers import Command, Offers
 from rabbitmq_resilience.clusters.spec import PartitionHandling, PauseIfAllDown, Spec
 
 #: What may be done to brokers, one word each, with what it means to whoever allows it. ``faults.step.Step.acts`` says
@@ -115,47 +116,6 @@ class AttachedNode(Spec):
         return self.name.partition("@")[2]
 
 
-Command = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
-
-
-class Service(Spec):
-    """How the broker of a machine is started and stopped: as a unit of systemd, or by commands of the machine's shell,
-    of which ``start`` must leave it running when it returns or soon after."""
-
-    unit: Annotated[str, StringConstraints(pattern=r"^[\w@.\-:]+$")] | None = None
-    start: Command | None = None
-    stop: Command | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if (self.unit is None) == (self.start is None and self.stop is None):
-            raise ValueError("is a unit of systemd (unit: rabbitmq-server), or start: and stop: with commands")
-        if self.unit is None and None in (self.start, self.stop):
-            raise ValueError("start and stop belong together")
-        return self
-
-
-class Ssh(Spec):
-    """Machines that are reached by ssh, each by its ``addresses`` entry or by the host in its node's name. ``user`` may
-    be root, or one who may do everything by ``sudo`` without a password. ``key`` is the file of a private key; without
-    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user)."""
-
-    user: Annotated[str, StringConstraints(pattern=r"^[\w.\-]+$")] = "root"
-    port: Annotated[int, Field(ge=1, le=65535)] = 22
-    addresses: Mapping[str, Annotated[str, StringConstraints(min_length=1)]] = {}
-    key: Path | None = None
-    known_hosts: Path | None = None
-    sudo: bool = False
-    broker: Service = Service(unit="rabbitmq-server")
-    #: With {node} for the Erlang name, {host} for the part behind the @.
-    log: Annotated[str, StringConstraints(pattern=r"^/")] = "/var/log/rabbitmq/{node}.log"
-    cut: Literal["all_ports", "distribution"] = "all_ports"
-
-    def host_of(self, node: str) -> str:
-        """Where the machine of the node of that Erlang name is."""
-        return self.addresses.get(node, node.partition("@")[2])
-
-
 class Metric(Spec):
     """A query to a Prometheus of the cluster's people, and a bound on each value that it gives."""
 
@@ -179,12 +139,6 @@ class AbortWhen(Spec):
     alarm: bool = False
     check: Command | None = None
     metrics: tuple[Metric, ...] = ()
-
-
-class Offers(Spec):
-    """By what faults act on brokers; with nothing of it, on links of our own clients only."""
-
-    ssh: Ssh | None = None
 
 
 class ClusterFile(Spec):

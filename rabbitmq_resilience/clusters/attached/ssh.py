@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import asyncssh
 
 from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.spec import Ssh
+from rabbitmq_resilience.clusters.attached.offers import Ssh
 from rabbitmq_resilience.tools.closing import Closing
 
 Answer = TypeVar("Answer")
