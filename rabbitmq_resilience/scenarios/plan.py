@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rabbitmq_resilience.clusters.attached.offers import ENDS
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import ACTS, ClusterFile
@@ -56,13 +57,20 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
     if all("api" in OFFERED_BY.get(act, ()) for act in step.acts(topology)):
         yield "by the management API"
         return
-    ends = f"ends by itself {MARGIN_S + step.for_s:g} s after it began, at the latest"
+    ends = _ends(step, scenario, stated)
     for node in sorted(step.may_touch_processes(topology) & names.keys()):
         yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
     links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
     for target in sorted({link.target for link in links}):
         sources = ", ".join(names[source] for source in sorted(_sources(links, target)))
         yield f"{names[target]}, by {reached_by(stated, names[target])}: packets from {sources}; {ends}"
+
+
+def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
+    if stated.offers.commands is None:
+        return f"ends by itself {MARGIN_S + step.for_s:g} s after it began, at the latest"
+    acts = [stated.offers.commands.act(name) for name in step.acts(scenario.topology)]
+    return ", ".join(sorted({ENDS[act.ends] for act in acts if act is not None}))
 
 
 def _sources(links: set[Link], target: str) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from typing import Protocol
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
@@ -47,6 +48,33 @@ class Process:
     @property
     def name(self) -> str:
         return f"process {self.pid} (started at {self.started})"
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str:
+        """Of a process, for people too; after the next start it is another one."""
+        ...
+
+
+class Broker(Protocol):
+    """The broker of a node that is not ours. Raises MachineError."""
+
+    def process(self) -> Named | None:
+        """None while there is none."""
+        ...
+
+    def state(self) -> ProcessState: ...
+
+    def kill(self, *, for_s: float) -> None: ...
+
+    def stop(self, *, for_s: float) -> None: ...
+
+    def pause(self, *, for_s: float) -> None: ...
+
+    def give_back(self) -> None:
+        """What was taken: it is started, or goes on."""
+        ...
 
 
 class RemoteBroker:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.attached.broker import Process
 from rabbitmq_resilience.clusters.attached.disturbing import Knocker, lost_packets
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
@@ -158,7 +159,7 @@ class AttachedCluster(Closing):
         of_brokers = self._ground.links.of_brokers
         assert of_brokers is not None, "what is not offered is refused before"
         found = {link.source: self._nodes.brokers[link.source].process() for link in links}
-        pids = {node: process.pid for node, process in found.items() if process is not None}
+        pids = {node: process.pid for node, process in found.items() if isinstance(process, Process)}
         ends = of_brokers.ends
         knocker = Knocker(ends.machines, pids, ends.addresses, ends.distribution_ports)
         there = [link for link in links if link.source in pids]

@@ -14,6 +14,7 @@ from rabbitmq_resilience.clusters.attached.attaching import look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.offers import ENDS
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.spec import ACTS
@@ -63,7 +64,7 @@ def heal(arguments: Sequence[str]) -> int:
     journal = Journal(journal_file(known.stated.cluster))
     failed = False
     with Ways.of(known) as ways:
-        for name, machine in ways.machines.items():
+        for name, machine in ways.keepers.items():
             try:
                 keys = watchdog.armed(machine)
                 for key in keys:
@@ -80,6 +81,7 @@ def heal(arguments: Sequence[str]) -> int:
 
 def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
     """Prints what was found of each machine; what does not work is yielded."""
+    yield from _commanded(known, ways)
     for name, machine in ways.machines.items():
         try:
             process = ways.brokers[name].process()
@@ -95,6 +97,30 @@ def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: it answers, and no process of a broker was found on {machine.told}: is it that machine?"
         if left:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+
+
+def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
+    """The same of brokers that are reached by commands."""
+    commands = known.stated.offers.commands
+    if commands is None:
+        return
+    for name, broker in ways.brokers.items():
+        try:
+            process = broker.process()
+        except MachineError as error:
+            yield f"{name}: {error}"
+            continue
+        if process is None:
+            yield f"{name}: it answers, and the command of process: tells of none"
+        else:
+            print(f"  {name} by your commands: its broker is {process.name}")
+    acts = {name: commands.act(name) for name in ACTS}
+    for name, act in acts.items():
+        if act is not None:
+            print(f"  {name}: {ENDS[act.ends]}")
+    for machine in ways.keepers.values():
+        if left := watchdog.armed(machine):
+            yield f"not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
 def _clock_ahead_s(machine: Machine) -> float:

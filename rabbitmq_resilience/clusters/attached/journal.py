@@ -17,10 +17,14 @@ from typing import Any
 STATE = "XDG_STATE_HOME"
 
 
+def state_folder() -> Path:
+    """Of this user on this machine."""
+    return Path(os.environ.get(STATE) or Path.home() / ".local" / "state") / "rabbitmq-resilience"
+
+
 def journal_file(cluster: str) -> Path:
     """The journal of the cluster of that name, of this user on this machine."""
-    root = Path(os.environ.get(STATE) or Path.home() / ".local" / "state") / "rabbitmq-resilience"
-    return root / f"{re.sub(r'[^A-Za-z0-9_.@-]', '_', cluster)}.jsonl"
+    return state_folder() / f"{re.sub(r'[^A-Za-z0-9_.@-]', '_', cluster)}.jsonl"
 
 
 class Journal:

@@ -19,6 +19,11 @@ class Machine(Protocol):
     """The machine of one node. Calls may come from several threads at once."""
 
     @property
+    def state(self) -> str:
+        """The folder of what watches over it; none of it is of use after a reboot."""
+        ...
+
+    @property
     def told(self) -> str:
         """By what it is reached, for people: ``ssh root@host1``."""
         ...

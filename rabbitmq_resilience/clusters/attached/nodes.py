@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
+from rabbitmq_resilience.clusters.attached.broker import Broker
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
@@ -44,7 +44,7 @@ class AttachedNodes:
     apis: Mapping[str, ManagementApi]
     given_vhost: str | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    brokers: Mapping[str, RemoteBroker] = field(default_factory=dict)
+    brokers: Mapping[str, Broker] = field(default_factory=dict)
     log_paths: Mapping[str, str] = field(default_factory=dict)
     _read_bytes: dict[str, int] = field(default_factory=dict)
 

@@ -51,7 +51,54 @@ class Ssh(Spec):
         return self.addresses.get(node, node.partition("@")[2])
 
 
+#: How what a command has done ends, for people.
+ENDS: Mapping[str, str] = {
+    "heal": "healed by your command from this machine, which must be awake and have its way there",
+    "itself": "ends by itself, as you state; nobody else ends it",
+    "never": "does not end: what it has done is left to you",
+}
+
+
+class CommandedAct(Spec):
+    """What is done to a broker by the user's own command ``do``. ``proof`` ends with status 0 while it is in effect,
+    and with another one otherwise. It ends by the command ``heal``, which may be run twice; by itself after FOR_S
+    seconds, wherever it was done (``ends: itself``); or never, as far as we are concerned (``ends: never``)."""
+
+    do: Command
+    proof: Command
+    heal: Command | None = None
+    ends: Literal["heal", "itself", "never"] = "heal"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.ends == "heal") != (self.heal is not None):
+            raise ValueError("ends by heal: with a command, or without one by ends: itself, or ends: never")
+        return self
+
+
+class Commands(Spec):
+    """The user's own commands, run by a shell of this machine with NODE (the Erlang name), HOST (behind its @), ZONE
+    and FOR_S in their environment. ``process`` prints what names the broker's process, another one after each start,
+    and nothing while there is none."""
+
+    process: Command
+    kill: CommandedAct | None = None
+    stop: CommandedAct | None = None
+    pause: CommandedAct | None = None
+
+    def act(self, name: str) -> CommandedAct | None:
+        found: CommandedAct | None = getattr(self, name, None)
+        return found
+
+
 class Offers(Spec):
     """By what faults act on brokers; with nothing of it, on links of our own clients only."""
 
     ssh: Ssh | None = None
+    commands: Commands | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.ssh is not None and self.commands is not None:
+            raise ValueError("has one way: ssh, or commands")
+        return self

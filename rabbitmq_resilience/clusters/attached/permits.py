@@ -13,9 +13,9 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 #: By what each act can be done; "api": by the management API, which every cluster file has.
 OFFERED_BY: Mapping[str, frozenset[str]] = {
-    "kill": frozenset({"ssh"}),
-    "stop": frozenset({"ssh"}),
-    "pause": frozenset({"ssh"}),
+    "kill": frozenset({"ssh", "commands"}),
+    "stop": frozenset({"ssh", "commands"}),
+    "pause": frozenset({"ssh", "commands"}),
     "cut": frozenset({"ssh"}),
     "refuse": frozenset({"ssh"}),
     "lose_packets": frozenset({"ssh"}),
@@ -23,9 +23,11 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
 }
 
 
-def offers(stated: ClusterFile) -> frozenset[str]:
-    """The ways in that a cluster file has."""
-    return frozenset({"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))})
+def offers(stated: ClusterFile, act: str) -> frozenset[str]:
+    """The ways in that a cluster file has for ``act``."""
+    ways = {"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))}
+    commands = stated.offers.commands
+    return frozenset(ways if commands is None or commands.act(act) is not None else ways - {"commands"})
 
 
 def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
@@ -33,7 +35,7 @@ def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
     ways = OFFERED_BY.get(act, frozenset())
     if not ways:
         return f"it would {_told(act)}, which is not done to a cluster that is there already"
-    if not ways & offers(stated):
+    if not ways & offers(stated, act):
         return f"it would {_told(act)}, and nothing in offers: can; {' or '.join(sorted(ways))} would"
     allowed = stated.allow.get(act, 0)
     if not allowed:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import asyncssh
 
+from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.offers import Ssh
 from rabbitmq_resilience.tools.closing import Closing
@@ -65,6 +66,8 @@ class SshMachine(Closing):
         self._folder = folder
         self._connection: asyncssh.SSHClientConnection | None = None
         self._connecting = asyncio.Lock()
+
+    state = watchdog.STATE
 
     @property
     def told(self) -> str:

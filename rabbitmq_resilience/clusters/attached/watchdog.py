@@ -1,7 +1,7 @@
 """Every injection carries its own end: a watchdog on the machine that heals what nobody has healed in time.
 
 It is a shell on the far side, in a session of its own, so it goes on when our connection, our process or our machine is
-gone. It is there before the injection. What it knows lies in a folder below ``STATE``: ``heal``, a script that may be
+gone. It is there before the injection. What it knows lies in a folder of the machine's: ``heal``, a script that may be
 run twice, and ``until``, in seconds of the machine's uptime, which no change of its clock moves. What fails to heal is
 tried again each second.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 
-#: Gone after a reboot, as what it heals is.
+#: On machines of others. Gone after a reboot, as what it heals is.
 STATE = "/run/rabbitmq-resilience"
 #: How much later than asked it heals by itself.
 MARGIN_S = 30.0
@@ -38,7 +38,7 @@ echo $(( $(cut -d. -f1 /proc/uptime) + $2 )) > "$1/until.new"
 printf '%s\\n' "$4" > "$1/watch.new"
 for file in until watch heal; do mv "$1/$file.new" "$1/$file"; done
 rm -f "$1/pid"
-if [ -d /run/systemd/system ] && command -v systemd-run > /dev/null; then
+if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ] && command -v systemd-run > /dev/null; then
     systemd-run --quiet --collect --unit "$5" sh "$1/watch" "$1"
 else
     setsid sh "$1/watch" "$1" < /dev/null > /dev/null 2>&1 &
@@ -69,7 +69,7 @@ def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
     MachineError if nobody watches: nothing may be injected then."""
     unit = f"rabbitmq-resilience-{key}-{abs(hash((key, after_s, heal))) % 10**8}"
     try:
-        machine.run(_ARM, f"{STATE}/{key}", str(round(after_s + MARGIN_S)), heal, _WATCH, unit)
+        machine.run(_ARM, f"{machine.state}/{key}", str(round(after_s + MARGIN_S)), heal, _WATCH, unit)
     except MachineError as error:
         raise MachineError(f"no watchdog could be set, so nothing was done: {error}") from error
 
@@ -77,9 +77,9 @@ def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
 def heal(machine: Machine, key: str) -> None:
     """Run now what the watchdog would run, and end it. No error where there is nothing to heal. Raises MachineError
     where healing fails; the watchdog goes on trying then."""
-    machine.run(_HEAL, f"{STATE}/{key}", timeout_s=60.0)
+    machine.run(_HEAL, f"{machine.state}/{key}", timeout_s=60.0)
 
 
 def armed(machine: Machine) -> Sequence[str]:
     """The keys of what is not healed on the machine."""
-    return machine.run(_ARMED, STATE).split()
+    return machine.run(_ARMED, machine.state).split()

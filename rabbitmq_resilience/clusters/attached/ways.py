@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Self
 
-from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
+from rabbitmq_resilience.clusters.attached.broker import Broker, RemoteBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.commanded import CommandedBroker, OurMachine
+from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
@@ -20,7 +22,9 @@ class Ways(Closing):
     """By Erlang name, the nodes into whose machines there is a way, and what is done there."""
 
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    brokers: Mapping[str, RemoteBroker] = field(default_factory=dict)
+    #: Where watchdogs live, by what people call it.
+    keepers: Mapping[str, Machine] = field(default_factory=dict)
+    brokers: Mapping[str, Broker] = field(default_factory=dict)
     rules: Mapping[str, PacketRules] = field(default_factory=dict)
     log_paths: Mapping[str, str] = field(default_factory=dict)
     distribution_only: bool = False
@@ -38,6 +42,8 @@ class Ways(Closing):
 
 def reached_by(stated: ClusterFile, node: str) -> str:
     """By what the machine of the node is reached, for people; empty where nothing is offered."""
+    if stated.offers.commands is not None:
+        return "your commands"
     ssh = stated.offers.ssh
     return "" if ssh is None else f"ssh {ssh.user}@{ssh.host_of(node)}"
 
@@ -62,6 +68,7 @@ def _by_ssh(known: KnownCluster) -> Ways:
         names = list(machines)
         return Ways(
             machines,
+            machines,
             {name: RemoteBroker(machines[name], ssh.broker, node=name, key=key_of(name)) for name in names},
             {name: PacketRules(machines[name], key=key_of(name)) for name in names},
             {name: ssh.log.format(node=name, host=name.partition("@")[2]) for name in names},
@@ -70,4 +77,20 @@ def _by_ssh(known: KnownCluster) -> Ways:
         )
 
 
-_OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {"ssh": _by_ssh}
+def _by_commands(known: KnownCluster) -> Ways:
+    commands = known.stated.offers.commands
+    assert commands is not None, "only what is offered is opened"
+    keeper = OurMachine.of_user(state_folder())
+    brokers = {
+        node.name: CommandedBroker(
+            commands,
+            keeper,
+            f"{key_of(known.stated.cluster)}-{key_of(node.name)}",
+            {"NODE": node.name, "HOST": node.host, "ZONE": node.zone},
+        )
+        for node in known.stated.nodes
+    }
+    return Ways(keepers={keeper.told: keeper}, brokers=brokers)
+
+
+_OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {"ssh": _by_ssh, "commands": _by_commands}

@@ -38,6 +38,7 @@ class Namespace:
 
     name: str
     path: str
+    state: str = watchdog.STATE
 
     @property
     def told(self) -> str:

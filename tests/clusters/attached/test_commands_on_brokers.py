@@ -1,0 +1,197 @@
+"""Brokers that are taken away and given back by commands of those who run them: a cluster of processes of others."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.command import heal, told
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenarios.on_clusters import check, fitted
+from rabbitmq_resilience.tools.locations import IMPORTED_FROM
+from rabbitmq_resilience.tools.waiting import wait_until
+from tests.clusters.attached.processes import TOPOLOGY, written
+
+PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
+SCENARIO = """\
+version: 1
+title: Taken by commands
+topology: three_nodes_three_zones
+workload: {queue_type: quorum, queues: 2, publishers: 2, consumers: 2, rate_per_s: 100}
+phases: {steady_s: 2, recovery_s: 60}
+schedule:
+  - {at_s: 1, fault: kill, node: "leader:q1", for_s: 5}
+  - {at_s: 40, fault: pause, node: c1, for_s: 1.5}
+invariants: {no_loss: {}, order: {}, recovery: {}}
+"""
+
+#: ``known``: a folder in which the one who runs the brokers keeps what is known of them, by name: the pid of its process
+#: in ``pids``, and in ``wanted`` which are to be started.
+WAY = """\
+allow: {{kill: 1, pause: 1, stop: 1}}
+offers:
+  commands:
+    process: 'cat "{known}/pids/$NODE" 2> /dev/null || true'
+    kill:
+      do: 'kill -KILL $(cat "{known}/pids/$NODE")'
+      proof: '! test -e "{known}/pids/$NODE"'
+      heal: 'touch "{known}/wanted/$NODE"'
+    pause:
+      do: 'kill -STOP $(cat "{known}/pids/$NODE")'
+      proof: 'grep -q "^State:.T" /proc/$(cat "{known}/pids/$NODE")/status'
+      heal: 'kill -CONT $(cat "{known}/pids/$NODE")'
+{more}"""
+
+_LEAVES_IT_SUSPENDED = """
+import sys, time
+from pathlib import Path
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+watchdog.MARGIN_S = 0.0
+attachment = Attachment(load(Path(sys.argv[1])))
+attachment.form(catalogue.load("three_nodes_three_zones"), ()).lasting(3).pause("b1")
+print("suspended", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster.form(TOPOLOGY) as formed:
+        formed.api("a1").put("users/mine", {"password": "of mine", "tags": "administrator"})
+        yield formed
+
+
+@pytest.fixture
+def known(cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Somebody runs the brokers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    over = threading.Event()
+    for name in ("pids", "wanted"):
+        (tmp_path / name).mkdir()
+
+    def look() -> None:
+        for node in TOPOLOGY.node_names:
+            name = cluster.broker_name(node)
+            pids, wanted = tmp_path / "pids" / name, tmp_path / "wanted" / name
+            if wanted.exists():
+                wanted.unlink()
+                cluster.start(node)
+            life = cluster.life(node)
+            if life is None:
+                pids.unlink(missing_ok=True)
+            else:
+                (tmp_path / "pid").write_text(life.removeprefix("process "))
+                (tmp_path / "pid").replace(pids)
+
+    def keep() -> None:
+        while not over.wait(0.1):
+            look()
+
+    look()
+    keeping = threading.Thread(target=keep)
+    keeping.start()
+    yield tmp_path
+    over.set()
+    keeping.join()
+
+
+def file_of(cluster: LocalCluster, known: Path, *, more: str = "") -> Path:
+    return written(cluster, known, besides=WAY.format(known=known, more=more))
+
+
+def test_brokers_are_killed_and_suspended(
+    cluster: LocalCluster, known: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = file_of(cluster, known)
+    assert told([str(file)]) == 0
+    assert "pause: healed by your command from this machine" in capsys.readouterr().out
+    scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
+        result = run_scenario(scenario, Testbed(pool, known / "runs", io.StringIO(), driver="attached"))
+        assert attachment.others_changed() == []
+    states = defaultdict(list)
+    for event in result.run.events():
+        if isinstance(event, FaultEvent):
+            states[event.step].append(event.state)
+    untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
+    assert dict(states) == {0: PROVEN, 1: PROVEN}, untrue
+    assert result.verdict == "VALID", untrue
+    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
+
+
+def test_what_nobody_heals_is_healed_from_this_machine(cluster: LocalCluster, known: Path) -> None:
+    file = file_of(cluster, known)
+    broken = subprocess.Popen(
+        [sys.executable, "-c", _LEAVES_IT_SUSPENDED, str(file)], cwd=IMPORTED_FROM, stdout=subprocess.PIPE, text=True
+    )
+    with broken:
+        assert broken.stdout is not None
+        assert broken.stdout.readline() == "suspended\n"
+        assert cluster.process("b1") == "suspended"
+        os.kill(broken.pid, signal.SIGKILL)
+    wait_until(lambda: cluster.process("b1") == "running", timeout_s=20, what="the command that heals")
+    with pytest.raises(ClusterError, match="an earlier run has left pause at b1@localhost"):
+        Attachment(load(file))
+    assert heal([str(file)]) == 0
+    cluster.await_formed(timeout_s=60)
+    with closing(Attachment(load(file))):
+        pass
+
+
+def test_what_is_not_offered_is_refused_and_what_would_offer_it_is_told(cluster: LocalCluster, known: Path) -> None:
+    file = file_of(cluster, known)
+    for fault in (
+        "{at_s: 1, fault: stop, node: a1, for_s: 5}",
+        "{at_s: 1, fault: partition, between: [a1, b1], for_s: 9}",
+    ):
+        text = SCENARIO.partition("schedule:")[0] + f"schedule: [{fault}]\ninvariants: {{no_loss: {{}}}}\n"
+        scenario = fault_file.parse(text, driver="attached")
+        with pytest.raises(FaultFileError, match=r"nothing in offers: can; .*ssh would"):
+            check(scenario, file, source="x")
+
+
+def test_what_does_not_happen_is_told_and_healed_all_the_same(cluster: LocalCluster, known: Path) -> None:
+    more = "    stop: {do: 'true', proof: 'echo there it runs >&2; false', heal: 'touch WANTED/healed-$NODE'}\n"
+    file = file_of(cluster, known, more=more.replace("WANTED", str(known)))
+    with closing(Attachment(load(file))) as attachment, closing(attachment.form(TOPOLOGY, ())) as formed:
+        with pytest.raises(MachineError, match=r"b1@localhost: .*the proof"):
+            formed.lasting(3).stop("b1")
+        formed.lasting(3).start("b1")
+    assert (known / "healed-b1@localhost").exists()
+
+
+def test_what_never_ends_says_so(cluster: LocalCluster, known: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = file_of(cluster, known, more="    stop: {do: 'true', proof: 'true', ends: never}\n")
+    assert told([str(file)]) == 0
+    assert "stop: does not end: what it has done is left to you" in capsys.readouterr().out
+    with closing(Attachment(load(file))) as attachment:
+        formed = attachment.form(TOPOLOGY, ())
+        formed.lasting(3).stop("b1")
+        with pytest.raises(MachineError, match="b1@localhost is left as it is"):
+            formed.close()
+    with pytest.raises(ClusterError, match="an earlier run has left stop at b1@localhost"):
+        Attachment(load(file))
+    assert heal([str(file)]) == 0
