@@ -57,6 +57,10 @@ class Links(Protocol):
         """Whether a connection over ``link`` is refused now, whichever end opens it."""
         ...
 
+    def attested(self, links: Collection[Link]) -> Mapping[Link, bool] | None:
+        """Whether each of those between brokers is cut now, where somebody else can tell that; None where probes do."""
+        ...
+
     def connection(self, link: Link) -> str | None:
         """The name of the connection that the source of a link between brokers has to the target, up to 0.2 s ago;
         None while there is none. No two connections of a broker have the same."""

@@ -23,7 +23,8 @@ from rabbitmq_resilience.record.events import Effect
 REPORTED_WITHIN_S = 3.0
 #: A shorter cut is over before it could be looked at twice.
 SHORT_S = 2.0
-
+#: For somebody else to tell that a cut is over.
+ATTESTED_WITHIN_S = 20.0
 
 #: What a broker in that state tells of a cut that it had the time to notice.
 _TELLING: Mapping[NodeState, str] = {
@@ -70,9 +71,9 @@ class PartitionInjection:
 
     def inject(self) -> None:
         links = self.context.cluster.links
-        between_brokers = (link for link in self.effect.links_cut if link.client is None)
+        between_brokers = (link for link in self._probed if link.client is None)
         self._connected = frozenset(link for link in between_brokers if links.connection(link) is not None)
-        self._silence = Silence(self.context, self.effect.links_cut) if self.for_s < SHORT_S else None
+        self._silence = Silence(self.context, self._probed) if self.for_s < SHORT_S else None
         self.context.cuts.add(self.effect.links_cut, links.cut)
         if self._silence is not None:
             self._silence.begin()
@@ -86,14 +87,39 @@ class PartitionInjection:
         bare = unproxied(self.context, self.effect.links_cut)
         if bare is not None:
             return bare
+        told = self._attested(cut=True, timeout_s=timeout_s)
+        if not self._probed or not told.proven:
+            return told
         if self._silence is not None:
             return self._silence.prove
         ends_s = time.monotonic() + timeout_s
-        silent = Watch(self.context, self.effect.links_cut).prove(timeout_s=timeout_s)
+        silent = Watch(self.context, self._probed).prove(timeout_s=timeout_s)
         return Proof.of_all(silent, self._agreed(ends_s, timeout_s)) if silent.proven and self._connected else silent
 
     def prove_healed(self) -> Proof:
-        return prove_links_carry(self.context, self.effect.links_cut)
+        told = self._attested(cut=False, timeout_s=ATTESTED_WITHIN_S)
+        return prove_links_carry(self.context, self._probed) if self._probed and told.proven else told
+
+    @cached_property
+    def _probed(self) -> frozenset[Link]:
+        """Those of which probes tell."""
+        if self.context.cluster.links.attested(()) is None:
+            return self.effect.links_cut
+        return frozenset(link for link in self.effect.links_cut if link.client is not None)
+
+    def _attested(self, *, cut: bool, timeout_s: float) -> Proof:
+        """What somebody else tells of the other links."""
+        others = self.effect.links_cut - self._probed
+
+        def otherwise() -> list[str]:
+            told = self.context.cluster.links.attested(others) or {}
+            return [str(link) for link in sorted(others) if told.get(link) != cut]
+
+        still = left_over(otherwise, timeout_s=timeout_s, what="the user's own proof")
+        how = "holds" if cut else "holds no longer"
+        if still:
+            return Proof(False, f"the proof of the cluster file does not tell that the cut {how}: {', '.join(still)}")
+        return Proof(True, f"the proof of the cluster file {how} on {count(others)}")
 
     def _agreed(self, ends_s: float, timeout_s: float) -> Proof:
         """What brokers must notice they have noticed. In a shorter time, what they send is not received."""

@@ -13,6 +13,7 @@ from typing import Any
 from rabbitmq_resilience.clusters.attached.cluster import AttachedCluster, Ground
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.guard import Guard
+from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
@@ -203,7 +204,9 @@ class Attachment(Closing):
         found = (look(api, ours=self._vhosts) for api in self._apis.values())
         return next((told for told in found if told is not None), None)
 
-    def _broker_links(self, stated: Mapping[str, AttachedNode]) -> BrokerLinks | None:
+    def _broker_links(self, stated: Mapping[str, AttachedNode]) -> HeldLinks | None:
+        if self._ways.links is not None:
+            return self._ways.links(stated)
         if not self._ways.rules:
             return None
         addresses = {

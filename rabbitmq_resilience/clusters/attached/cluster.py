@@ -12,7 +12,7 @@ from typing import Self
 from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.attached.broker import Process
 from rabbitmq_resilience.clusters.attached.disturbing import Knocker, lost_packets
-from rabbitmq_resilience.clusters.attached.links import AttachedLinks
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import accepts
@@ -157,7 +157,7 @@ class AttachedCluster(Closing):
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
     ) -> Mapping[Link, Sequence[float]]:
         of_brokers = self._ground.links.of_brokers
-        assert of_brokers is not None, "what is not offered is refused before"
+        assert isinstance(of_brokers, BrokerLinks), "what is not offered is refused before"
         found = {link.source: self._nodes.brokers[link.source].process() for link in links}
         pids = {node: process.pid for node, process in found.items() if isinstance(process, Process)}
         ends = of_brokers.ends

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from rabbitmq_resilience.clusters.attached.links import AttachedLinks
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -43,7 +43,7 @@ class LostPackets:
     how: Treatment
 
     def met(self) -> Mapping[Link, int]:
-        assert self.links.of_brokers is not None, "what is not offered is refused before"
+        assert isinstance(self.links.of_brokers, BrokerLinks), "what is not offered is refused before"
         return self.links.of_brokers.lost(self.on)
 
     def close(self) -> None:

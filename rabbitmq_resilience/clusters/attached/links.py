@@ -3,15 +3,12 @@ between brokers are cut by the kernels of their machines."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeVar
 
+from rabbitmq_resilience.clusters.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, PacketRules, Rule, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
@@ -22,9 +19,6 @@ from rabbitmq_resilience.clusters.spec import Link
 
 _CONNECT_TIMEOUT_S = 5.0
 _ANSWERS_WITHIN_S = 5.0
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 #: Established connections of TCP: bytes waiting, local address and port, those of the peer (iproute2, ss).
 _CONNECTIONS = "ss -Htn state established"
@@ -42,52 +36,16 @@ class Ends:
 
 
 @dataclass
-class BrokerLinks:
+class BrokerLinks(HeldLinks):
     """Cut and refused by rules at the machine that receives."""
 
     ends: Ends
     rules: Mapping[str, PacketRules]
-    _wanted: dict[Link, dict[Treatment, float]] = field(default_factory=lambda: defaultdict(dict))
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    def put(self, how: Treatment, links: Collection[Link], *, for_s: float) -> None:
-        """The rules go by themselves some time after ``for_s``."""
-        with self._lock:
-            for link in links:
-                ends_s = time.monotonic() + for_s
-                self._wanted[link][how] = max(ends_s, self._wanted[link].get(how, 0.0))
-            self._write({link.target for link in links})
-
-    def take(self, how: Treatment, links: Collection[Link]) -> None:
-        with self._lock:
-            for link in links:
-                self._wanted[link].pop(how, None)
-            self._write({link.target for link in links})
-
     @property
-    def clean(self) -> bool:
-        return not any(self._wanted.values())
-
-    def parted_by(self, how: Treatment, more: Collection[Link]) -> int:
-        """How many nodes are out of reach of the largest group that is whole, and one at least, with ``more`` links
-        such as these. A pair is parted by one direction."""
-        parted = {frozenset(link) for link, ways in self._wanted.items() if how in ways}
-        parted |= {frozenset(link) for link in more}
-        nodes = set(self.ends.machines)
-        largest, left = 0, set(nodes)
-        while left:
-            group, edge = set[str](), {left.pop()}
-            while edge:
-                group |= edge
-                edge = {n for n in nodes - group if any(frozenset((n, one)) not in parted for one in group)}
-            left -= group
-            largest = max(largest, len(group))
-        return max(1, len(nodes) - largest)
-
-    def held_by(self, how: Treatment) -> frozenset[str]:
-        """The nodes whose machines have such rules."""
-        return frozenset(link.target for link, ways in self._wanted.items() if how in ways)
+    def nodes(self) -> Collection[str]:
+        return self.ends.machines.keys()
 
     def lost(self, links: Collection[Link]) -> Mapping[Link, int]:
         """How many packets were lost on each, of those links of which some are; one without a rule is not in it."""
@@ -97,7 +55,7 @@ class BrokerLinks:
             found = {link: [lost[a] for a in self.ends.addresses[link.back] if a in lost] for link in here}
             return {link: sum(counts) for link, counts in found.items() if counts}
 
-        told = self._on_each({link.target for link in links}, at)
+        told = on_each({link.target for link in links}, at)
         return {link: number for found in told for link, number in found.items()}
 
     def probe(self, link: Link, *, direct: bool) -> Probe | None:
@@ -154,11 +112,11 @@ class BrokerLinks:
                 return False
             return True
 
-        return all(self._on_each(self.ends.machines.values(), answers))
+        return all(on_each(self.ends.machines.values(), answers))
 
-    def _write(self, nodes: Collection[str]) -> None:
-        """Bring the rules of the nodes' machines to what is wanted, all at once."""
-        self._on_each(nodes, self._write_one)
+    def _bring(self, links: Collection[Link]) -> None:
+        """The rules of all machines that receive them, at once."""
+        on_each({link.target for link in links}, self._write_one)
 
     def _write_one(self, node: str) -> None:
         wanted = {link: ways for link, ways in self._wanted.items() if link.target == node and ways}
@@ -179,18 +137,13 @@ class BrokerLinks:
     def _port(self, node: str) -> int:
         return self.ends.distribution_ports[node]
 
-    @staticmethod
-    def _on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answer]:
-        with ThreadPoolExecutor(max_workers=max(1, len(items))) as pool:
-            return list(pool.map(act, items))
-
 
 @dataclass
 class AttachedLinks:
     """Both kinds, as ``protocol.Links``. ``for_s``: how long what is asked of it is to last."""
 
     of_clients: ToxiproxyLinks
-    of_brokers: BrokerLinks | None
+    of_brokers: HeldLinks | None
     hands: Hands
     #: What nodes are called by those who run them.
     names: Mapping[str, str]
@@ -271,6 +224,9 @@ class AttachedLinks:
         """What carries probes: the proxies where there are some, and the machines."""
         carried = self.of_clients.server_answers() if self.of_clients.proxied else True
         return carried and (self.of_brokers is None or self.of_brokers.machines_answer())
+
+    def attested(self, links: Collection[Link]) -> Mapping[Link, bool] | None:
+        return None if self.of_brokers is None else self.of_brokers.attested(_between_brokers(links))
 
     @property
     def clean(self) -> bool:

@@ -79,12 +79,13 @@ class CommandedAct(Spec):
 class Commands(Spec):
     """The user's own commands, run by a shell of this machine with NODE (the Erlang name), HOST (behind its @), ZONE
     and FOR_S in their environment. ``process`` prints what names the broker's process, another one after each start,
-    and nothing while there is none."""
+    and nothing while there is none. ``cut`` is about what NODE receives from PEER, with PEER_HOST beside them."""
 
     process: Command
     kill: CommandedAct | None = None
     stop: CommandedAct | None = None
     pause: CommandedAct | None = None
+    cut: CommandedAct | None = None
 
     def act(self, name: str) -> CommandedAct | None:
         found: CommandedAct | None = getattr(self, name, None)

@@ -16,7 +16,7 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
     "kill": frozenset({"ssh", "commands"}),
     "stop": frozenset({"ssh", "commands"}),
     "pause": frozenset({"ssh", "commands"}),
-    "cut": frozenset({"ssh"}),
+    "cut": frozenset({"ssh", "commands"}),
     "refuse": frozenset({"ssh"}),
     "lose_packets": frozenset({"ssh"}),
     "rebalance": frozenset({"api"}),

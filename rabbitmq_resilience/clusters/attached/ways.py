@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from rabbitmq_resilience.clusters.attached.broker import Broker, RemoteBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
-from rabbitmq_resilience.clusters.attached.commanded import CommandedBroker, OurMachine
+from rabbitmq_resilience.clusters.attached.commanded import (
+    CommandedBroker,
+    CommandedLinks,
+    OurMachine,
+    environ_of,
+    key_of,
+)
+from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
-from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile
 from rabbitmq_resilience.tools.closing import Closing
 
 
@@ -28,6 +36,8 @@ class Ways(Closing):
     rules: Mapping[str, PacketRules] = field(default_factory=dict)
     log_paths: Mapping[str, str] = field(default_factory=dict)
     distribution_only: bool = False
+    #: Of the nodes by their names in a topology, where links are not cut by rules.
+    links: Callable[[Mapping[str, AttachedNode]], HeldLinks] | None = None
     stack: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
@@ -46,11 +56,6 @@ def reached_by(stated: ClusterFile, node: str) -> str:
         return "your commands"
     ssh = stated.offers.ssh
     return "" if ssh is None else f"ssh {ssh.user}@{ssh.host_of(node)}"
-
-
-def key_of(node: str) -> str:
-    """Names a node in watchdogs and units: letters, digits, dots and dashes."""
-    return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in node)
 
 
 def _by_ssh(known: KnownCluster) -> Ways:
@@ -80,17 +85,18 @@ def _by_ssh(known: KnownCluster) -> Ways:
 def _by_commands(known: KnownCluster) -> Ways:
     commands = known.stated.offers.commands
     assert commands is not None, "only what is offered is opened"
-    keeper = OurMachine.of_user(state_folder())
+    keeper = OurMachine.of_user(state_folder() / key_of(known.stated.cluster))
     brokers = {
         node.name: CommandedBroker(
             commands,
             keeper,
-            f"{key_of(known.stated.cluster)}-{key_of(node.name)}",
-            {"NODE": node.name, "HOST": node.host, "ZONE": node.zone},
+            key_of(node.name),
+            environ_of(node),
         )
         for node in known.stated.nodes
     }
-    return Ways(keepers={keeper.told: keeper}, brokers=brokers)
+    links = None if commands.cut is None else partial(CommandedLinks, commands.cut, keeper)
+    return Ways(keepers={keeper.told: keeper}, brokers=brokers, links=links)
 
 
 _OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {"ssh": _by_ssh, "commands": _by_commands}

@@ -162,6 +162,9 @@ class ToxiproxyLinks:
     def refuses(self, link: Link) -> bool:
         return all(_is_refused(self._listener(proxy)) for proxy in self._proxies_of([link]))
 
+    def attested(self, links: Collection[Link]) -> None:
+        """Probes tell."""
+
     def connection(self, link: Link) -> str | None:
         traffic = self._brokers.traffic(link.source).get(link.target)
         return None if traffic is None else traffic.connection

@@ -42,13 +42,15 @@ phases: {steady_s: 2, recovery_s: 60}
 schedule:
   - {at_s: 1, fault: kill, node: "leader:q1", for_s: 5}
   - {at_s: 40, fault: pause, node: c1, for_s: 1.5}
+  - {at_s: 60, fault: partition, between: ["zone:c", rest], for_s: 20}
+  - {at_s: 65, fault: partition, between: ["publisher:0", a1], for_s: 4}
 invariants: {no_loss: {}, order: {}, recovery: {}}
 """
 
-#: ``known``: a folder in which the one who runs the brokers keeps what is known of them, by name: the pid of its process
-#: in ``pids``, and in ``wanted`` which are to be started.
+#: ``known``: a folder in which the one who runs the brokers keeps what is known of them, by name: the pid of its
+#: process in ``pids``, which are to be started in ``wanted``, and who is to hear, or hears, nothing of whom.
 WAY = """\
-allow: {{kill: 1, pause: 1, stop: 1}}
+allow: {{kill: 1, pause: 1, stop: 1, cut: 1}}
 offers:
   commands:
     process: 'cat "{known}/pids/$NODE" 2> /dev/null || true'
@@ -60,6 +62,10 @@ offers:
       do: 'kill -STOP $(cat "{known}/pids/$NODE")'
       proof: 'grep -q "^State:.T" /proc/$(cat "{known}/pids/$NODE")/status'
       heal: 'kill -CONT $(cat "{known}/pids/$NODE")'
+    cut:
+      do: 'touch "{known}/deaf/$NODE.$PEER"'
+      proof: 'test -e "{known}/cut/$NODE.$PEER"'
+      heal: 'rm -f "{known}/deaf/$NODE.$PEER"'
 {more}"""
 
 _LEAVES_IT_SUSPENDED = """
@@ -79,7 +85,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster.form(TOPOLOGY) as formed:
+    with LocalCluster.form(TOPOLOGY, proxied=TOPOLOGY.links) as formed:
         formed.api("a1").put("users/mine", {"password": "of mine", "tags": "administrator"})
         yield formed
 
@@ -89,28 +95,14 @@ def known(cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Somebody runs the brokers."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     over = threading.Event()
-    for name in ("pids", "wanted"):
+    for name in ("pids", "wanted", "deaf", "cut"):
         (tmp_path / name).mkdir()
-
-    def look() -> None:
-        for node in TOPOLOGY.node_names:
-            name = cluster.broker_name(node)
-            pids, wanted = tmp_path / "pids" / name, tmp_path / "wanted" / name
-            if wanted.exists():
-                wanted.unlink()
-                cluster.start(node)
-            life = cluster.life(node)
-            if life is None:
-                pids.unlink(missing_ok=True)
-            else:
-                (tmp_path / "pid").write_text(life.removeprefix("process "))
-                (tmp_path / "pid").replace(pids)
 
     def keep() -> None:
         while not over.wait(0.1):
-            look()
+            look(cluster, tmp_path)
 
-    look()
+    look(cluster, tmp_path)
     keeping = threading.Thread(target=keep)
     keeping.start()
     yield tmp_path
@@ -118,11 +110,36 @@ def known(cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     keeping.join()
 
 
+def look(cluster: LocalCluster, known: Path) -> None:
+    """Do what is wanted, and write down what is so."""
+    for node in TOPOLOGY.node_names:
+        name = cluster.broker_name(node)
+        pids, wanted = known / "pids" / name, known / "wanted" / name
+        if wanted.exists():
+            wanted.unlink()
+            cluster.start(node)
+        life = cluster.life(node)
+        if life is None:
+            pids.unlink(missing_ok=True)
+        else:
+            (known / "pid").write_text(life.removeprefix("process "))
+            (known / "pid").replace(pids)
+    for link in TOPOLOGY.links:
+        name = f"{cluster.broker_name(link.target)}.{cluster.broker_name(link.source)}"
+        deaf, cut = (known / "deaf" / name).exists(), known / "cut" / name
+        if deaf and not cut.exists():
+            cluster.links.cut([link])
+            cut.touch()
+        elif cut.exists() and not deaf:
+            cluster.links.restore([link])
+            cut.unlink()
+
+
 def file_of(cluster: LocalCluster, known: Path, *, more: str = "") -> Path:
     return written(cluster, known, besides=WAY.format(known=known, more=more))
 
 
-def test_brokers_are_killed_and_suspended(
+def test_brokers_are_killed_suspended_and_cut_off(
     cluster: LocalCluster, known: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = file_of(cluster, known)
@@ -137,7 +154,7 @@ def test_brokers_are_killed_and_suspended(
         if isinstance(event, FaultEvent):
             states[event.step].append(event.state)
     untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
-    assert dict(states) == {0: PROVEN, 1: PROVEN}, untrue
+    assert dict(states) == dict.fromkeys(range(4), PROVEN), untrue
     assert result.verdict == "VALID", untrue
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
 
@@ -165,7 +182,7 @@ def test_what_is_not_offered_is_refused_and_what_would_offer_it_is_told(cluster:
     file = file_of(cluster, known)
     for fault in (
         "{at_s: 1, fault: stop, node: a1, for_s: 5}",
-        "{at_s: 1, fault: partition, between: [a1, b1], for_s: 9}",
+        "{at_s: 1, fault: disconnect, between: [a1, b1], for_s: 9}",
     ):
         text = SCENARIO.partition("schedule:")[0] + f"schedule: [{fault}]\ninvariants: {{no_loss: {{}}}}\n"
         scenario = fault_file.parse(text, driver="attached")

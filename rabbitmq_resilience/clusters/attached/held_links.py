@@ -1,0 +1,101 @@
+"""Which links between brokers are held, for how long, and what that parts; by whatever it is done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
+from rabbitmq_resilience.clusters.broker.handshake import Probe
+from rabbitmq_resilience.clusters.spec import Link
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answer]:
+    """All at once."""
+    with ThreadPoolExecutor(max_workers=max(1, len(items))) as pool:
+        return list(pool.map(act, items))
+
+
+@dataclass
+class HeldLinks(ABC):
+    """What is wanted of each link, and until when (``time.monotonic``). Nothing is known of links where there is no way
+    to look."""
+
+    _wanted: dict[Link, dict[Treatment, float]] = field(default_factory=lambda: defaultdict(dict), init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def put(self, how: Treatment, links: Collection[Link], *, for_s: float) -> None:
+        """It goes by itself some time after ``for_s``."""
+        with self._lock:
+            for link in links:
+                ends_s = time.monotonic() + for_s
+                self._wanted[link][how] = max(ends_s, self._wanted[link].get(how, 0.0))
+            self._bring(links)
+
+    def take(self, how: Treatment, links: Collection[Link]) -> None:
+        with self._lock:
+            for link in links:
+                self._wanted[link].pop(how, None)
+            self._bring(links)
+
+    @property
+    def clean(self) -> bool:
+        return not any(self._wanted.values())
+
+    def parted_by(self, how: Treatment, more: Collection[Link]) -> int:
+        """How many nodes are out of reach of the largest group that is whole, and one at least, with ``more`` links
+        such as these. A pair is parted by one direction."""
+        parted = {frozenset(link) for link, ways in self._wanted.items() if how in ways}
+        parted |= {frozenset(link) for link in more}
+        nodes = set(self.nodes)
+        largest, left = 0, set(nodes)
+        while left:
+            group, edge = set[str](), {left.pop()}
+            while edge:
+                group |= edge
+                edge = {n for n in nodes - group if any(frozenset((n, one)) not in parted for one in group)}
+            left -= group
+            largest = max(largest, len(group))
+        return max(1, len(nodes) - largest)
+
+    def held_by(self, how: Treatment) -> frozenset[str]:
+        """The nodes that receive over such links."""
+        return frozenset(link.target for link, ways in self._wanted.items() if how in ways)
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Collection[str]:
+        """All that there are."""
+        ...
+
+    @abstractmethod
+    def _bring(self, links: Collection[Link]) -> None:
+        """Bring these links to what is wanted of them now. Raises MachineError."""
+        ...
+
+    def attested(self, links: Collection[Link]) -> Mapping[Link, bool] | None:  # noqa: ARG002 - for others
+        return None
+
+    def probe(self, link: Link, *, direct: bool) -> Probe | None:  # noqa: ARG002 - for others
+        return None
+
+    def probe_ms(self, link: Link, *, timeout_s: float, direct: bool) -> float | None:  # noqa: ARG002 - for others
+        return None
+
+    def is_refused(self, link: Link) -> bool:  # noqa: ARG002 - for others
+        return False
+
+    def connection(self, link: Link) -> str | None:  # noqa: ARG002 - for others
+        return None
+
+    def machines_answer(self) -> bool:
+        return True
