@@ -32,6 +32,7 @@ class Shell:
     """A machine that has one tool, and notes what it is asked."""
 
     told = "a machine"
+    state = "/run/rabbitmq-resilience"
 
     def __init__(self, tool: str, listing: str = "") -> None:
         self.tool, self.listing, self.ran = tool, listing, list[tuple[str, ...]]()
