@@ -20,7 +20,7 @@ class Machine(Protocol):
 
     @property
     def state(self) -> str:
-        """The folder of what watches over it; none of it is of use after a reboot."""
+        """The folder where its watchdogs keep what they know."""
         ...
 
     @property
