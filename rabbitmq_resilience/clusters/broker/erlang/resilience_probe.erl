@@ -2,8 +2,9 @@
 %%
 %% Arguments: a port, how many times, how many at once for each address, how long to wait for each (ms), what counts as
 %% an answer, and addresses. Answers are given by the kernel at once: "refused" where nobody listens, "any" where
-%% somebody may. Each is one line on standard output: the address, and the microseconds that it took. A knock that was lost, or whose answer was, has none; the kernel repeats it only
-%% after a second (RFC 6298, 2.1), so wait less.
+%% somebody may. Each is one line on standard output: the address, and the microseconds that it took. A knock
+%% that was lost, or whose answer was, has none; the kernel repeats it only after a second (RFC 6298, 2.1), so wait
+%% less.
 -module(resilience_probe).
 
 -export([main/1]).
