@@ -157,7 +157,7 @@ class Attachment(Closing):
             self.known.stated.virtual_host,
             _renamed(stated, self._ways.machines),
             _renamed(stated, self._ways.brokers),
-            _renamed(stated, self._ways.log_paths),
+            _renamed(stated, self._ways.logs),
         )
         nodes.begin_logs()
         opened = sorted(link for link in proxied if link.client == link.source)

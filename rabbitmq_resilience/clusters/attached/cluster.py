@@ -161,7 +161,7 @@ class AttachedCluster(Closing):
         found = {link.source: self._nodes.brokers[link.source].process() for link in links}
         pids = {node: process.pid for node, process in found.items() if isinstance(process, Process)}
         ends = of_brokers.ends
-        knocker = Knocker(ends.machines, pids, ends.addresses, ends.distribution_ports)
+        knocker = Knocker(self._nodes.machines, pids, ends.addresses, ends.distribution_ports)
         there = [link for link in links if link.source in pids]
         return knocker.knock(there, times=times, at_once=at_once, wait_s=wait_s)
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.attached.broker import Broker
+from rabbitmq_resilience.clusters.attached.held_links import on_each
+from rabbitmq_resilience.clusters.attached.logs import Log
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
-
-_LOG_TIMEOUT_S = 60.0
-
-#: How long the log is, and what it has from there on where it was read last; all of it where it was begun anew.
-_LOG = """
-size=$(stat -c %s "$1") || exit 1
-from=$2
-[ "$size" -lt "$from" ] && from=0
-echo "$size"
-tail -c +$(( from + 1 )) "$1" | head -c $(( size - from ))
-"""
 
 
 def tool_script(node: str, tool: str, *arguments: str) -> str:
@@ -35,8 +27,7 @@ def tool_script(node: str, tool: str, *arguments: str) -> str:
 
 @dataclass
 class AttachedNodes:
-    """``machines``, ``brokers`` and ``log_paths`` have those nodes into which there is a way. ``log_begins``: the bytes
-    of each log that were there before."""
+    """``machines``, ``brokers`` and ``logs`` have those nodes into which there is a way."""
 
     version: str
     access: Access
@@ -45,8 +36,7 @@ class AttachedNodes:
     given_vhost: str | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
-    log_paths: Mapping[str, str] = field(default_factory=dict)
-    _read_bytes: dict[str, int] = field(default_factory=dict)
+    logs: Mapping[str, Log] = field(default_factory=dict)
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:
         """Run one of RabbitMQ's command line tools on the node's machine."""
@@ -62,26 +52,18 @@ class AttachedNodes:
 
     def begin_logs(self) -> None:
         """What is logged from now on belongs to us."""
-        for node, path in self.log_paths.items():
-            try:
-                self._read_bytes[node] = int(self.machines[node].run('stat -c %s "$1"', path))
-            except (MachineError, ValueError):
-                self._read_bytes.pop(node, None)
+        on_each(self.logs.values(), lambda log: log.begin())
 
     def copied_logs(self, folder: Path) -> dict[str, Path]:
         """Without those that cannot be read."""
         found: dict[str, Path] = {}
         (folder / "logs").mkdir(exist_ok=True)
-        for node, since in list(self._read_bytes.items()):
+        for node, log in self.logs.items():
             path = folder / "logs" / f"{node}.log"
-            try:
-                told = self.machines[node].run(_LOG, self.log_paths[node], str(since), timeout_s=_LOG_TIMEOUT_S)
-                size, _, text = told.partition("\n")
+            with suppress(MachineError, ValueError):  # what was read before is kept
+                text = log.more()
                 with path.open("a", encoding="utf-8") as copied:
                     copied.write(text)
-                self._read_bytes[node] = int(size)
-            except (MachineError, ValueError):
-                pass  # what was read before is kept
             if path.exists():
                 found[node] = path
         return found

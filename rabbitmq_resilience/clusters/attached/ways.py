@@ -19,6 +19,7 @@ from rabbitmq_resilience.clusters.attached.commanded import (
 )
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.journal import state_folder
+from rabbitmq_resilience.clusters.attached.logs import FileLog, Log
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile
@@ -34,7 +35,7 @@ class Ways(Closing):
     keepers: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
     rules: Mapping[str, PacketRules] = field(default_factory=dict)
-    log_paths: Mapping[str, str] = field(default_factory=dict)
+    logs: Mapping[str, Log] = field(default_factory=dict)
     distribution_only: bool = False
     #: Of the nodes by their names in a topology, where links are not cut by rules.
     links: Callable[[Mapping[str, AttachedNode]], HeldLinks] | None = None
@@ -76,7 +77,7 @@ def _by_ssh(known: KnownCluster) -> Ways:
             machines,
             {name: RemoteBroker(machines[name], ssh.broker, node=name, key=key_of(name)) for name in names},
             {name: PacketRules(machines[name], key=key_of(name)) for name in names},
-            {name: ssh.log.format(node=name, host=name.partition("@")[2]) for name in names},
+            {name: FileLog(machines[name], ssh.log.format(node=name, host=name.partition("@")[2])) for name in names},
             distribution_only=ssh.cut == "distribution",
             stack=stack.pop_all(),
         )
