@@ -6,6 +6,8 @@
 # make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
+# make kubernetes   brings up a Kubernetes of three nodes on this machine, for trying: Debian, root and Go are needed
+# make kubernetes-stop  ends it
 # make fault-file   makes a first fault file (TO=incident.fault.yaml) FROM="logs/ timeline.csv"
 # make trend        makes a page (TO=trend.html) of what the nights in the folder NIGHTS=nights say together
 # make lint         style, format and types
@@ -23,7 +25,7 @@ NIGHTS ?= reports/nights
 pytest := .venv/bin/python -m pytest
 at_once := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop clean
+.PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop kubernetes kubernetes-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
@@ -64,8 +66,8 @@ setup:
 images:
 	@setup/start images $(VERSIONS)
 
-engine engine-stop:
+engine engine-stop kubernetes kubernetes-stop:
 	@setup/start $@
 
-clean: engine-stop
+clean: engine-stop kubernetes-stop
 	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

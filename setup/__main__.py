@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rabbitmq_resilience.tools import command
 from rabbitmq_resilience.tools.steps import take
-from setup import environment
+from setup import environment, kubernetes_steps
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,6 +21,10 @@ def main(arguments: Sequence[str]) -> int:
             return command.status_of(lambda: take((environment.STEP, *command.STEPS)))
         case ["python"]:
             return command.status_of(lambda: take((environment.STEP,)))
+        case ["kubernetes"]:
+            return command.status_of(lambda: take(kubernetes_steps.STEPS))
+        case ["kubernetes-stop"]:
+            return command.status_of(lambda: print(kubernetes_steps.stop()))
         case ["engine"] | ["images", *_]:
             return command.status_of(lambda: _in_environment(arguments))
         case _:

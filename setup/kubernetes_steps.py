@@ -1,0 +1,105 @@
+"""``make kubernetes``: a Kubernetes of three nodes on this machine, each a zone of its own, for trying; and its end.
+
+It installs packages of Debian's and builds Kubernetes from its modules, as root: the scripts beside this file do so in
+``.tools/kubernetes``, where what is there is kept. ``KUBECONFIG=.tools/kubernetes/conf/admin.kubeconfig`` leads there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from rabbitmq_resilience.tools.locations import TOOLS
+from rabbitmq_resilience.tools.progress import Failed, run
+from rabbitmq_resilience.tools.steps import Missing, Step, within_root
+
+VERSION = "1.30.14"
+PLACE = TOOLS / "kubernetes"
+KUBECONFIG = PLACE / "conf" / "admin.kubeconfig"
+_SCRIPTS = Path(__file__).parent / "kubernetes"
+
+_NEEDED = ("containerd", "runc", "etcd", "conntrack", "iptables", "ip", "mmdebstrap", "gcc", "openssl", "busybox")
+_IMAGES = ("pause", "busybox", "coredns", "rabbitmq")
+
+_MISSING = """\
+A Kubernetes for trying could not be had: {why}
+It takes root on Debian, and Go. Elsewhere name a cluster that is there: KUBECONFIG=/path/to/kubeconfig"""
+
+
+def _script(name: str, *arguments: str, doing: str) -> None:
+    """Raises ``Missing``."""
+    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise Missing(_MISSING.format(why="this is not Debian, or you are not root"))
+    PLACE.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(_SCRIPTS, PLACE, dirs_exist_ok=True)
+    try:
+        run(["bash", PLACE / name, *arguments], doing=doing, cwd=PLACE)
+    except Failed as error:
+        raise Missing(_MISSING.format(why=str(error).replace("\n", "\n    "))) from error
+
+
+def _packages_found() -> str | None:
+    there = all(shutil.which(name) for name in _NEEDED) and Path("/usr/lib/cni/bridge").exists()
+    return "installed" if there else None
+
+
+def _packages() -> str:
+    print("  !!  installing packages of Debian's on this system, see setup/kubernetes/packages.sh", flush=True)
+    _script("packages.sh", doing="installing packages")
+    return "installed"
+
+
+def _programs_found() -> str | None:
+    stamp = PLACE / "bin" / "version"
+    there = stamp.exists() and stamp.read_text(encoding="utf-8").strip() == VERSION
+    return within_root(PLACE / "bin") if there else None
+
+
+def _programs() -> str:
+    _script("programs.sh", VERSION, doing="building Kubernetes and CoreDNS, about 8 minutes the first time")
+    return within_root(PLACE / "bin")
+
+
+def _images_found() -> str | None:
+    there = all((PLACE / "images" / f"{name}.tar").exists() for name in _IMAGES)
+    return within_root(PLACE / "images") if there else None
+
+
+def _images() -> str:
+    _script("images.sh", doing="making images of a broker and of what pods need")
+    return within_root(PLACE / "images")
+
+
+def _cluster_found() -> str | None:
+    if not (PLACE / "run" / "apiserver.pid").exists():
+        return None
+    try:
+        run([PLACE / "kubectl", "get", "--raw", "/readyz"], doing="asking the API server")
+    except Failed:
+        return None
+    return f"running; KUBECONFIG={within_root(KUBECONFIG)}"
+
+
+def _cluster() -> str:
+    if (PLACE / "run").exists():
+        _script("down.sh", doing="ending what is left of the one before")
+    _script("up.sh", doing="starting three nodes")
+    return f"goes on running, `make kubernetes-stop` ends it; KUBECONFIG={within_root(KUBECONFIG)}"
+
+
+def stop() -> str:
+    """Says what was done."""
+    if not (PLACE / "run").exists():
+        return "No Kubernetes that set-up started is running; others are left alone."
+    _script("down.sh", doing="ending the nodes")
+    return "Kubernetes has ended; the packages that it came from are still installed."
+
+
+STEPS = (
+    Step("Packages of Kubernetes", _packages_found, _packages),
+    Step("Programs of Kubernetes", _programs_found, _programs),
+    Step("Images for pods", _images_found, _images),
+    Step("Kubernetes", _cluster_found, _cluster),
+)
