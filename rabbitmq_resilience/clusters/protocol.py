@@ -205,6 +205,11 @@ class Cluster(Protocol):
         nobody can tell."""
         ...
 
+    @property
+    def restarts_brokers(self) -> bool:
+        """Whether brokers that are killed or stopped come back at once and by themselves, as nobody holds them down."""
+        ...
+
     def state(self, node: str) -> NodeState:
         """``up``: serves AMQP; ``paused``: the process lives and its listener is closed (also while
         booting); ``suspended``: stopped by a signal; ``down``: no process."""

@@ -158,6 +158,10 @@ class RunningCluster(Formed):
     def life(self, node: str) -> str | None:
         return self._brokers[node].life
 
+    @property
+    def restarts_brokers(self) -> bool:
+        return False
+
     def exit_status(self, node: str) -> int | None:
         return self._brokers[node].exit_status
 

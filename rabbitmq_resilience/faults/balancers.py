@@ -75,6 +75,10 @@ class BalancerInjection(ProcessInjection):
     def places(self) -> LoadBalancers:
         return self.context.cluster.balancers
 
+    @property
+    def returning(self) -> bool:
+        return False
+
     def prove(self, *, timeout_s: float) -> Proof:
         ends_s = time.monotonic() + timeout_s
         process = super().prove(timeout_s=timeout_s)

@@ -84,6 +84,11 @@ class ProcessInjection:
         """What knows the processes."""
         return self.context.cluster
 
+    @property
+    def returning(self) -> bool:
+        """Whether what is gone comes back before anybody gives it back."""
+        return self.context.cluster.restarts_brokers
+
     def inject(self) -> None:
         self.context.refuse_if_taken(self.nodes)
         lives = {node: self.places.life(node) for node in self.nodes}
@@ -94,7 +99,7 @@ class ProcessInjection:
         self._each(self.take, self.nodes)
 
     def heal(self) -> None:
-        self._each(self.give, [node for node in self._lives if self.places.process(node) != "running"])
+        self._each(self.give, [n for n in self._lives if self.returning or self.places.process(n) != "running"])
 
     def prove(self, *, timeout_s: float) -> Proof:
         """The very process that ran before is ``taken``; what ended by itself meanwhile ended otherwise."""
@@ -116,6 +121,8 @@ class ProcessInjection:
     def _not_taken(self, node: str) -> str:
         places = self.places
         now = places.process(node)
+        if self.taken == "gone" and self.returning and places.life(node) not in (None, self._lives[node]):
+            return ""
         if now != self.taken:
             return f"not {self.taken}: {node} is {now}"
         if now == "gone":

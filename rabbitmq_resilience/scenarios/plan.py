@@ -67,6 +67,8 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
 
 
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
+    if stated.offers.kubernetes is not None and step.acts(scenario.topology).keys() <= {"kill", "stop"}:
+        return "Kubernetes starts it again"
     if stated.offers.commands is None:
         return f"ends by itself {MARGIN_S + step.for_s:g} s after it began, at the latest"
     acts = [stated.offers.commands.act(name) for name in step.acts(scenario.topology)]

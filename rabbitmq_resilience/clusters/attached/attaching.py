@@ -26,7 +26,7 @@ from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.attached.vhosts import api_of, lock_vhost
-from rabbitmq_resilience.clusters.attached.ways import Ways
+from rabbitmq_resilience.clusters.attached.ways import Ways, reached
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -114,11 +114,12 @@ class Attachment(Closing):
     scenario. Raises WrongClusterError, LockedError, ClusterError."""
 
     def __init__(self, known: KnownCluster) -> None:
-        self.known = known
-        self.found = look_at(known)
-        self._hands = Hands(known.stated, _clean_journal(known))
         given = known.stated.virtual_host
         with ExitStack() as stack:
+            known = stack.enter_context(reached(known))
+            self.known = known
+            self.found = look_at(known)
+            self._hands = Hands(known.stated, _clean_journal(known))
             self._ways = stack.enter_context(Ways.of(known))
             self._apis = {
                 node.name: stack.enter_context(api_of(node.management, known.access, given=given))
@@ -129,10 +130,10 @@ class Attachment(Closing):
             self._before = self._look()
             endpoints = [node.endpoint for node in known.stated.nodes]
             self._lock = stack.enter_context(ClusterLock(known.access, endpoints, vhost=vhost))
-            if texts := contrary(known.stated, self._ways.machines):
+            if texts := [*self._ways.contrary(), *contrary(known.stated, self._ways.machines)]:
                 raise WrongClusterError("; ".join(texts))
             self._guard = stack.enter_context(Guard(known.stated.abort_when, list(self._apis.values())))
-            self._addresses = _addresses(self._ways.machines)
+            self._addresses = {} if self._ways.addresses else _addresses(self._ways.machines)
             self._stack = stack.pop_all()
 
     def form(
@@ -158,6 +159,7 @@ class Attachment(Closing):
             _renamed(stated, self._ways.machines),
             _renamed(stated, self._ways.brokers),
             _renamed(stated, self._ways.logs),
+            self._ways.restarted,
         )
         nodes.begin_logs()
         opened = sorted(link for link in proxied if link.client == link.source)
@@ -209,11 +211,13 @@ class Attachment(Closing):
             return self._ways.links(stated)
         if not self._ways.rules:
             return None
-        addresses = {
-            Link(a, b): self._addresses[stated[a].name][stated[b].host] for a in stated for b in stated if a != b
-        }
+        addresses: Mapping[Link, Sequence[str]] = (
+            self._ways.addresses(stated)
+            if self._ways.addresses
+            else {Link(a, b): self._addresses[stated[a].name][stated[b].host] for a in stated for b in stated if a != b}
+        )
         ports = {node: self.found.distribution_ports[one.name] for node, one in stated.items()}
-        machines = _renamed(stated, self._ways.machines)
+        machines = _renamed(stated, self._ways.network or self._ways.machines)
         ends = Ends(machines, addresses, ports, distribution_only=self._ways.distribution_only)
         return BrokerLinks(ends, _renamed(stated, self._ways.rules))
 

@@ -129,6 +129,10 @@ class AttachedCluster(Closing):
     def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - nobody can tell
         return None
 
+    @property
+    def restarts_brokers(self) -> bool:
+        return self._nodes.restarted
+
     def state(self, node: str) -> NodeState:
         process = self.process(node)
         if process != "running":

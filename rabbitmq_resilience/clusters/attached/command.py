@@ -18,7 +18,7 @@ from rabbitmq_resilience.clusters.attached.offers import ENDS
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.spec import ACTS
-from rabbitmq_resilience.clusters.attached.ways import Ways
+from rabbitmq_resilience.clusters.attached.ways import Ways, client_module, reached
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
@@ -26,11 +26,15 @@ from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 def told(arguments: Sequence[str]) -> int:
     """Returns 1 where the cluster is not as the file says, or a way that it offers does not work."""
     try:
-        known = load(Path(arguments[0]))
-        found = look_at(known)
+        with reached(load(Path(arguments[0]))) as known:
+            return _told(known)
     except (FileRefusedError, ClusterError) as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _told(known: KnownCluster) -> int:
+    found = look_at(known)
     print(f"{found.name}: RabbitMQ {', '.join(sorted(set(found.versions.values())))}, {len(found.versions)} nodes")
     zones: dict[str, list[str]] = defaultdict(list)
     for node in known.stated.nodes:
@@ -40,7 +44,7 @@ def told(arguments: Sequence[str]) -> int:
     with Ways.of(known) as ways:
         troubles = list(_machines(known, ways))
         if not troubles:
-            troubles = contrary(known.stated, ways.machines)
+            troubles = [*ways.contrary(), *contrary(known.stated, ways.machines)]
     print("what may be done to it:")
     for act, meaning in ACTS.items():
         why = refusal(known.stated, act, 1)
@@ -82,6 +86,9 @@ def heal(arguments: Sequence[str]) -> int:
 def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
     """Prints what was found of each machine; what does not work is yielded."""
     yield from _commanded(known, ways)
+    if known.stated.offers.kubernetes is not None:
+        yield from _in_pods(known, ways)
+        return
     for name, machine in ways.machines.items():
         try:
             process = ways.brokers[name].process()
@@ -97,6 +104,25 @@ def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: it answers, and no process of a broker was found on {machine.told}: is it that machine?"
         if left:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+
+
+def _in_pods(known: KnownCluster, ways: Ways) -> Iterator[str]:
+    """The same of brokers in pods. Nothing is put beside them for it."""
+    try:
+        for text, is_trouble in client_module("rights").seen(known):
+            if is_trouble:
+                yield text
+            else:
+                print(f"  {text}")
+        yield from _left(known, ways)
+    except MachineError as error:
+        yield str(error)
+
+
+def _left(known: KnownCluster, ways: Ways) -> Iterator[str]:
+    for machine in ways.keepers.values():
+        if left := watchdog.armed(machine):
+            yield f"not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
 def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
@@ -118,9 +144,7 @@ def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
     for name, act in acts.items():
         if act is not None:
             print(f"  {name}: {ENDS[act.ends]}")
-    for machine in ways.keepers.values():
-        if left := watchdog.armed(machine):
-            yield f"not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+    yield from _left(known, ways)
 
 
 def _clock_ahead_s(machine: Machine) -> float:

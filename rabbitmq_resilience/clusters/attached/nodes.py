@@ -37,6 +37,8 @@ class AttachedNodes:
     machines: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
+    #: Whether somebody starts brokers again as soon as they are gone.
+    restarted: bool = False
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:
         """Run one of RabbitMQ's command line tools on the node's machine."""

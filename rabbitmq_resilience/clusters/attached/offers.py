@@ -92,14 +92,40 @@ class Commands(Spec):
         return found
 
 
+class Kubernetes(Spec):
+    """Brokers in pods, each called as the first label of its node's host, or as in ``pods``. ``kubeconfig`` and
+    ``context``: by default what kubectl takes, or the account of the pod in which this runs.
+
+    Kubernetes starts brokers again by itself: ``kill`` and ``stop`` say whether their container ends (SIGKILL to the
+    broker, SIGTERM to the container) or their pod is deleted (without its grace, and with it). For all but deleting,
+    an ephemeral container is put beside the broker, of ``image``: one with sh, bash, and nft or iptables, by default
+    the broker's own. It stays in the pod's list until the pod is gone."""
+
+    namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = "default"
+    kubeconfig: Path | None = None
+    context: str | None = None
+    container: str = "rabbitmq"
+    pods: Mapping[str, str] = {}
+    image: str | None = None
+    pull: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    kill: Literal["container", "pod"] = "container"
+    stop: Literal["container", "pod"] = "container"
+    cut: Literal["all_ports", "distribution"] = "all_ports"
+
+    def pod_of(self, node: str) -> str:
+        """Of the node of that Erlang name."""
+        return self.pods.get(node, node.partition("@")[2].partition(".")[0])
+
+
 class Offers(Spec):
     """By what faults act on brokers; with nothing of it, on links of our own clients only."""
 
     ssh: Ssh | None = None
     commands: Commands | None = None
+    kubernetes: Kubernetes | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if self.ssh is not None and self.commands is not None:
-            raise ValueError("has one way: ssh, or commands")
+        if len(offered := [name for name in type(self).model_fields if getattr(self, name) is not None]) > 1:
+            raise ValueError(f"has one way, and not {' and '.join(offered)}")
         return self

@@ -13,12 +13,12 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 #: By what each act can be done; "api": by the management API, which every cluster file has.
 OFFERED_BY: Mapping[str, frozenset[str]] = {
-    "kill": frozenset({"ssh", "commands"}),
-    "stop": frozenset({"ssh", "commands"}),
-    "pause": frozenset({"ssh", "commands"}),
-    "cut": frozenset({"ssh", "commands"}),
-    "refuse": frozenset({"ssh"}),
-    "lose_packets": frozenset({"ssh"}),
+    "kill": frozenset({"ssh", "commands", "kubernetes"}),
+    "stop": frozenset({"ssh", "commands", "kubernetes"}),
+    "pause": frozenset({"ssh", "commands", "kubernetes"}),
+    "cut": frozenset({"ssh", "commands", "kubernetes"}),
+    "refuse": frozenset({"ssh", "kubernetes"}),
+    "lose_packets": frozenset({"ssh", "kubernetes"}),
     "rebalance": frozenset({"api"}),
 }
 

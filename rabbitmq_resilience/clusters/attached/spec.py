@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -67,8 +68,19 @@ class Secret(Spec):
         return first[0]
 
 
+_FORWARDED = re.compile(r"port-forward:(?P<port>[1-9]\d{0,4})")
+
+
+def forwarded_port(address: str | None) -> int | None:
+    """The port of the node's pod, where its address is one (``port-forward:5672``); None otherwise."""
+    found = _FORWARDED.fullmatch(address or "")
+    return None if found is None else int(found["port"])
+
+
 def _url(schemes: Mapping[str, int]) -> AfterValidator:
     def checked(text: str) -> str:
+        if forwarded_port(text) is not None:
+            return text
         try:
             parts = urlsplit(text)
             usable = parts.scheme in schemes and parts.hostname and (parts.port or 1) > 0
@@ -95,8 +107,10 @@ HttpUrl = Annotated[str, _url(_HTTP)]
 
 
 class AttachedNode(Spec):
-    """``name`` is the Erlang name. ``zone`` is anything by which people tell zones apart. ``prometheus``: where the
-    broker tells its metrics, path included; without it, scenarios that are measured are refused."""
+    """``name`` is the Erlang name. Addresses may be ports of the node's pod where ``offers`` has kubernetes
+    (``port-forward:5672``): they are reached through the API server then, without TLS. ``zone`` is anything by which
+    people tell zones apart. ``prometheus``: where the broker tells its metrics, path included; without it, scenarios
+    that are measured are refused."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]
     zone: Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -177,6 +191,11 @@ class ClusterFile(Spec):
             raise ValueError(f"allow: there is no {', '.join(unknown)}; there are {', '.join(ACTS)}")
         if self.offers.ssh and (strangers := sorted(self.offers.ssh.addresses.keys() - set(names))):
             raise ValueError(f"offers.ssh.addresses: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
+        addresses = (text or "" for one in self.nodes for text in (one.amqp, one.management, one.prometheus))
+        if self.offers.kubernetes is None and (texts := sorted({one for one in addresses if forwarded_port(one)})):
+            raise ValueError(f"nodes: {', '.join(texts)} goes with offers: {{kubernetes: ...}}")
+        if self.offers.kubernetes and (strangers := sorted(self.offers.kubernetes.pods.keys() - set(names))):
+            raise ValueError(f"offers.kubernetes.pods: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
         if (self.partition_handling == "pause_if_all_down") != (self.pause_if_all_down is not None):
             raise ValueError("partition_handling: pause_if_all_down goes with pause_if_all_down: {nodes: [...]}")
         if self.pause_if_all_down and (unknown := sorted(set(self.pause_if_all_down.nodes) - set(names))):

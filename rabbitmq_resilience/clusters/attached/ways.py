@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from importlib import import_module
+from typing import Any, Self
 
 from rabbitmq_resilience.clusters.attached.broker import Broker, RemoteBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
@@ -22,7 +23,9 @@ from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.logs import FileLog, Log
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
-from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile
+from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile, forwarded_port
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.closing import Closing
 
 
@@ -37,6 +40,14 @@ class Ways(Closing):
     rules: Mapping[str, PacketRules] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
     distribution_only: bool = False
+    #: Those of ``machines`` from whose network links between brokers are seen, where that is done otherwise.
+    network: Mapping[str, Machine] | None = None
+    #: Of the nodes by their names in a topology, at which addresses they find each other, where no machine is asked.
+    addresses: Callable[[Mapping[str, AttachedNode]], Mapping[Link, Sequence[str]]] | None = None
+    #: Whether somebody starts brokers again as soon as they are gone.
+    restarted: bool = False
+    #: In words, what is otherwise than the file states.
+    contrary: Callable[[], list[str]] = list
     #: Of the nodes by their names in a topology, where links are not cut by rules.
     links: Callable[[Mapping[str, AttachedNode]], HeldLinks] | None = None
     stack: ExitStack = field(default_factory=ExitStack)
@@ -51,10 +62,24 @@ class Ways(Closing):
         self.stack.close()
 
 
+@contextmanager
+def reached(known: KnownCluster) -> Iterator[KnownCluster]:
+    """The same cluster, with addresses at which programs of this machine reach it. Raises ClusterError."""
+    texts = (text for one in known.stated.nodes for text in (one.amqp, one.management, one.prometheus))
+    if all(forwarded_port(text) is None for text in texts):
+        yield known
+        return
+    with client_module("tunnels").forwarded(known) as found:
+        yield found
+
+
 def reached_by(stated: ClusterFile, node: str) -> str:
     """By what the machine of the node is reached, for people; empty where nothing is offered."""
     if stated.offers.commands is not None:
         return "your commands"
+    kubernetes = stated.offers.kubernetes
+    if kubernetes is not None:
+        return f"pod {kubernetes.namespace}/{kubernetes.pod_of(node)}"
     ssh = stated.offers.ssh
     return "" if ssh is None else f"ssh {ssh.user}@{ssh.host_of(node)}"
 
@@ -100,4 +125,22 @@ def _by_commands(known: KnownCluster) -> Ways:
     return Ways(keepers={keeper.told: keeper}, brokers=brokers, links=links)
 
 
-_OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {"ssh": _by_ssh, "commands": _by_commands}
+def _by_kubernetes(known: KnownCluster) -> Ways:
+    ways: Ways = client_module("way").by_kubernetes(known)
+    return ways
+
+
+def client_module(module: str) -> Any:
+    """Of what needs the client of Kubernetes."""
+    try:
+        return import_module(f"rabbitmq_resilience.clusters.attached.kubernetes.{module}")
+    except ModuleNotFoundError as error:
+        why = f"offers.kubernetes needs {error.name}: pip install 'rabbitmq-resilience[kubernetes]'"
+        raise ClusterError(why) from error
+
+
+_OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {
+    "ssh": _by_ssh,
+    "commands": _by_commands,
+    "kubernetes": _by_kubernetes,
+}

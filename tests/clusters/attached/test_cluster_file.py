@@ -83,7 +83,7 @@ def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
         ("net_ticktime_s: 30", "ca: nowhere.pem", "line 6, ca: "),
         ("net_ticktime_s: 30", "offers: {ssh: {addresses: {rabbit@h9: h9}}}", "rabbit@h9 is none of the nodes"),
         ("net_ticktime_s: 30", "offers: {ssh: {broker: {start: x}}}", "start and stop belong together"),
-        ("net_ticktime_s: 30", "offers: {ssh: {}, commands: {process: x}}", "has one way: ssh, or commands"),
+        ("net_ticktime_s: 30", "offers: {ssh: {}, commands: {process: x}}", "has one way, and not ssh and commands"),
         ("net_ticktime_s: 30", "offers: {commands: {kill: {do: x, proof: y, heal: z}}}", "process"),
         ("net_ticktime_s: 30", "offers: {commands: {process: p, kill: {do: x, heal: z}}}", "proof"),
         ("net_ticktime_s: 30", "offers: {commands: {process: p, kill: {do: x, proof: y}}}", "ends by heal: with a"),
@@ -157,7 +157,7 @@ def test_what_is_offered_must_be_allowed_too(folder: Path, act: str, nodes: int,
 
 def test_without_a_way_in_nothing_is_done_to_brokers(folder: Path) -> None:
     stated = known(folder, SAID + "allow: {kill: 1, rebalance: 3}\n").stated
-    assert "nothing in offers: can; commands or ssh would" in refusal(stated, "kill", 1)
+    assert "nothing in offers: can; commands or kubernetes or ssh would" in refusal(stated, "kill", 1)
     assert refusal(stated, "rebalance", 3) == ""
 
 

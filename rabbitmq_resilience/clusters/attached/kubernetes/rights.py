@@ -1,0 +1,69 @@
+"""What we may do in Kubernetes, as the API server says, and what was found of pods: nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods, configured, words_of
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.spec import ClusterFile, forwarded_port
+
+_BESIDE = ("pause", "cut", "refuse", "lose_packets")
+
+
+def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
+    """Verb, resource and subresource that this file's acts and addresses need. ``docs/kubernetes/rights.yaml`` has
+    them all."""
+    offer = stated.offers.kubernetes
+    assert offer is not None, "only what is offered is asked for"
+    by_pod = [act for act in ("kill", "stop") if act in stated.allow and getattr(offer, act) == "pod"]
+    by_container = [act for act in ("kill", "stop", *_BESIDE) if act in stated.allow and act not in by_pod]
+    forwarded = any(forwarded_port(text) for one in stated.nodes for text in (one.amqp, one.management))
+    found = [("get", "pods", ""), ("get", "pods", "log"), ("create", "pods", "exec")]
+    found += [("delete", "pods", "")] if by_pod else []
+    found += [("patch", "pods", "ephemeralcontainers")] if by_container else []
+    found += [("create", "pods", "portforward")] if forwarded else []
+    return found
+
+
+def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
+    """In words. Raises MachineError where nobody answers."""
+    for verb, resource, sub in wanted(known.stated):
+        attributes = client.V1ResourceAttributes(
+            namespace=pods.namespace, verb=verb, resource=resource, subresource=sub or None
+        )
+        review = client.V1SelfSubjectAccessReview(
+            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
+        )
+        try:
+            api = client.AuthorizationV1Api(client.ApiClient(pods.configuration))
+            told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise MachineError(f"rights in {pods.namespace}: {words_of(error)}") from error
+        if not told.status.allowed:
+            what = f"{resource}/{sub}" if sub else resource
+            yield f"we may not {verb} {what} in {pods.namespace}; docs/kubernetes/rights.yaml has that right"
+
+
+def seen(known: KnownCluster) -> Iterator[tuple[str, bool]]:
+    """Lines for people, and whether each is a trouble."""
+    offer = known.stated.offers.kubernetes
+    assert offer is not None, "only what is offered is looked at"
+    pods = Pods(configured(offer, known.path.resolve().parent), offer.namespace, offer.container)
+    for text in lacking(known, pods):
+        yield text, True
+    for node in known.stated.nodes:
+        found = pods.find(offer.pod_of(node.name))
+        if found is None:
+            continue  # told with what else is otherwise than stated
+        zone = pods.zone(found.node) or "no zone that we may see"
+        stores = "in a claim" if found.has_claim else "without a claim, so it goes with the pod"
+        beside = sorted(name for name in found.containers if name.startswith("resilience-"))
+        also = f", {', '.join(beside)} beside it" if beside else ""
+        runs = "runs" if offer.container in found.containers else "DOES NOT RUN"
+        yield f"{node.name} is pod {found.name} on {found.node} ({zone}), {runs}, stores {stores}{also}", False

@@ -1,0 +1,110 @@
+"""Ports of this machine that lead to ports of pods, through the API server (port-forward).
+
+A connection is made anew for each that is accepted, to whatever pod has the name by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from kubernetes.stream import portforward
+
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.kubernetes.containers import FAILURES
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured
+from rabbitmq_resilience.clusters.attached.spec import AttachedNode, forwarded_port
+from rabbitmq_resilience.tools.closing import Closing
+
+_SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
+_PATHS = {"prometheus": "/metrics"}
+
+
+class Tunnel(Closing):
+    """``port`` of this machine, until ``close``, which ends its connections too."""
+
+    def __init__(self, pods: Pods, pod: str, pod_port: int) -> None:
+        self._pods = pods
+        self._pod = pod
+        self._pod_port = pod_port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._open: set[Any] = set()
+        self._closed = False
+        threading.Thread(target=self._accept, name=f"port-forward to {pod}:{pod_port}", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return int(self._listening.getsockname()[1])
+
+    def close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(OSError):  # it may have no end to shut down
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for one in list(self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                near, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._forward, args=(near,), daemon=True).start()
+
+    def _forward(self, near: socket.socket) -> None:
+        try:
+            forwarded = portforward(
+                self._pods.api().connect_get_namespaced_pod_portforward,
+                self._pod,
+                self._pods.namespace,
+                ports=str(self._pod_port),
+            )
+        except FAILURES:
+            near.close()
+            return
+        far = forwarded.socket(self._pod_port)
+        self._open |= {near, far}
+        back = threading.Thread(target=_pump, args=(far, near), daemon=True)
+        back.start()
+        _pump(near, far)
+        back.join()
+        self._open -= {near, far}
+        near.close()
+        forwarded.close()
+
+
+def _pump(source: Any, sink: Any) -> None:
+    """Until the source ends; then the sink is told so, and in the end so is the source."""
+    with contextlib.suppress(*FAILURES):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    for one in (sink, source):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def forwarded(known: KnownCluster) -> Iterator[KnownCluster]:
+    """The same cluster, with addresses of this machine for those that are ports of pods."""
+    offer = known.stated.offers.kubernetes
+    assert offer is not None, "such addresses go with it"
+    pods = Pods(configured(offer, known.path.resolve().parent), offer.namespace, offer.container)
+    with contextlib.ExitStack() as stack:
+
+        def here(node: AttachedNode) -> AttachedNode:
+            changed: dict[str, str] = {}
+            for field, scheme in _SCHEMES.items():
+                port = forwarded_port(getattr(node, field))
+                if port is not None:
+                    tunnel = stack.enter_context(Tunnel(pods, offer.pod_of(node.name), port))
+                    changed[field] = f"{scheme}://127.0.0.1:{tunnel.port}{_PATHS.get(field, '')}"
+            return node.model_copy(update=changed)
+
+        nodes = tuple(here(node) for node in known.stated.nodes)
+        yield replace(known, stated=known.stated.model_copy(update={"nodes": nodes}))

@@ -1,0 +1,178 @@
+"""Brokers in pods: the cluster of ``docs/kubernetes/cluster.yaml``, in a namespace of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.tools.locations import CHECKOUT, TOOLS
+from rabbitmq_resilience.tools.waiting import wait_until
+
+#: Names the kubeconfig of a cluster that may be used; otherwise that of ``make kubernetes`` is.
+NAMED_BY = "KUBERNETES_FOR_TESTS"
+IMAGE = "local/rabbitmq:3.10.8"
+NET_TICKTIME_S = 5
+_READY_WITHIN_S = 180.0
+
+
+def kubeconfig() -> Path:
+    """Skips without one."""
+    pytest.importorskip("kubernetes")
+    named = os.environ.get(NAMED_BY)
+    found = Path(named) if named else TOOLS / "kubernetes" / "conf" / "admin.kubeconfig"
+    if not named and not (TOOLS / "kubernetes" / "run" / "apiserver.pid").exists():
+        pytest.skip(f"there is no Kubernetes: `make kubernetes` brings one up on Debian, {NAMED_BY} names another")
+    return found
+
+
+@dataclass(frozen=True)
+class BrokersInPods:
+    namespace: str
+    kubeconfig: Path
+    folder: Path
+    addresses: Mapping[str, str]
+
+    def name(self, n: int) -> str:
+        return f"rabbit@rabbit-{n}.rabbit.{self.namespace}.svc.cluster.local"
+
+    def cluster_file(self, name: str, *, allow: str, forwarded: bool = False, **offer: Any) -> Path:
+        def urls(n: int) -> dict[str, str]:
+            if forwarded:
+                return {"amqp": "port-forward:5672", "management": "port-forward:15672"}
+            address = self.addresses[f"rabbit-{n}"]
+            return {"amqp": f"amqp://{address}:5672", "management": f"http://{address}:15672"}
+
+        nodes = [{"name": self.name(n), "zone": f"zone-{n + 1}", **urls(n)} for n in range(3)]
+        (self.folder / "password").write_text("an-example-of-a-password\n", encoding="utf-8")
+        stated = {
+            "version": 1,
+            "cluster": "rabbit",
+            "nodes": sorted(nodes, key=lambda node: node["zone"]),
+            "user": {"env": "PODS_USER"},
+            "password": {"file": "password"},
+            "partition_handling": "pause_minority",
+            "net_ticktime_s": NET_TICKTIME_S,
+            "offers": {
+                "kubernetes": {
+                    "namespace": self.namespace,
+                    "kubeconfig": str(self.kubeconfig),
+                    "pull": "Never",
+                    **offer,
+                }
+            },
+            "allow": yaml.safe_load(allow),
+        }
+        path = self.folder / f"{name}.cluster.yaml"
+        path.write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
+        return path
+
+
+@contextmanager
+def brokers_in_pods(folder: Path) -> Iterator[BrokersInPods]:
+    """Three of them, in three zones, each with a claim of its own."""
+    found = kubeconfig()
+    from kubernetes import client, config, utils  # noqa: PLC0415 - optional
+
+    load: Any = config.load_kube_config
+    create: Any = utils.create_from_dict
+
+    configuration = client.Configuration()
+    load(str(found), client_configuration=configuration)
+    api = client.ApiClient(configuration)
+    core = client.CoreV1Api(api)
+    namespace = f"tried-{secrets.token_hex(3)}"
+    volumes = TOOLS / "kubernetes" / "volumes" / namespace
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, volumes, ignore_errors=True)
+        core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=namespace)))
+        stack.callback(_gone, core, namespace)
+        storage = _storage(namespace, volumes)
+        stack.callback(_unstored, client, api, storage)
+        for document in [*storage, *_documents(namespace)]:
+            create(api, document, namespace=namespace)
+        addresses = {name: _service(client, core, namespace, name) for name in ("rabbit-0", "rabbit-1", "rabbit-2")}
+
+        def ready() -> bool:
+            pods: list[Any] = core.list_namespaced_pod(namespace).items
+            states = [one for pod in pods for one in pod.status.container_statuses or ()]
+            return len(states) == len(addresses) and all(one.ready for one in states)
+
+        wait_until(ready, timeout_s=_READY_WITHIN_S, what="three brokers to be ready", poll_s=1.0)
+        yield BrokersInPods(namespace, found, folder, addresses)
+
+
+def _documents(namespace: str) -> Iterator[dict[str, Any]]:
+    """Those of the docs, as they are here."""
+    assert CHECKOUT is not None, "tests are run in a checkout"
+    text = (CHECKOUT / "docs" / "kubernetes" / "cluster.yaml").read_text(encoding="utf-8")
+    text = text.replace("default.svc", f"{namespace}.svc")
+    text = text.replace("net_ticktime, 15", f"net_ticktime, {NET_TICKTIME_S}")
+    for document in yaml.safe_load_all(text):
+        if document["kind"] == "StatefulSet":
+            container = document["spec"]["template"]["spec"]["containers"][0]
+            container |= {"image": IMAGE, "imagePullPolicy": "Never"}
+            document["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] = namespace
+        yield document
+
+
+def _storage(namespace: str, volumes: Path) -> list[dict[str, Any]]:
+    """A class, and a volume in each zone: folders of this machine."""
+    kind = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": namespace},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    made = []
+    for n in (1, 2, 3):
+        (volumes / str(n)).mkdir(parents=True)
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"zone-{n}"]}
+        made.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"{namespace}-{n}"},
+                "spec": {
+                    "capacity": {"storage": "1Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": namespace,
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "local": {"path": str(volumes / str(n))},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
+                },
+            }
+        )
+    return [kind, *made]
+
+
+def _unstored(client: Any, api: Any, storage: list[dict[str, Any]]) -> None:
+    for document in storage:
+        name = document["metadata"]["name"]
+        with suppress(client.ApiException):
+            if document["kind"] == "PersistentVolume":
+                client.CoreV1Api(api).delete_persistent_volume(name)
+            else:
+                client.StorageV1Api(api).delete_storage_class(name)
+
+
+def _service(client: Any, core: Any, namespace: str, pod: str) -> str:
+    """An address that stays, whatever pod has that name."""
+    ports = [client.V1ServicePort(name=str(port), port=port) for port in (5672, 15672, 15692)]
+    spec = client.V1ServiceSpec(selector={"statefulset.kubernetes.io/pod-name": pod}, ports=ports)
+    spec.publish_not_ready_addresses = True
+    body = client.V1Service(metadata=client.V1ObjectMeta(name=pod), spec=spec)
+    return str(core.create_namespaced_service(namespace, body).spec.cluster_ip)
+
+
+def _gone(core: Any, namespace: str) -> None:
+    core.delete_namespace(namespace, grace_period_seconds=0)

@@ -1,0 +1,156 @@
+"""Brokers in pods, as far as that can be told without a Kubernetes: offers, rights, logs, and the examples of the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
+from rabbitmq_resilience.clusters.attached.permits import refusal
+from rabbitmq_resilience.clusters.attached.ways import Ways, reached_by
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.tools.locations import CHECKOUT
+
+rights = pytest.importorskip("rabbitmq_resilience.clusters.attached.kubernetes.rights")
+
+assert CHECKOUT is not None
+EXAMPLES = CHECKOUT / "docs" / "kubernetes"
+
+SAID = """\
+version: 1
+cluster: orders
+user: {env: ORDERS_USER}
+password: {file: secret}
+partition_handling: pause_minority
+net_ticktime_s: 30
+nodes:
+  - {name: rabbit@rabbit-0.rabbit.shop.svc, zone: a, amqp: "port-forward:5672", management: "port-forward:15672"}
+  - {name: rabbit@rabbit-1.rabbit.shop.svc, zone: b, amqp: "port-forward:5672", management: "port-forward:15672"}
+  - {name: rabbit@rabbit-2.rabbit.shop.svc, zone: c, amqp: "amqp://10.0.0.3:5672", management: "http://10.0.0.3:15672"}
+"""
+OFFERED = "offers: {kubernetes: {namespace: shop}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORDERS_USER", "chaos")
+    (tmp_path / "secret").write_text("hunter2\n", encoding="utf-8")
+    return tmp_path
+
+
+def known(folder: Path, text: str) -> KnownCluster:
+    path = folder / "cluster.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path)
+
+
+def test_a_pod_is_called_as_its_nodes_host_begins_or_as_the_file_says(folder: Path) -> None:
+    renamed = 'offers: {kubernetes: {namespace: shop, pods: {"rabbit@rabbit-1.rabbit.shop.svc": orders-b}}}\n'
+    stated = known(folder, SAID + renamed).stated
+    told = [reached_by(stated, node.name) for node in stated.nodes]
+    assert told == ["pod shop/rabbit-0", "pod shop/orders-b", "pod shop/rabbit-2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (SAID, "nodes: port-forward:15672, port-forward:5672 goes with offers: {kubernetes: ...}"),
+        (SAID + "offers: {kubernetes: {namespace: Shop}}\n", "offers.kubernetes.namespace"),
+        (SAID + "offers: {kubernetes: {pods: {rabbit@other: a}}}\n", "offers.kubernetes.pods: rabbit@other is none of"),
+        (SAID + "offers: {kubernetes: {}, ssh: {}}\n", "has one way, and not ssh and kubernetes"),
+        (SAID + "offers: {kubernetes: {kill: node}}\n", "offers.kubernetes.kill"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(folder: Path, text: str, why: str) -> None:
+    with pytest.raises(ClusterFileError) as refused:
+        known(folder, text)
+    assert why in str(refused.value)
+
+
+def test_what_can_be_done_in_pods(folder: Path) -> None:
+    stated = known(folder, SAID + OFFERED + "allow: {kill: 1, pause: 1, lose_packets: 1, alarm: 1}\n").stated
+    assert [refusal(stated, act, 1) for act in ("kill", "pause", "lose_packets")] == ["", "", ""]
+    assert refusal(stated, "alarm", 1) == "it would alarm, which is not done to a cluster that is there already"
+
+
+def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    found = known(folder, SAID + "offers: {kubernetes: {kubeconfig: nowhere.yaml}}\n")
+    with pytest.raises(ClusterError, match=r"no way to Kubernetes by .*nowhere.yaml: .*offers.kubernetes.kubeconfig"):
+        Ways.of(found)
+
+
+def granted() -> set[tuple[str, str]]:
+    """Verbs and resources of the role in the docs."""
+    documents = yaml.safe_load_all((EXAMPLES / "rights.yaml").read_text(encoding="utf-8"))
+    rules = [rule for one in documents if one["kind"] == "Role" for rule in one["rules"]]
+    return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+
+@pytest.mark.parametrize(
+    ("offer", "allow", "beside_the_usual"),
+    [
+        ("{}", "{}", {("create", "pods/portforward")}),
+        ("{}", "{kill: 1}", {("create", "pods/portforward"), ("patch", "pods/ephemeralcontainers")}),
+        ("{kill: pod}", "{kill: 1}", {("create", "pods/portforward"), ("delete", "pods")}),
+        (
+            "{stop: pod}",
+            "{kill: 1, stop: 1}",
+            {("create", "pods/portforward"), ("delete", "pods"), ("patch", "pods/ephemeralcontainers")},
+        ),
+    ],
+)
+def test_the_role_of_the_docs_has_what_is_asked_for(
+    folder: Path, offer: str, allow: str, beside_the_usual: set[tuple[str, str]]
+) -> None:
+    stated = known(folder, f"{SAID}offers: {{kubernetes: {offer}}}\nallow: {allow}\n").stated
+    wanted = {(verb, f"{what}/{sub}" if sub else what) for verb, what, sub in rights.wanted(stated)}
+    assert wanted == {("get", "pods"), ("get", "pods/log"), ("create", "pods/exec")} | beside_the_usual
+    assert wanted <= granted()
+
+
+class PrintedLog:
+    """What the API server would give: of the container before, and of the one that runs."""
+
+    def __init__(self) -> None:
+        self.before = ""
+        self.now = ""
+        self.namespace, self.container = "shop", "rabbitmq"
+
+    def ask(self, what: str, call: Any) -> str:  # noqa: ARG002 - of Pods
+        return str(call(self))
+
+    def read_namespaced_pod_log(self, pod: str, namespace: str, **how: Any) -> str:  # noqa: ARG002 - of the client
+        return self.before if how["previous"] else self.now
+
+
+def test_each_line_is_read_once_also_when_a_container_is_another_one() -> None:
+    from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog  # noqa: PLC0415 - optional
+
+    printed = PrintedLog()
+    log = PodLog(printed, "rabbit-0")  # type: ignore[arg-type]
+    log.begin()
+    log._last = "2026-11-23T10:00:00.5Z"
+    printed.now = "2026-11-23T10:00:00.5Z old\n2026-11-23T10:00:00.50000001Z first\n2026-11-23T10:00:01Z second\n"
+    assert log.more() == "first\nsecond\n"
+    printed.before, printed.now = printed.now + "2026-11-23T10:00:01.1Z dies\n", "2026-11-23T10:00:03Z is back\n"
+    log.pull()
+    printed.before, printed.now = "", ""
+    assert log.more() == "dies\nis back\n"
+    assert log.more() == ""
+
+
+def test_the_examples_of_the_docs_fit_each_other() -> None:
+    documents: list[Mapping[str, Any]] = []
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        documents += [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if "kind" in one]
+    accounts = {one["metadata"]["name"] for one in documents if one["kind"] == "ServiceAccount"}
+    for one in documents:
+        for subject in one.get("subjects", ()):
+            assert subject["name"] in accounts

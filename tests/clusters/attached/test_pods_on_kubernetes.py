@@ -1,0 +1,185 @@
+"""Faults in a real Kubernetes on brokers in pods, and what becomes of them when nobody is left to heal them."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.command import heal, told
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.play.run import Testbed, run_scenario
+from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.tools.locations import IMPORTED_FROM
+from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.spec import Workload
+from tests.clusters.attached.pods import BrokersInPods, brokers_in_pods
+
+pytestmark = pytest.mark.kubernetes
+
+ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 2}"
+PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
+
+#: Cuts c1 off and suspends the broker of b1, then waits to be killed. The watchdogs have no margin.
+_LEAVES_IT_BROKEN = """
+import sys, time
+from pathlib import Path
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+watchdog.MARGIN_S = 0.0
+topology = catalogue.load("three_nodes_three_zones")
+links = [link for link in topology.links if "c1" in link]
+attachment = Attachment(load(Path(sys.argv[1])))
+cluster = attachment.form(topology, links).lasting(float(sys.argv[2]))
+cluster.links.cut(links)
+cluster.pause("b1")
+print("broken", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersInPods]:
+    with brokers_in_pods(tmp_path_factory.mktemp("pods")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PODS_USER", "chaos")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def played(file: Path, folder: Path, schedule: list[dict[str, Any]]) -> Result:
+    invariants = {"no_loss": {}, "order": {}, "recovery": {"within_s": 90}}
+    scenario = fitted(
+        Scenario.model_validate(
+            {
+                "title": "On brokers in pods",
+                "topology": "three_nodes_three_zones",
+                "workload": Workload(queues=2, publishers=2, consumers=2, rate_per_s=100),
+                "phases": Phases(steady_s=5, recovery_s=90, settled_s=3),
+                "schedule": schedule,
+                "invariants": Invariants.model_validate(invariants),
+            }
+        ),
+        file,
+    )
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
+        result = run_scenario(scenario, Testbed(pool, folder, io.StringIO(), driver="attached"))
+        pool.close()
+        assert attachment.others_changed() == []
+    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
+    return result
+
+
+def untrue(result: Result, steps: int) -> Mapping[str, Any]:
+    states = defaultdict(list)
+    for event in result.run.events():
+        if isinstance(event, FaultEvent):
+            states[event.step].append(event.state)
+    assert dict(states) == dict.fromkeys(range(steps), PROVEN), result.document["faults"]
+    return {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
+
+
+def test_containers_are_killed_paused_and_cut_off(pods: BrokersInPods, tmp_path: Path) -> None:
+    file = pods.cluster_file("containers", allow=ALLOWED)
+    schedule = [
+        {"fault": "kill", "at_s": 2, "for_s": 10, "node": "leader:q1"},
+        {"fault": "partition", "at_s": 50, "for_s": 20, "between": ["zone:c", "rest"]},
+        {"fault": "packet_loss", "at_s": 100, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
+        {"fault": "pause", "at_s": 140, "for_s": 20, "node": "b1"},
+    ]
+    result = played(file, tmp_path, schedule)
+    assert untrue(result, len(schedule)) == {}
+    assert result.verdict == "VALID"
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"an-example-of-a-password" in path.read_bytes()]
+    assert kept == []
+
+
+def test_pods_are_deleted_with_and_without_their_grace(pods: BrokersInPods, tmp_path: Path) -> None:
+    file = pods.cluster_file("pods", allow=ALLOWED, kill="pod", stop="pod")
+    schedule = [
+        {"fault": "kill", "at_s": 2, "for_s": 20, "node": "leader:q1"},
+        {"fault": "stop", "at_s": 70, "for_s": 20, "node": "a1"},
+    ]
+    result = played(file, tmp_path, schedule)
+    assert untrue(result, len(schedule)) == {}
+    assert result.verdict == "VALID"
+
+
+def broken_by_one_who_is_killed(file: Path, for_s: float) -> None:
+    command = [sys.executable, "-c", _LEAVES_IT_BROKEN, str(file), f"{for_s:g}"]
+    with subprocess.Popen(command, cwd=IMPORTED_FROM, stdout=subprocess.PIPE, text=True) as broken:
+        assert broken.stdout is not None
+        assert broken.stdout.readline() == "broken\n"
+        os.kill(broken.pid, signal.SIGKILL)
+
+
+def test_what_nobody_heals_heals_by_itself(pods: BrokersInPods) -> None:
+    file = pods.cluster_file("alone", allow=ALLOWED)
+    broken_by_one_who_is_killed(file, 20)
+    assert told([str(file)]) == 1, "a broker does not answer"
+    wait_until(lambda: told([str(file)]) == 0, timeout_s=90, what="the cluster to be whole again", poll_s=3.0)
+    assert heal([str(file)]) == 0
+
+
+def test_heal_does_not_wait_for_that(pods: BrokersInPods, capsys: pytest.CaptureFixture[str]) -> None:
+    file = pods.cluster_file("healed", allow=ALLOWED)
+    broken_by_one_who_is_killed(file, 600)
+    assert heal([str(file)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("-broker") == 1
+    assert said.count("-packets") == 3
+    wait_until(lambda: told([str(file)]) == 0, timeout_s=60, what="the cluster to be whole again", poll_s=3.0)
+
+
+def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(pods: BrokersInPods) -> None:
+    topology = catalogue.load("three_nodes_three_zones")
+    pair = [Link("a1", "b1"), Link("b1", "a1")]
+    file = pods.cluster_file("refused", allow=ALLOWED)
+    with (
+        closing(Attachment(load(file))) as attachment,
+        closing(attachment.form(topology, topology.links)) as formed,
+    ):
+        links = formed.lasting(5).links
+        assert not any(map(links.refuses, pair))
+        links.refuse(pair)
+        assert all(map(links.refuses, pair))
+        assert not links.refuses(Link("a1", "c1"))
+        links.accept(pair)
+        wait_until(lambda: links.probe_ms(pair[0], timeout_s=5) is not None, timeout_s=20, what="an answer")
+
+
+def test_addresses_may_be_ports_of_pods(pods: BrokersInPods, tmp_path: Path) -> None:
+    file = pods.cluster_file("forwarded", allow="{kill: 1}", forwarded=True, kill="pod")
+    result = played(file, tmp_path, [{"fault": "kill", "at_s": 2, "for_s": 20, "node": "b1"}])
+    assert untrue(result, 1) == {}
+
+
+def test_what_the_file_states_otherwise_is_told_and_nothing_is_begun(pods: BrokersInPods, tmp_path: Path) -> None:
+    file = pods.cluster_file("contrary", allow="{kill: 1}")
+    moved = tmp_path / "moved.cluster.yaml"
+    (tmp_path / "password").write_text("an-example-of-a-password\n", encoding="utf-8")
+    moved.write_text(file.read_text(encoding="utf-8").replace("zone-2", "zone-9"), encoding="utf-8")
+    with pytest.raises(WrongClusterError, match="in zone zone-2, and the file states zone-9"):
+        Attachment(load(moved))
