@@ -20,6 +20,7 @@ usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
        rabbitmq-resilience presets
        rabbitmq-resilience cluster FILE
        rabbitmq-resilience heal FILE
+       rabbitmq-resilience find-pods LABEL [--namespace NAME] [--kubeconfig FILE] > FILE
 
 setup       finds RabbitMQ, Toxiproxy and Prometheus, and fetches what is missing into {tools};
             engine provides a container engine, images builds container images where they cannot be pulled
@@ -30,6 +31,7 @@ trend       makes a page of what the nights in FOLDER say together (trend.html)
 presets     lists the loads that are known by name
 cluster     tells what was found of the cluster that a cluster file describes, and what may be done to it
 heal        heals what a run has left on that cluster
+find-pods   writes a first cluster file of the brokers in pods that have LABEL
 """
 
 
@@ -122,6 +124,18 @@ def heal(arguments: Sequence[str]) -> int:
     return healed(arguments) if len(arguments) == 1 else _misused(["heal", *arguments])
 
 
+def find_pods(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.clusters.attached.ways import client_module
+    from rabbitmq_resilience.clusters.errors import ClusterError
+
+    try:
+        found: int = client_module("finding").main(arguments, program="rabbitmq-resilience find-pods")
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return found
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "setup": setup,
     "init": init,
@@ -130,6 +144,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "trend": trend,
     "presets": presets,
     "cluster": cluster,
+    "find-pods": find_pods,
     "heal": heal,
 }
 

@@ -69,6 +69,10 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
     if stated.offers.kubernetes is not None and step.acts(scenario.topology).keys() <= {"kill", "stop"}:
         return "Kubernetes starts it again"
+    kubernetes = stated.offers.kubernetes
+    by_policy = kubernetes is not None and kubernetes.cut_by == "network_policy"
+    if by_policy and "cut" in step.acts(scenario.topology):
+        return ENDS["policy"]
     if stated.offers.commands is None:
         return f"ends by itself {MARGIN_S + step.for_s:g} s after it began, at the latest"
     acts = [stated.offers.commands.act(name) for name in step.acts(scenario.topology)]

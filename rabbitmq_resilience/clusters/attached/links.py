@@ -10,7 +10,7 @@ from itertools import count
 
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, PacketRules, Rule, Treatment
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Rules, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import Probe, answer_ms, distribution_greeting
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -40,7 +40,7 @@ class BrokerLinks(HeldLinks):
     """Cut and refused by rules at the machine that receives."""
 
     ends: Ends
-    rules: Mapping[str, PacketRules]
+    rules: Mapping[str, Rules]
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     @property

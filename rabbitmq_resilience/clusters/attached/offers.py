@@ -54,6 +54,7 @@ class Ssh(Spec):
 #: How what a command has done ends, for people.
 ENDS: Mapping[str, str] = {
     "heal": "healed by your command from this machine, which must be awake and have its way there",
+    "policy": "deleted from this machine, which must be awake and have its way there",
     "itself": "ends by itself, as you state; nobody else ends it",
     "never": "does not end: what it has done is left to you",
 }
@@ -99,7 +100,8 @@ class Kubernetes(Spec):
     Kubernetes starts brokers again by itself: ``kill`` and ``stop`` say whether their container ends (SIGKILL to the
     broker, SIGTERM to the container) or their pod is deleted (without its grace, and with it). For all but deleting,
     an ephemeral container is put beside the broker, of ``image``: one with sh, bash, and nft or iptables, by default
-    the broker's own. It stays in the pod's list until the pod is gone."""
+    the broker's own. It stays in the pod's list until the pod is gone. ``cut_by: network_policy`` needs none
+    for cuts, and a network that enforces such policies."""
 
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = "default"
     kubeconfig: Path | None = None
@@ -111,6 +113,13 @@ class Kubernetes(Spec):
     kill: Literal["container", "pod"] = "container"
     stop: Literal["container", "pod"] = "container"
     cut: Literal["all_ports", "distribution"] = "all_ports"
+    cut_by: Literal["rules", "network_policy"] = "rules"
+
+    @model_validator(mode="after")
+    def _dropping(self) -> Self:
+        if self.cut_by == "network_policy" and self.cut == "distribution":
+            raise ValueError("cut: distribution goes with cut_by: rules; a NetworkPolicy is written for whole pods")
+        return self
 
     def pod_of(self, node: str) -> str:
         """Of the node of that Erlang name."""

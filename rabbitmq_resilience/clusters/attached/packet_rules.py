@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
@@ -65,6 +65,23 @@ class Rule:
         return (-self.treatment.percent, str(self))
 
 
+class Rules(Protocol):
+    """What becomes of packets that one node receives. Raises MachineError."""
+
+    @property
+    def tool(self) -> str:
+        """By what; empty where there is nothing for it."""
+        ...
+
+    def put(self, rules: Collection[Rule], *, for_s: float) -> None:
+        """In place of all that there were. They go by themselves some time after ``for_s``."""
+        ...
+
+    def lost(self) -> Mapping[str, int]:
+        """How many packets from each address were lost since their rule was written, of those of which some are."""
+        ...
+
+
 class PacketRules:
     """Of one machine. ``key`` names it in watchdogs. Raises MachineError."""
 
@@ -81,7 +98,6 @@ class PacketRules:
         return self._tool
 
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
-        """In place of all that there were. They go by themselves some time after ``for_s``."""
         if not rules:
             watchdog.heal(self._machine, self._key)
             return
@@ -92,7 +108,6 @@ class PacketRules:
         self._machine.run(script)
 
     def lost(self) -> Mapping[str, int]:
-        """How many packets from each address were lost since their rule was written, of those of which some are."""
         listing = {
             "nft": f"nft list table inet {TABLE} 2> /dev/null || true",
             "iptables": f"for tool in iptables ip6tables; do $tool -w -nvxL {TABLE} 2> /dev/null; done; true",

@@ -23,10 +23,16 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
 }
 
 
+#: What a NetworkPolicy cannot do.
+_BY_RULES = frozenset({"refuse", "lose_packets"})
+
+
 def offers(stated: ClusterFile, act: str) -> frozenset[str]:
     """The ways in that a cluster file has for ``act``."""
     ways = {"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))}
-    commands = stated.offers.commands
+    commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
+    if kubernetes is not None and kubernetes.cut_by == "network_policy" and act in _BY_RULES:
+        ways.discard("kubernetes")
     return frozenset(ways if commands is None or commands.act(act) is not None else ways - {"commands"})
 
 

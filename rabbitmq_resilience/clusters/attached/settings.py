@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.nodes import tool_script
@@ -14,7 +15,7 @@ _ASK_TIMEOUT_S = 60.0
 
 #: Changes nothing: how the broker handles partitions (rabbit.app, ``cluster_partition_handling``), and its
 #: ``net_ticktime`` (net_kernel(3)), or what that is being changed to.
-_ASK = "{application:get_env(rabbit, cluster_partition_handling), net_kernel:get_net_ticktime()}."
+ASK = "{application:get_env(rabbit, cluster_partition_handling), net_kernel:get_net_ticktime()}."
 _TOLD = re.compile(r"\{\{ok,(?P<handling>.*)\},\s*(?:\{\w+,\s*)?(?P<ticktime>\d+)\}+", re.DOTALL)
 
 
@@ -22,24 +23,38 @@ def contrary(stated: ClusterFile, machines: Mapping[str, Machine]) -> list[str]:
     """In words, what brokers have otherwise than the file states. Raises MachineError where one cannot be asked."""
 
     def at(node: str) -> list[str]:
-        told = machines[node].run(tool_script(node, "rabbitmqctl", "eval", _ASK), timeout_s=_ASK_TIMEOUT_S)
+        told = machines[node].run(tool_script(node, "rabbitmqctl", "eval", ASK), timeout_s=_ASK_TIMEOUT_S)
         return [f"{node} has {text}" for text in _contrary(stated, told)]
 
     with ThreadPoolExecutor(max_workers=max(1, len(machines))) as pool:
         return [text for texts in pool.map(at, machines) for text in texts]
 
 
-def _contrary(stated: ClusterFile, told: str) -> Iterator[str]:
+@dataclass(frozen=True)
+class Settings:
+    """What brokers told. ``handling``: the words of partition handling, with nodes and recovery behind the first."""
+
+    handling: tuple[str, ...]
+    net_ticktime_s: int
+
+
+def understood(told: str) -> Settings | None:
+    """What the answer to ``ASK`` says; None where nobody understands it."""
     found = _TOLD.search(told)
+    if found is None:
+        return None
+    return Settings(tuple(re.findall(r"[^\s\[\]{},']+", found["handling"])), int(found["ticktime"]))
+
+
+def _contrary(stated: ClusterFile, told: str) -> Iterator[str]:
+    found = understood(told)
     if found is None:
         yield f"settings that nobody understands: {told.strip()[:200]}"
         return
-    handling, ticktime_s = " ".join(found["handling"].split()), int(found["ticktime"])
-    words = set(re.findall(r"[^\s\[\]{},']+", handling))
     wanted = {str(stated.partition_handling)}
     if stated.pause_if_all_down is not None:
         wanted |= {*stated.pause_if_all_down.nodes, stated.pause_if_all_down.recover}
-    if words != wanted:
-        yield f"partition_handling {handling}, and the file states {' '.join(sorted(wanted))}"
-    if ticktime_s != stated.net_ticktime_s:
-        yield f"net_ticktime {ticktime_s}, and the file states net_ticktime_s: {stated.net_ticktime_s}"
+    if {*found.handling} != wanted:
+        yield f"partition_handling {' '.join(found.handling)}, and the file states {' '.join(sorted(wanted))}"
+    if found.net_ticktime_s != stated.net_ticktime_s:
+        yield f"net_ticktime {found.net_ticktime_s}, and the file states net_ticktime_s: {stated.net_ticktime_s}"

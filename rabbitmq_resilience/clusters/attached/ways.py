@@ -22,7 +22,7 @@ from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.logs import FileLog, Log
 from rabbitmq_resilience.clusters.attached.machine import Machine
-from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rules
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile, forwarded_port
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
@@ -37,7 +37,7 @@ class Ways(Closing):
     #: Where watchdogs live, by what people call it.
     keepers: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
-    rules: Mapping[str, PacketRules] = field(default_factory=dict)
+    rules: Mapping[str, Rules] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
     distribution_only: bool = False
     #: Those of ``machines`` from whose network links between brokers are seen, where that is done otherwise.

@@ -40,9 +40,23 @@ class BrokersInPods:
     kubeconfig: Path
     folder: Path
     addresses: Mapping[str, str]
+    zones: Mapping[str, str]
 
     def name(self, n: int) -> str:
         return f"rabbit@rabbit-{n}.rabbit.{self.namespace}.svc.cluster.local"
+
+    def network_policies(self) -> list[str]:
+        """The names of those that there are."""
+        from kubernetes import client, config  # noqa: PLC0415 - optional
+
+        from rabbitmq_resilience.clusters.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
+
+        configuration = client.Configuration()
+        load: Any = config.load_kube_config
+        load(str(self.kubeconfig), client_configuration=configuration)
+        with connected(configuration) as api:
+            told: list[Any] = client.NetworkingV1Api(api).list_namespaced_network_policy(self.namespace).items
+        return [one.metadata.name for one in told]
 
     def cluster_file(self, name: str, *, allow: str, forwarded: bool = False, **offer: Any) -> Path:
         def urls(n: int) -> dict[str, str]:
@@ -51,7 +65,7 @@ class BrokersInPods:
             address = self.addresses[f"rabbit-{n}"]
             return {"amqp": f"amqp://{address}:5672", "management": f"http://{address}:15672"}
 
-        nodes = [{"name": self.name(n), "zone": f"zone-{n + 1}", **urls(n)} for n in range(3)]
+        nodes = [{"name": self.name(n), "zone": self.zones[f"rabbit-{n}"], **urls(n)} for n in range(3)]
         (self.folder / "password").write_text("an-example-of-a-password\n", encoding="utf-8")
         stated = {
             "version": 1,
@@ -82,16 +96,18 @@ def brokers_in_pods(folder: Path) -> Iterator[BrokersInPods]:
     found = kubeconfig()
     from kubernetes import client, config, utils  # noqa: PLC0415 - optional
 
+    from rabbitmq_resilience.clusters.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
+
     load: Any = config.load_kube_config
     create: Any = utils.create_from_dict
 
     configuration = client.Configuration()
     load(str(found), client_configuration=configuration)
-    api = client.ApiClient(configuration)
-    core = client.CoreV1Api(api)
     namespace = f"tried-{secrets.token_hex(3)}"
     volumes = TOOLS / "kubernetes" / "volumes" / namespace
     with ExitStack() as stack:
+        api = stack.enter_context(connected(configuration))
+        core = client.CoreV1Api(api)
         stack.callback(shutil.rmtree, volumes, ignore_errors=True)
         core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=namespace)))
         stack.callback(_gone, core, namespace)
@@ -107,7 +123,9 @@ def brokers_in_pods(folder: Path) -> Iterator[BrokersInPods]:
             return len(states) == len(addresses) and all(one.ready for one in states)
 
         wait_until(ready, timeout_s=_READY_WITHIN_S, what="three brokers to be ready", poll_s=1.0)
-        yield BrokersInPods(namespace, found, folder, addresses)
+        placed: list[Any] = core.list_namespaced_pod(namespace).items
+        zones = {pod.metadata.name: pod.spec.node_name.replace("node", "zone-") for pod in placed}
+        yield BrokersInPods(namespace, found, folder, addresses, zones)
 
 
 def _documents(namespace: str) -> Iterator[dict[str, Any]]:
@@ -175,4 +193,12 @@ def _service(client: Any, core: Any, namespace: str, pod: str) -> str:
 
 
 def _gone(core: Any, namespace: str) -> None:
-    core.delete_namespace(namespace, grace_period_seconds=0)
+    pods: list[Any] = core.list_namespaced_pod(namespace).items
+    core.delete_namespace(namespace)
+    for pod in pods:
+        core.delete_namespaced_pod(pod.metadata.name, namespace, grace_period_seconds=0)
+
+    def gone() -> bool:
+        return namespace not in {one.metadata.name for one in core.list_namespace().items}
+
+    wait_until(gone, timeout_s=60, what=f"{namespace} to be gone", poll_s=1.0)

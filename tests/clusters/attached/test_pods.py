@@ -1,4 +1,4 @@
-"""Brokers in pods, as far as that can be told without a Kubernetes: offers, rights, logs, and the examples of the docs."""
+"""Brokers in pods, without a Kubernetes: offers, rights, logs, and the examples of the docs."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ def test_a_pod_is_called_as_its_nodes_host_begins_or_as_the_file_says(folder: Pa
         (SAID + "offers: {kubernetes: {pods: {rabbit@other: a}}}\n", "offers.kubernetes.pods: rabbit@other is none of"),
         (SAID + "offers: {kubernetes: {}, ssh: {}}\n", "has one way, and not ssh and kubernetes"),
         (SAID + "offers: {kubernetes: {kill: node}}\n", "offers.kubernetes.kill"),
+        (
+            SAID + "offers: {kubernetes: {cut: distribution, cut_by: network_policy}}\n",
+            "cut: distribution goes with cut_by: rules",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(folder: Path, text: str, why: str) -> None:
@@ -75,6 +79,14 @@ def test_what_can_be_done_in_pods(folder: Path) -> None:
     stated = known(folder, SAID + OFFERED + "allow: {kill: 1, pause: 1, lose_packets: 1, alarm: 1}\n").stated
     assert [refusal(stated, act, 1) for act in ("kill", "pause", "lose_packets")] == ["", "", ""]
     assert refusal(stated, "alarm", 1) == "it would alarm, which is not done to a cluster that is there already"
+
+
+def test_a_network_policy_only_cuts(folder: Path) -> None:
+    offered = "offers: {kubernetes: {cut_by: network_policy}}\nallow: {cut: 1, refuse: 1, lose_packets: 1}\n"
+    stated = known(folder, SAID + offered).stated
+    assert refusal(stated, "cut", 1) == ""
+    for act in ("refuse", "lose_packets"):
+        assert "nothing in offers: can" in refusal(stated, act, 1)
 
 
 def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(
@@ -98,6 +110,14 @@ def granted() -> set[tuple[str, str]]:
     [
         ("{}", "{}", {("create", "pods/portforward")}),
         ("{}", "{kill: 1}", {("create", "pods/portforward"), ("patch", "pods/ephemeralcontainers")}),
+        (
+            "{cut_by: network_policy}",
+            "{cut: 1}",
+            {
+                ("create", "pods/portforward"),
+                *((verb, "networkpolicies") for verb in ("create", "patch", "delete", "get")),
+            },
+        ),
         ("{kill: pod}", "{kill: 1}", {("create", "pods/portforward"), ("delete", "pods")}),
         (
             "{stop: pod}",

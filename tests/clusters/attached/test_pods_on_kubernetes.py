@@ -22,6 +22,7 @@ from rabbitmq_resilience.clusters.attached.command import heal, told
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.command import find_pods
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.record.events import FaultEvent
@@ -58,15 +59,22 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersInPods]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersInPods]:
     with brokers_in_pods(tmp_path_factory.mktemp("pods")) as found:
         yield found
 
 
-@pytest.fixture(autouse=True)
-def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def pods(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> BrokersInPods:
+    """Whole, whatever was done to them before."""
     monkeypatch.setenv("PODS_USER", "chaos")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    await_whole(made.cluster_file("whole", allow="{}"))
+    return made
+
+
+def await_whole(file: Path) -> None:
+    wait_until(lambda: told([str(file)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
 
 
 def played(file: Path, folder: Path, schedule: list[dict[str, Any]]) -> Result:
@@ -107,7 +115,7 @@ def test_containers_are_killed_paused_and_cut_off(pods: BrokersInPods, tmp_path:
         {"fault": "kill", "at_s": 2, "for_s": 10, "node": "leader:q1"},
         {"fault": "partition", "at_s": 50, "for_s": 20, "between": ["zone:c", "rest"]},
         {"fault": "packet_loss", "at_s": 100, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
-        {"fault": "pause", "at_s": 140, "for_s": 20, "node": "b1"},
+        {"fault": "pause", "at_s": 140, "for_s": 3, "node": "b1"},
     ]
     result = played(file, tmp_path, schedule)
     assert untrue(result, len(schedule)) == {}
@@ -139,7 +147,7 @@ def test_what_nobody_heals_heals_by_itself(pods: BrokersInPods) -> None:
     file = pods.cluster_file("alone", allow=ALLOWED)
     broken_by_one_who_is_killed(file, 20)
     assert told([str(file)]) == 1, "a broker does not answer"
-    wait_until(lambda: told([str(file)]) == 0, timeout_s=90, what="the cluster to be whole again", poll_s=3.0)
+    await_whole(file)
     assert heal([str(file)]) == 0
 
 
@@ -150,7 +158,7 @@ def test_heal_does_not_wait_for_that(pods: BrokersInPods, capsys: pytest.Capture
     said = capsys.readouterr().out
     assert said.count("-broker") == 1
     assert said.count("-packets") == 3
-    wait_until(lambda: told([str(file)]) == 0, timeout_s=60, what="the cluster to be whole again", poll_s=3.0)
+    await_whole(file)
 
 
 def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(pods: BrokersInPods) -> None:
@@ -168,6 +176,33 @@ def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(pods: Br
         assert not links.refuses(Link("a1", "c1"))
         links.accept(pair)
         wait_until(lambda: links.probe_ms(pair[0], timeout_s=5) is not None, timeout_s=20, what="an answer")
+
+
+def test_a_network_policy_that_nobody_enforces_is_told_and_deleted(pods: BrokersInPods, tmp_path: Path) -> None:
+    """So it is where `make kubernetes` has brought up the cluster."""
+    file = pods.cluster_file("policy", allow="{cut: 1}", cut_by="network_policy")
+    schedule = [{"fault": "partition", "at_s": 2, "for_s": 20, "between": ["zone:c", "rest"]}]
+    result = played(file, tmp_path, schedule)
+    assert result.verdict == "UNKNOWN"
+    states = [event.state for event in result.run.events() if isinstance(event, FaultEvent)]
+    assert states == ["injecting", "injected", "unproven", "healing", "healed", "heal_proven"]
+    assert pods.network_policies() == []
+
+
+def test_a_first_cluster_file_is_found(
+    pods: BrokersInPods, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["app=rabbit", "--namespace", pods.namespace, "--kubeconfig", str(pods.kubeconfig)]
+    capsys.readouterr()
+    assert find_pods(asked) == 0
+    written = tmp_path / "found.cluster.yaml"
+    written.write_text(capsys.readouterr().out, encoding="utf-8")
+    monkeypatch.setenv("RABBITMQ_USER", "chaos")
+    monkeypatch.setenv("RABBITMQ_PASSWORD", "an-example-of-a-password")
+    assert told([str(written)]) == 0
+    stated, by_hand = load(written).stated, load(pods.cluster_file("by-hand", allow="{}")).stated
+    assert [(node.name, node.zone) for node in stated.nodes] == [(node.name, node.zone) for node in by_hand.nodes]
+    assert find_pods(["app=nothing", "--namespace", pods.namespace, "--kubeconfig", str(pods.kubeconfig)]) == 1
 
 
 def test_addresses_may_be_ports_of_pods(pods: BrokersInPods, tmp_path: Path) -> None:

@@ -106,24 +106,27 @@ class ContainerMachine:
 
     @contextlib.contextmanager
     def _execution(self, container: str, command: list[str]) -> Iterator[Any]:
-        running = stream(
-            self.pods.api().connect_get_namespaced_pod_exec,
-            self.pod,
-            self.pods.namespace,
-            container=container,
-            command=command,
-            stdin=True,
-            stdout=True,
-            stderr=True,
-            tty=False,
-            _preload_content=False,
-            binary=True,
-        )
+        with self.pods.api() as api:
+            running = stream(
+                api.connect_get_namespaced_pod_exec,
+                self.pod,
+                self.pods.namespace,
+                container=container,
+                command=command,
+                stdin=True,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                _preload_content=False,
+                binary=True,
+            )
         try:
             yield running
         finally:
             with contextlib.suppress(*FAILURES):
                 running.close()
+            with contextlib.suppress(*FAILURES):
+                running.sock.shutdown()  # where taking leave has failed
 
 
 def _carry(running: Any, theirs: socket.socket, connected: threading.Event) -> None:

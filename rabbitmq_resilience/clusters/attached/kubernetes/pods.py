@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +45,16 @@ def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
     return found
 
 
+@contextmanager
+def connected(configuration: client.Configuration) -> Iterator[client.ApiClient]:
+    """Its connections end with it, which the client leaves to others."""
+    with client.ApiClient(configuration) as api:
+        try:
+            yield api
+        finally:
+            api.rest_client.pool_manager.clear()
+
+
 def words_of(error: Exception) -> str:
     """What the API server said."""
     if not isinstance(error, client.ApiException):
@@ -77,14 +88,17 @@ class Pods:
     namespace: str
     container: str
 
-    def api(self) -> client.CoreV1Api:
+    @contextmanager
+    def api(self) -> Iterator[client.CoreV1Api]:
         """One of its own for each call: the client's streams change the one that they use."""
-        return client.CoreV1Api(client.ApiClient(self.configuration))
+        with connected(self.configuration) as api:
+            yield client.CoreV1Api(api)
 
     def ask(self, what: str, call: Callable[[client.CoreV1Api], Answer]) -> Answer:
         """Raises MachineError with the server's words."""
         try:
-            return call(self.api())
+            with self.api() as api:
+                return call(api)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise MachineError(f"{what} in {self.namespace}: {words_of(error)}") from error
 
@@ -127,7 +141,8 @@ class Pods:
     def zone(self, node: str) -> str | None:
         """Of a node of Kubernetes; None where it is not labelled, or we may not look."""
         try:
-            told = self.api().read_node(node, _request_timeout=ANSWERS_WITHIN_S)
+            with self.api() as api:
+                told = api.read_node(node, _request_timeout=ANSWERS_WITHIN_S)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return None
         labels = (told.metadata.labels if told.metadata else None) or {}

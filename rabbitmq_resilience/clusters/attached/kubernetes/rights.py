@@ -9,11 +9,18 @@ import urllib3
 from kubernetes import client
 
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods, configured, words_of
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import (
+    ANSWERS_WITHIN_S,
+    Pods,
+    configured,
+    connected,
+    words_of,
+)
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile, forwarded_port
 
 _BESIDE = ("pause", "cut", "refuse", "lose_packets")
+_GROUPS = {"networkpolicies": "networking.k8s.io"}
 
 
 def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
@@ -22,12 +29,15 @@ def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
     offer = stated.offers.kubernetes
     assert offer is not None, "only what is offered is asked for"
     by_pod = [act for act in ("kill", "stop") if act in stated.allow and getattr(offer, act) == "pod"]
-    by_container = [act for act in ("kill", "stop", *_BESIDE) if act in stated.allow and act not in by_pod]
+    otherwise = {*by_pod, "cut"} if offer.cut_by == "network_policy" else {*by_pod}
+    by_container = [act for act in ("kill", "stop", *_BESIDE) if act in stated.allow and act not in otherwise]
     forwarded = any(forwarded_port(text) for one in stated.nodes for text in (one.amqp, one.management))
     found = [("get", "pods", ""), ("get", "pods", "log"), ("create", "pods", "exec")]
     found += [("delete", "pods", "")] if by_pod else []
     found += [("patch", "pods", "ephemeralcontainers")] if by_container else []
     found += [("create", "pods", "portforward")] if forwarded else []
+    if offer.cut_by == "network_policy" and "cut" in stated.allow:
+        found += [(verb, "networkpolicies", "") for verb in ("create", "patch", "delete", "get")]
     return found
 
 
@@ -35,14 +45,19 @@ def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
     """In words. Raises MachineError where nobody answers."""
     for verb, resource, sub in wanted(known.stated):
         attributes = client.V1ResourceAttributes(
-            namespace=pods.namespace, verb=verb, resource=resource, subresource=sub or None
+            namespace=pods.namespace,
+            verb=verb,
+            resource=resource,
+            subresource=sub or None,
+            group=_GROUPS.get(resource, ""),
         )
         review = client.V1SelfSubjectAccessReview(
             spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
         )
         try:
-            api = client.AuthorizationV1Api(client.ApiClient(pods.configuration))
-            told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
+            with connected(pods.configuration) as connection:
+                api = client.AuthorizationV1Api(connection)
+                told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise MachineError(f"rights in {pods.namespace}: {words_of(error)}") from error
         if not told.status.allowed:

@@ -59,12 +59,13 @@ class Tunnel(Closing):
 
     def _forward(self, near: socket.socket) -> None:
         try:
-            forwarded = portforward(
-                self._pods.api().connect_get_namespaced_pod_portforward,
-                self._pod,
-                self._pods.namespace,
-                ports=str(self._pod_port),
-            )
+            with self._pods.api() as api:
+                forwarded = portforward(
+                    api.connect_get_namespaced_pod_portforward,
+                    self._pod,
+                    self._pods.namespace,
+                    ports=str(self._pod_port),
+                )
         except FAILURES:
             near.close()
             return
@@ -77,6 +78,8 @@ class Tunnel(Closing):
         self._open -= {near, far}
         near.close()
         forwarded.close()
+        with contextlib.suppress(*FAILURES):
+            forwarded.websocket.shutdown()
 
 
 def _pump(source: Any, sink: Any) -> None:

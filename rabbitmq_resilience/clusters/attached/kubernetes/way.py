@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
-from rabbitmq_resilience.clusters.attached.commanded import key_of
+from rabbitmq_resilience.clusters.attached.commanded import OurMachine, key_of
+from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.kubernetes.broker import PodBroker
 from rabbitmq_resilience.clusters.attached.kubernetes.containers import (
     KINDS,
@@ -17,9 +18,10 @@ from rabbitmq_resilience.clusters.attached.kubernetes.containers import (
 )
 from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured
+from rabbitmq_resilience.clusters.attached.kubernetes.policies import NetworkPolicies
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.offers import Service
-from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rules
 from rabbitmq_resilience.clusters.attached.ways import Ways
 from rabbitmq_resilience.clusters.spec import Link
 
@@ -36,6 +38,15 @@ def by_kubernetes(known: KnownCluster) -> Ways:
     inside = {name: ContainerMachine(pods, pod, lambda: offer.container, STATE) for name, pod in of.items()}
     network = {name: ephemeral.machine(pod, "network") for name, pod in of.items()}
     beside = {name: ephemeral.machine(pod, "process") for name, pod in of.items()}
+    folder = known.path.resolve().parent
+    keeper = OurMachine.of_user(state_folder() / key_of(known.stated.cluster))
+    by_policy = offer.cut_by == "network_policy"
+    rules: dict[str, Rules] = {
+        name: NetworkPolicies(pods, pod, offer, folder, keeper)
+        if by_policy
+        else PacketRules(network[name], key=key_of(name))
+        for name, pod in of.items()
+    }
     logs = {name: PodLog(pods, pod) for name, pod in of.items()}
     names = list(of)
     brokers = {
@@ -53,11 +64,14 @@ def by_kubernetes(known: KnownCluster) -> Ways:
     }
     return Ways(
         inside,
-        {f"{pod} ({kind})": ephemeral.machine(pod, kind, made=False) for pod in of.values() for kind in KINDS},
+        {
+            **{f"{pod} ({kind})": ephemeral.machine(pod, kind, made=False) for pod in of.values() for kind in KINDS},
+            keeper.told: keeper,
+        },
         brokers,
-        {name: PacketRules(network[name], key=key_of(name)) for name in of},
+        rules,
         logs,
-        network=network,
+        network=inside if by_policy else network,
         addresses=lambda stated: PodAddresses(pods, {node: of[one.name] for node, one in stated.items()}),
         restarted=True,
         contrary=lambda: list(_contrary(known, pods, of)),

@@ -1,0 +1,118 @@
+"""``rabbitmq-resilience find-pods``: a first cluster file of the brokers that a label selects.
+
+It asks the API server, and a broker by its own tools. Nothing is changed, and nothing is allowed in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rabbitmq_resilience.clusters.attached.kubernetes.containers import STATE, ContainerMachine
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods, configured
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.clusters.attached.settings import ASK, Settings, understood
+from rabbitmq_resilience.clusters.errors import ClusterError
+
+#: Prints the node's own name and that of its cluster, a line each.
+_WHO = 'io:format("~s~n~s~n", [node(), rabbit_nodes:cluster_name()]).'
+_TOOL_TIMEOUT_S = 60.0
+_HEAD = """\
+# What was found of {count} pods with the label {label} in {namespace}. Still to be written: who we are there (user and
+# password, by reference), and in allow: what may be done, and at how many nodes at once.
+"""
+
+
+def found_file(offer: Kubernetes, label: str) -> str:
+    """The text of a cluster file. Raises ClusterError with what is not to be found."""
+    pods = Pods(configured(offer, Path.cwd()), offer.namespace, offer.container)
+    names = _selected(pods, label)
+    told = {name: _told(pods, name) for name in names}
+    clusters, settings = {who[1] for who, _ in told.values()}, {each for _, each in told.values()}
+    if len(clusters) > 1 or len(settings) > 1:
+        differing = ", ".join(sorted({*clusters, *map(str, settings)}))
+        raise ClusterError(f"the pods with the label {label} are not of one cluster, or not alike: {differing}")
+    setting = settings.pop()
+    nodes = [
+        {
+            "name": who[0],
+            "zone": pods.zone(pods.there(name).node) or "WRITE ITS ZONE HERE",
+            "amqp": "port-forward:5672",
+            "management": "port-forward:15672",
+            "prometheus": "port-forward:15692",
+        }
+        for name, (who, _) in told.items()
+    ]
+    odd = {who[0]: name for name, (who, _) in told.items() if offer.pod_of(who[0]) != name}
+    offering = {**offer.model_dump(mode="json", exclude_defaults=True), **({"pods": odd} if odd else {})}
+    stated: dict[str, Any] = {
+        "version": 1,
+        "cluster": clusters.pop(),
+        "user": {"env": "RABBITMQ_USER"},
+        "password": {"env": "RABBITMQ_PASSWORD"},
+        **_handling(setting),
+        "net_ticktime_s": setting.net_ticktime_s,
+        "nodes": sorted(nodes, key=lambda node: (node["zone"], node["name"])),
+        "offers": {"kubernetes": offering},
+        "allow": {},
+    }
+    head = _HEAD.format(count=len(names), label=label, namespace=offer.namespace)
+    return head + yaml.safe_dump(stated, sort_keys=False, width=110)
+
+
+def _handling(setting: Settings) -> dict[str, Any]:
+    """Of ``pause_if_all_down`` the words after it are its nodes and how it recovers."""
+    first, *rest = setting.handling
+    if first != "pause_if_all_down":
+        return {"partition_handling": first}
+    recover = next((word for word in rest if word in ("ignore", "autoheal")), "ignore")
+    named = [word for word in rest if "@" in word]
+    return {"partition_handling": first, "pause_if_all_down": {"nodes": named, "recover": recover}}
+
+
+def _selected(pods: Pods, label: str) -> list[str]:
+    listed: Any = pods.ask(
+        f"pods with the label {label}",
+        lambda api: api.list_namespaced_pod(pods.namespace, label_selector=label, _request_timeout=ANSWERS_WITHIN_S),
+    )
+    names = sorted(pod.metadata.name for pod in listed.items)
+    if not names:
+        raise ClusterError(f"{pods.namespace} has no pods with the label {label}")
+    return names
+
+
+def _told(pods: Pods, name: str) -> tuple[tuple[str, str], Settings]:
+    """Name and cluster, and the settings that go into the file."""
+    machine = ContainerMachine(pods, name, lambda: pods.container, STATE)
+    script = 'exec rabbitmqctl -q eval "$1"'
+    node, cluster, *_ = machine.run(script, _WHO, timeout_s=_TOOL_TIMEOUT_S).splitlines()
+    setting = understood(machine.run(script, ASK, timeout_s=_TOOL_TIMEOUT_S))
+    if setting is None:
+        raise MachineError(f"{machine.told} has settings that nobody understands")
+    return (node.strip(), cluster.strip()), setting
+
+
+def main(arguments: Sequence[str], *, program: str) -> int:
+    parser = argparse.ArgumentParser(
+        program, description="A first cluster file of brokers in pods, on standard output."
+    )
+    parser.add_argument("label", help="of the pods: app=rabbit, or app.kubernetes.io/name=NAME of a RabbitmqCluster")
+    parser.add_argument("--namespace", default="default")
+    parser.add_argument("--container", default="rabbitmq", help="that of the broker (rabbitmq)")
+    parser.add_argument("--kubeconfig", type=Path, help="by default where kubectl looks")
+    parser.add_argument("--context")
+    stated = parser.parse_args(arguments)
+    given: Iterator[tuple[str, Any]] = ((name, value) for name, value in vars(stated).items() if name != "label")
+    try:
+        offer = Kubernetes.model_validate({name: value for name, value in given if value is not None})
+        print(found_file(offer, stated.label), end="")
+    except (ClusterError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0

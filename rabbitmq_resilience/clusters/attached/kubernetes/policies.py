@@ -1,0 +1,128 @@
+"""Cuts by NetworkPolicy: an object that says from where a pod takes packets, and that somebody else must enforce.
+
+Where nobody does, it is accepted all the same, and the proof of the cut finds it whole. It has no end of its own: a
+watchdog on this machine deletes it, by this module as a program.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.commanded import OurMachine, key_of
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import (
+    ANSWERS_WITHIN_S,
+    Pods,
+    configured,
+    connected,
+    words_of,
+)
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule
+from rabbitmq_resilience.tools.locations import IMPORTED_FROM
+
+_POD_NAME = "statefulset.kubernetes.io/pod-name"
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class NetworkPolicies:
+    """Those of one pod, as ``packet_rules.Rules``. ``folder``: from where paths in the offer are seen."""
+
+    pods: Pods
+    pod: str
+    offer: Kubernetes
+    folder: Path
+    keeper: OurMachine
+
+    tool = "NetworkPolicy"
+
+    @property
+    def name(self) -> str:
+        return f"resilience-{self.pod}"
+
+    def put(self, rules: Collection[Rule], *, for_s: float) -> None:
+        key = key_of(f"{self.pods.namespace}-{self.name}")
+        if not rules:
+            watchdog.heal(self.keeper, key)
+            return
+        if any(rule.treatment != DROP or rule.port is not None for rule in rules):
+            raise MachineError("a NetworkPolicy only drops, and all of it")
+        watchdog.arm(self.keeper, key, heal=self._deleted_by, after_s=for_s)
+        body = self._policy(sorted({rule.address for rule in rules}))
+        try:
+            with connected(self.pods.configuration) as connection:
+                _replaced(client.NetworkingV1Api(connection), self.pods.namespace, body)
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise MachineError(f"{self.name} in {self.pods.namespace}: {words_of(error)}") from error
+
+    def lost(self) -> Mapping[str, int]:
+        """Nobody counts."""
+        return {}
+
+    @property
+    def _deleted_by(self) -> str:
+        program = [sys.executable, "-m", __name__, self.offer.model_dump_json(), str(self.folder), self.name]
+        return f"cd {shlex.quote(str(IMPORTED_FROM))} && exec {shlex.join(program)}"
+
+    def _policy(self, addresses: list[str]) -> dict[str, Any]:
+        if _POD_NAME not in (self.pods.there(self.pod).raw.metadata.labels or {}):
+            raise MachineError(f"pod {self.pod} has no label {_POD_NAME}, by which a NetworkPolicy would mean it")
+        families = {4: "0.0.0.0/0", 6: "::/0"}
+        without = {
+            family: [str(ipaddress.ip_network(one)) for one in addresses if ipaddress.ip_address(one).version == family]
+            for family in families
+        }
+        others = [
+            {"ipBlock": {"cidr": whole, **({"except": without[family]} if without[family] else {})}}
+            for family, whole in families.items()
+        ]
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": self.name},
+            "spec": {
+                "podSelector": {"matchLabels": {_POD_NAME: self.pod}},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": others}],
+            },
+        }
+
+
+def _replaced(api: client.NetworkingV1Api, namespace: str, body: dict[str, Any]) -> None:
+    name = body["metadata"]["name"]
+    create: Any = api.create_namespaced_network_policy
+    try:
+        create(namespace, body, _request_timeout=ANSWERS_WITHIN_S)
+    except client.ApiException as error:
+        if error.reason != "Conflict":
+            raise
+        api.patch_namespaced_network_policy(name, namespace, body, _request_timeout=ANSWERS_WITHIN_S)
+
+
+def deleted(offer: Kubernetes, folder: Path, name: str) -> None:
+    """No error where there is none. Raises ApiException and others of the client where that is not known."""
+    with connected(configured(offer, folder)) as connection:
+        api = client.NetworkingV1Api(connection)
+        try:
+            api.delete_namespaced_network_policy(name, offer.namespace, _request_timeout=ANSWERS_WITHIN_S)
+            api.read_namespaced_network_policy(name, offer.namespace, _request_timeout=ANSWERS_WITHIN_S)
+        except client.ApiException as error:
+            if error.status != _NOT_FOUND:
+                raise
+        else:
+            raise MachineError(f"{name} is still there")
+
+
+if __name__ == "__main__":
+    deleted(Kubernetes.model_validate_json(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
