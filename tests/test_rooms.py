@@ -218,7 +218,7 @@ def test_what_set_up_imports_needs_no_package() -> None:
             ]
     tools = ROOT / PACKAGE / "tools"
     assert {tools / f"{name}.py" for name in ("broker", "toxiproxy", "prometheus", "haproxy")} <= reached
-    assert {path.parent for path in reached} == {ROOT / "setup", ROOT / PACKAGE, tools}
+    assert {path.parent for path in reached} == {ROOT / "setup", ROOT / "setup" / "kubernetes", ROOT / PACKAGE, tools}
     roots = {name.split(".")[0] for path in reached for _, name in imported(path, when_run=True)}
     assert roots - set(sys.stdlib_module_names) == {"setup", PACKAGE}
     without_packages = [sys.executable, "-S", "-E", "-c", "import setup.__main__"]
@@ -227,7 +227,7 @@ def test_what_set_up_imports_needs_no_package() -> None:
 
 def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
     """What comes only with another package could go with its next version."""
-    called = {"yaml": "pyyaml"}
+    called = {"yaml": "pyyaml", "websocket": "websocket-client"}
     named = {canonicalize_name(Requirement(text).name) for text in requirements(ROOT / "pyproject.toml")}
     roots = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
     foreign = roots - BESIDE - set(sys.stdlib_module_names)

@@ -54,8 +54,12 @@ def test_what_is_as_stated_is_not_told(answer: str, stated: dict[str, Any]) -> N
     [
         ("{{ok,ignore},60}", {}, "rabbit@h1 has partition_handling ignore, and the file states pause_minority"),
         ("{{ok,pause_minority},5}", {}, "rabbit@h1 has net_ticktime 5, and the file states net_ticktime_s: 60"),
-        ("{{ok,{pause_if_all_down,[rabbit@h1],autoheal}},60}", ALL_DOWN, "partition_handling {pause_if_all_down"),
-        ("{{ok,{pause_if_all_down,[rabbit@h1,rabbit@h2],ignore}},60}", ALL_DOWN, "partition_handling {pause_if_all"),
+        (
+            "{{ok,{pause_if_all_down,[rabbit@h1],autoheal}},60}",
+            ALL_DOWN,
+            "partition_handling pause_if_all_down rabbit@h1 aut",
+        ),
+        ("{{ok,{pause_if_all_down,[rabbit@h1,rabbit@h2],ignore}},60}", ALL_DOWN, "rabbit@h1 rabbit@h2 ignore, and"),
         ("{undefined,60}", {}, "settings that nobody understands: {undefined,60}"),
     ],
 )
