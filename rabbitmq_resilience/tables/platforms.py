@@ -6,22 +6,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.pages.impact import outage_text
 from rabbitmq_resilience.pages.wording import short_verdict
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.verdicts import Platform, platform, recorded
+from rabbitmq_resilience.tools.locations import content
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What makes one cell: the last run there, None where a number is not known."""
+    """What makes one cell: the last run there, None where a number is not known, and how many of all ended alike."""
 
     verdict: str
+    alike: int
+    runs: int
     formed_s: float | None
     steady_per_s: float | None
     whole_s: float | None
@@ -30,21 +36,36 @@ class Seen:
 
 def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
     """Markdown, of verdicts in the order of their runs."""
-    rows: dict[str, dict[Platform, Mapping[str, Any]]] = {}
+    rows: dict[str, dict[Platform, list[Mapping[str, Any]]]] = {}
     for verdict in verdicts:
-        rows.setdefault(str(verdict["title"]), {})[platform(verdict)] = verdict
+        rows.setdefault(str(verdict["title"]), {}).setdefault(platform(verdict), []).append(verdict)
     shared = {title: row for title, row in rows.items() if len(row) > 1}
     return markdown(
         TEMPLATES / "platforms.md.j2",
         platforms=sorted({where for row in shared.values() for where in row}),
-        rows={title: {where: _seen(last) for where, last in row.items()} for title, row in sorted(shared.items())},
+        rows={title: {where: _seen(runs) for where, runs in row.items()} for title, row in sorted(shared.items())},
+        refused=frozenset(_refused()),
     )
 
 
-def _seen(verdict: Mapping[str, Any]) -> Seen:
+def _refused(folder: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Title and driver of the fault files that are played everywhere, but for those which a driver cannot play."""
+    for path in sorted((folder or content("faults") / "platforms").glob("*.fault.yaml")):
+        for driver in FORMING:
+            try:
+                fault_file.load(path, driver=driver)
+            except FaultFileError:
+                yield fault_file.load(path, driver=None).title, driver
+
+
+def _seen(runs: Sequence[Mapping[str, Any]]) -> Seen:
+    verdict = runs[-1]
     invariants = verdict.get("invariants") or {}
+    words = [short_verdict(run) for run in runs]
     return Seen(
-        verdict=short_verdict(verdict),
+        verdict=words[-1],
+        alike=words.count(words[-1]),
+        runs=len(words),
         formed_s=verdict.get("formed_in_s"),
         steady_per_s=_number(invariants, "throughput", "steady_per_s"),
         whole_s=_number(invariants, "recovery", "recovered_after_s"),

@@ -28,6 +28,16 @@ class Scenario:
     queue_type: str
 
 
+#: By driver, how a platform is told after its version.
+_WHERE = {
+    "local": "",
+    "docker": " in containers",
+    "attached by ssh": " on machines",
+    "attached by kubernetes": " in pods",
+    "attached by commands": " by commands",
+}
+
+
 @dataclass(frozen=True)
 class Platform:
     """What makes one column."""
@@ -36,7 +46,7 @@ class Platform:
     driver: str
 
     def __str__(self) -> str:
-        return self.version if self.driver == "local" else f"{self.version} in containers"
+        return f"{self.version}{_WHERE.get(self.driver, f', {self.driver}')}"
 
     def __lt__(self, other: Platform) -> bool:
         return (_numbers(self.version), str(self)) < (_numbers(other.version), str(other))

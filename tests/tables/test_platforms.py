@@ -22,7 +22,7 @@ def test_platforms_are_columns_and_the_last_run_counts() -> None:
         ]
     )
     assert "| Scenario | 3.10.8 | 3.10.8 in containers | 4.0.5 in containers |" in text
-    assert f"| A cut | VALID, {told} | INVALID (known), {told} | VALID, {told} |" in text
+    assert f"| A cut | VALID (1 of 2), {told} | INVALID (known), {told} | VALID, {told} |" in text
 
 
 def test_what_was_played_in_one_place_only_is_left_out() -> None:
@@ -33,6 +33,21 @@ def test_what_was_played_in_one_place_only_is_left_out() -> None:
 def test_numbers_that_are_missing_are_left_out() -> None:
     sparse = verdict("UNKNOWN", driver="docker", invariants={"throughput": {"numbers": {}}}, formed_in_s=None)
     assert "| UNKNOWN |" in side_by_side([verdict(), sparse])
+
+
+def test_what_a_driver_cannot_do_is_refused_there() -> None:
+    title = "Packets are lost between two zones, on each driver"
+    text = side_by_side(
+        [
+            verdict(title=title, driver="docker"),
+            verdict(title=title, driver="attached by kubernetes", formed_in_s=0.0),
+            verdict(),
+            verdict(driver="docker"),
+        ]
+    )
+    assert "| Scenario | 3.10.8 | 3.10.8 in containers | 3.10.8 in pods |" in text
+    told = "450/s, whole after 7.8 s"
+    assert f"| {title} | refused | VALID, formed in 16 s, {told} | VALID, {told} |" in text
 
 
 def test_nothing_recorded_makes_an_empty_table() -> None:

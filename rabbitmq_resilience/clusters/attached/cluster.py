@@ -72,7 +72,9 @@ class AttachedCluster(Closing):
 
     @property
     def driver(self) -> str:
-        return DRIVER
+        """With the way in, which makes a difference to what a run shows."""
+        way = self._hands.stated.offers.way
+        return f"{DRIVER} by {way}" if way else DRIVER
 
     @property
     def broker_version(self) -> str:

@@ -133,8 +133,17 @@ class Offers(Spec):
     commands: Commands | None = None
     kubernetes: Kubernetes | None = None
 
+    @property
+    def way(self) -> str:
+        """The one that is offered; empty where none is."""
+        return "".join(self._offered)
+
+    @property
+    def _offered(self) -> list[str]:
+        return [name for name in type(self).model_fields if getattr(self, name) is not None]
+
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if len(offered := [name for name in type(self).model_fields if getattr(self, name) is not None]) > 1:
-            raise ValueError(f"has one way, and not {' and '.join(offered)}")
+        if len(self._offered) > 1:
+            raise ValueError(f"has one way, and not {' and '.join(self._offered)}")
         return self

@@ -55,8 +55,8 @@ class Ways(Closing):
     @classmethod
     def of(cls, known: KnownCluster) -> Self:
         """Nothing is connected yet. Raises ClusterError where a program for it is missing here."""
-        offered = [name for name in _OPENED if getattr(known.stated.offers, name) is not None]
-        return cls() if not offered else cls(**vars(_OPENED[offered[0]](known)))
+        way = known.stated.offers.way
+        return cls(**vars(_OPENED[way](known))) if way else cls()
 
     def close(self) -> None:
         self.stack.close()
