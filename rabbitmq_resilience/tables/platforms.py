@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.pages.impact import outage_text
 from rabbitmq_resilience.pages.wording import short_verdict
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.verdicts import Platform, platform, recorded
-from rabbitmq_resilience.tools.locations import content
+
+#: Title and driver of those in ``faults/platforms`` that a driver refuses: it leaves no run to tell of it.
+REFUSED = frozenset({("Packets are lost between two zones, on each driver", "local")})
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,8 @@ def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
         TEMPLATES / "platforms.md.j2",
         platforms=sorted({where for row in shared.values() for where in row}),
         rows={title: {where: _seen(runs) for where, runs in row.items()} for title, row in sorted(shared.items())},
-        refused=frozenset(_refused()),
+        refused=REFUSED,
     )
-
-
-def _refused(folder: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Title and driver of the fault files that are played everywhere, but for those which a driver cannot play."""
-    for path in sorted((folder or content("faults") / "platforms").glob("*.fault.yaml")):
-        for driver in FORMING:
-            try:
-                fault_file.load(path, driver=driver)
-            except FaultFileError:
-                yield fault_file.load(path, driver=None).title, driver
 
 
 def _seen(runs: Sequence[Mapping[str, Any]]) -> Seen:

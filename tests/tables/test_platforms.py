@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.platforms import side_by_side
+from rabbitmq_resilience.clusters.drivers import FORMING
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.tables.platforms import REFUSED, side_by_side
+from rabbitmq_resilience.tools.locations import content
 
 
 def verdict(word: str = "VALID", **fields: Any) -> dict[str, Any]:
@@ -33,6 +37,17 @@ def test_what_was_played_in_one_place_only_is_left_out() -> None:
 def test_numbers_that_are_missing_are_left_out() -> None:
     sparse = verdict("UNKNOWN", driver="docker", invariants={"throughput": {"numbers": {}}}, formed_in_s=None)
     assert "| UNKNOWN |" in side_by_side([verdict(), sparse])
+
+
+def test_just_those_are_refused_that_a_driver_refuses() -> None:
+    refused = set()
+    for path in content("faults").joinpath("platforms").glob("*.fault.yaml"):
+        for driver in FORMING:
+            try:
+                fault_file.load(path, driver=driver)
+            except FaultFileError:
+                refused.add((fault_file.load(path, driver=None).title, driver))
+    assert refused == REFUSED
 
 
 def test_what_a_driver_cannot_do_is_refused_there() -> None:
