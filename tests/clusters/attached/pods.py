@@ -1,4 +1,5 @@
-"""Brokers in pods: the cluster of ``docs/kubernetes/cluster.yaml``, in a namespace of its own."""
+"""Brokers in pods: the cluster of ``docs/kubernetes/cluster.yaml``, in a namespace of its own, and who may do there
+what ``docs/kubernetes/rights.yaml`` lets them, and no more."""
 
 from __future__ import annotations
 
@@ -36,8 +37,11 @@ def kubeconfig() -> Path:
 
 @dataclass(frozen=True)
 class BrokersInPods:
+    """``kubeconfig`` is of the account of the docs, ``admin`` of an administrator."""
+
     namespace: str
     kubeconfig: Path
+    admin: Path
     folder: Path
     addresses: Mapping[str, str]
     zones: Mapping[str, str]
@@ -53,7 +57,7 @@ class BrokersInPods:
 
         configuration = client.Configuration()
         load: Any = config.load_kube_config
-        load(str(self.kubeconfig), client_configuration=configuration)
+        load(str(self.admin), client_configuration=configuration)
         with connected(configuration) as api:
             told: list[Any] = client.NetworkingV1Api(api).list_namespaced_network_policy(self.namespace).items
         return [one.metadata.name for one in told]
@@ -113,8 +117,13 @@ def brokers_in_pods(folder: Path) -> Iterator[BrokersInPods]:
         stack.callback(_gone, core, namespace)
         storage = _storage(namespace, volumes)
         stack.callback(_unstored, client, api, storage)
-        for document in [*storage, *_documents(namespace)]:
+        rights = list(_rights(namespace))
+        stack.callback(_unstored, client, api, rights)
+        for document in [*storage, *_documents(namespace), *rights]:
             create(api, document, namespace=namespace)
+        request = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+        told: Any = core.create_namespaced_service_account_token("resilience", namespace, request)
+        ours = _as_account(found, str(told.status.token), folder / "kubeconfig")
         addresses = {name: _service(client, core, namespace, name) for name in ("rabbit-0", "rabbit-1", "rabbit-2")}
 
         def ready() -> bool:
@@ -125,7 +134,7 @@ def brokers_in_pods(folder: Path) -> Iterator[BrokersInPods]:
         wait_until(ready, timeout_s=_READY_WITHIN_S, what="three brokers to be ready", poll_s=1.0)
         placed: list[Any] = core.list_namespaced_pod(namespace).items
         zones = {pod.metadata.name: pod.spec.node_name.replace("node", "zone-") for pod in placed}
-        yield BrokersInPods(namespace, found, folder, addresses, zones)
+        yield BrokersInPods(namespace, ours, found, folder, addresses, zones)
 
 
 def _documents(namespace: str) -> Iterator[dict[str, Any]]:
@@ -140,6 +149,22 @@ def _documents(namespace: str) -> Iterator[dict[str, Any]]:
             container |= {"image": IMAGE, "imagePullPolicy": "Never"}
             document["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] = namespace
         yield document
+
+
+def _rights(namespace: str) -> Iterator[dict[str, Any]]:
+    """Those of the docs; what belongs to no namespace gets another name."""
+    assert CHECKOUT is not None, "tests are run in a checkout"
+    text = (CHECKOUT / "docs" / "kubernetes" / "rights.yaml").read_text(encoding="utf-8")
+    text = text.replace("namespace: default", f"namespace: {namespace}")
+    yield from yaml.safe_load_all(text.replace("resilience-zones", f"resilience-{namespace}"))
+
+
+def _as_account(admin: Path, token: str, to: Path) -> Path:
+    stated = yaml.safe_load(admin.read_text(encoding="utf-8"))
+    for user in stated["users"]:
+        user["user"] = {"token": token}
+    to.write_text(yaml.safe_dump(stated), encoding="utf-8")
+    return to
 
 
 def _storage(namespace: str, volumes: Path) -> list[dict[str, Any]]:
@@ -173,14 +198,19 @@ def _storage(namespace: str, volumes: Path) -> list[dict[str, Any]]:
     return [kind, *made]
 
 
-def _unstored(client: Any, api: Any, storage: list[dict[str, Any]]) -> None:
-    for document in storage:
-        name = document["metadata"]["name"]
-        with suppress(client.ApiException):
-            if document["kind"] == "PersistentVolume":
-                client.CoreV1Api(api).delete_persistent_volume(name)
-            else:
-                client.StorageV1Api(api).delete_storage_class(name)
+def _unstored(client: Any, api: Any, documents: list[dict[str, Any]]) -> None:
+    """What belongs to no namespace does not go with one."""
+    rights = client.RbacAuthorizationV1Api(api)
+    gone = {
+        "PersistentVolume": client.CoreV1Api(api).delete_persistent_volume,
+        "StorageClass": client.StorageV1Api(api).delete_storage_class,
+        "ClusterRole": rights.delete_cluster_role,
+        "ClusterRoleBinding": rights.delete_cluster_role_binding,
+    }
+    for document in documents:
+        if document["kind"] in gone:
+            with suppress(client.ApiException):
+                gone[document["kind"]](document["metadata"]["name"])
 
 
 def _service(client: Any, core: Any, namespace: str, pod: str) -> str:
