@@ -207,7 +207,7 @@ class Cluster(Protocol):
 
     @property
     def restarts_brokers(self) -> bool:
-        """Whether brokers that are killed or stopped come back at once and by themselves, as nobody holds them down."""
+        """Whether brokers that were taken away come back by themselves, maybe at once, as nobody holds them down."""
         ...
 
     def state(self, node: str) -> NodeState:

@@ -37,7 +37,7 @@ class AttachedNodes:
     machines: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
-    #: Whether somebody starts brokers again as soon as they are gone.
+    #: Whether brokers come back by themselves, maybe before anybody gives them back.
     restarted: bool = False
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:

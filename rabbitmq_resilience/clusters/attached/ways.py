@@ -44,7 +44,7 @@ class Ways(Closing):
     network: Mapping[str, Machine] | None = None
     #: Of the nodes by their names in a topology, at which addresses they find each other, where no machine is asked.
     addresses: Callable[[Mapping[str, AttachedNode]], Mapping[Link, Sequence[str]]] | None = None
-    #: Whether somebody starts brokers again as soon as they are gone.
+    #: Whether brokers come back by themselves, maybe before anybody gives them back.
     restarted: bool = False
     #: In words, what is otherwise than the file states.
     contrary: Callable[[], list[str]] = list
@@ -122,7 +122,9 @@ def _by_commands(known: KnownCluster) -> Ways:
         for node in known.stated.nodes
     }
     links = None if commands.cut is None else partial(CommandedLinks, commands.cut, keeper)
-    return Ways(keepers={keeper.told: keeper}, brokers=brokers, links=links)
+    taking = [commands.kill, commands.stop, commands.pause]
+    by_itself = any(act is not None and act.ends == "itself" for act in taking)
+    return Ways(keepers={keeper.told: keeper}, brokers=brokers, links=links, restarted=by_itself)
 
 
 def _by_kubernetes(known: KnownCluster) -> Ways:

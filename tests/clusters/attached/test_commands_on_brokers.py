@@ -27,6 +27,7 @@ from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.record.events import FaultEvent
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.on_clusters import check, fitted
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
@@ -146,6 +147,10 @@ def test_brokers_are_killed_suspended_and_cut_off(
     assert told([str(file)]) == 0
     assert "pause: healed by your command from this machine" in capsys.readouterr().out
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
+    assert_proven(scenario, file, known)
+
+
+def assert_proven(scenario: Scenario, file: Path, known: Path) -> None:
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
         result = run_scenario(scenario, Testbed(pool, known / "runs", io.StringIO(), driver="attached"))
         assert attachment.others_changed() == []
@@ -154,9 +159,30 @@ def test_brokers_are_killed_suspended_and_cut_off(
         if isinstance(event, FaultEvent):
             states[event.step].append(event.state)
     untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
-    assert dict(states) == dict.fromkeys(range(4), PROVEN), untrue
+    assert dict(states) == dict.fromkeys(range(len(scenario.schedule)), PROVEN), untrue
     assert result.verdict == "VALID", untrue
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
+
+
+def test_a_broker_that_comes_back_before_its_time_leaves_the_next_one_to_be_killed(
+    cluster: LocalCluster, known: Path
+) -> None:
+    """One at once is allowed."""
+    away = f"""\
+      do: |
+        kill -KILL $(cat "{known}/pids/$NODE")
+        (sleep 3; touch "{known}/wanted/$NODE") > /dev/null 2>&1 &
+      proof: '! test -e "{known}/pids/$NODE"'
+      ends: itself
+"""
+    before, _, after = WAY.format(known=known, more="").partition("    kill:\n")
+    pause = after[after.index("    pause:") :]
+    file = written(cluster, known, besides=f"{before}    kill:\n{away}{pause}")
+    steps = "schedule:\n" + "".join(
+        f"  - {{at_s: {at_s}, fault: kill, node: {node}, for_s: 8}}\n" for at_s, node in ((1, "a1"), (40, "b1"))
+    )
+    text = f"{SCENARIO.partition('schedule:')[0]}{steps}invariants: {{no_loss: {{}}, recovery: {{}}}}\n"
+    assert_proven(fitted(fault_file.parse(text, driver="attached"), file), file, known)
 
 
 def test_what_nobody_heals_is_healed_from_this_machine(cluster: LocalCluster, known: Path) -> None:
