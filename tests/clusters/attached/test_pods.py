@@ -147,6 +147,8 @@ class PrintedLog:
         return str(call(self))
 
     def read_namespaced_pod_log(self, pod: str, namespace: str, **how: Any) -> str:  # noqa: ARG002 - of the client
+        if "tail_lines" in how:
+            return "".join(self.now.splitlines(keepends=True)[-how["tail_lines"] :])
         return self.before if how["previous"] else self.now
 
 
@@ -155,11 +157,14 @@ def test_each_line_is_read_once_also_when_a_container_is_another_one() -> None:
 
     printed = PrintedLog()
     log = PodLog(printed, "rabbit-0")  # type: ignore[arg-type]
+    printed.now = "2026-11-23T09:59:00Z older\n2026-11-23T10:00:00.5Z old\n"
     log.begin()
-    log._last = "2026-11-23T10:00:00.5Z"
-    printed.now = "2026-11-23T10:00:00.5Z old\n2026-11-23T10:00:00.50000001Z first\n2026-11-23T10:00:01Z second\n"
+    printed.now += "2026-11-23T10:00:00.50000001Z first\n2026-11-23T10:00:01Z second\n"
     assert log.more() == "first\nsecond\n"
-    printed.before, printed.now = printed.now + "2026-11-23T10:00:01.1Z dies\n", "2026-11-23T10:00:03Z is back\n"
+    printed.before, printed.now = (
+        printed.now + "2026-11-23T10:00:01.1Z dies\n",
+        "2026-11-23T10:00:03Z \x1b[38;5;9mis back\x1b[0m\n",
+    )
     log.pull()
     printed.before, printed.now = "", ""
     assert log.more() == "dies\nis back\n"
