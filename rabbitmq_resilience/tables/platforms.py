@@ -38,7 +38,8 @@ def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
     rows: dict[str, dict[Platform, list[Mapping[str, Any]]]] = {}
     for verdict in verdicts:
         rows.setdefault(str(verdict["title"]), {}).setdefault(platform(verdict), []).append(verdict)
-    shared = {title: row for title, row in rows.items() if len(row) > 1}
+    told = {title for title, _ in REFUSED}
+    shared = {title: row for title, row in rows.items() if len(row) > 1 or title in told}
     return markdown(
         TEMPLATES / "platforms.md.j2",
         platforms=sorted({where for row in shared.values() for where in row}),
