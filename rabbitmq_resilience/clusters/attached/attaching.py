@@ -15,6 +15,7 @@ from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.guard import Guard
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
+from rabbitmq_resilience.clusters.attached.identity import strangers
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.lock import ClusterLock
@@ -131,6 +132,8 @@ class Attachment(Closing):
             endpoints = [node.endpoint for node in known.stated.nodes]
             self._lock = stack.enter_context(ClusterLock(known.access, endpoints, vhost=vhost))
             if texts := [*self._ways.contrary(), *contrary(known.stated, self._ways.machines)]:
+                raise WrongClusterError("; ".join(texts))
+            if texts := list(strangers(self._apis, self._ways.machines, self._ways.brokers)):
                 raise WrongClusterError("; ".join(texts))
             self._guard = stack.enter_context(Guard(known.stated.abort_when, list(self._apis.values())))
             self._addresses = {} if self._ways.addresses else _addresses(self._ways.machines)

@@ -22,6 +22,8 @@ from rabbitmq_resilience.clusters.attached.ways import Ways, client_module, reac
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
+_BY_RULES = ("cut", "refuse", "lose_packets")
+
 
 def told(arguments: Sequence[str]) -> int:
     """Returns 1 where the cluster is not as the file says, or a way that it offers does not work."""
@@ -67,7 +69,12 @@ def heal(arguments: Sequence[str]) -> int:
         return 1
     journal = Journal(journal_file(known.stated.cluster))
     failed = False
-    with Ways.of(known) as ways:
+    try:
+        opened = Ways.of(known)
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    with opened as ways:
         for name, machine in ways.keepers.items():
             try:
                 keys = watchdog.armed(machine)
@@ -78,6 +85,12 @@ def heal(arguments: Sequence[str]) -> int:
             except MachineError as error:
                 failed = True
                 print(f"{name}: {error}", file=sys.stderr)
+        for node in sorted({row["node"] for row in journal.unhealed() if row["act"] in _BY_RULES} & ways.rules.keys()):
+            try:
+                ways.rules[node].put([], for_s=0)  # what watched over them may be gone
+            except MachineError as error:
+                failed = True
+                print(f"{node}: {error}", file=sys.stderr)
     if not failed:
         journal.clear()
     return int(failed)

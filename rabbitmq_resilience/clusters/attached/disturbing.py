@@ -47,8 +47,10 @@ class LostPackets:
         return self.links.of_brokers.lost(self.on)
 
     def close(self) -> None:
-        gone = sorted(self.on - self.met().keys())
-        self.links.deliver(self.on, how=self.how)
+        try:
+            gone = sorted(self.on - self.met().keys())
+        finally:
+            self.links.deliver(self.on, how=self.how)
         if left := self.met():
             raise ClusterError(f"packets on {', '.join(map(str, sorted(left)))} are still lost")
         if gone:

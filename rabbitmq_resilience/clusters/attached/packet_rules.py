@@ -100,6 +100,8 @@ class PacketRules:
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
         if not rules:
             watchdog.heal(self._machine, self._key)
+            if self.tool:  # rules may outlive what watched over them
+                self._machine.run(_CLEAR[self.tool])
             return
         if not self.tool:
             raise MachineError(f"{self._machine.told} has neither nft nor iptables that we may use")

@@ -115,7 +115,7 @@ def granted() -> set[tuple[str, str]]:
             "{cut: 1}",
             {
                 ("create", "pods/portforward"),
-                *((verb, "networkpolicies") for verb in ("create", "patch", "delete", "get")),
+                *((verb, "networkpolicies") for verb in ("create", "patch", "delete", "get", "list")),
             },
         ),
         ("{kill: pod}", "{kill: 1}", {("create", "pods/portforward"), ("delete", "pods")}),

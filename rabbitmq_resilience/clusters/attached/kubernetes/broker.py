@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from rabbitmq_resilience.clusters.attached.broker import Process, RemoteBroker
 from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pod, Pods
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes
-from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -21,6 +20,7 @@ _ENDED_WITHIN_S = 30.0
 #: A container that ended often is started later and later: after 5 minutes at most.
 _BACK_WITHIN_S = 320.0
 #: Where a broker listens, and Erlang's port mapper beside it.
+_GRACE_S_MAX = 120.0
 _PORTS = (25672, 5672, 4369)
 
 
@@ -85,9 +85,11 @@ class PodBroker:
     def _delete(self, *, grace_s: int | None) -> None:
         """A deleted pod is out of the API server's sight at once where it has no grace, and its broker may live on."""
         before = self.pods.there(self.pod)
+        if self.neighbour is not None and not self._answers(before.address):
+            raise MachineError(f"no other pod sees the broker of {self.pod}, nor would its end; nothing was done")
         self.log.pull()
-        self.pods.delete(self.pod, grace_s=grace_s)
-        grace = float(before.raw.spec.termination_grace_period_seconds or 0) if grace_s is None else 0.0
+        self.pods.delete(self.pod, uid=before.uid, grace_s=grace_s)
+        grace = _grace_s(before) if grace_s is None else 0.0
 
         def gone() -> bool:
             found = self.pods.find(self.pod)
@@ -111,7 +113,7 @@ class PodBroker:
             now = self.process()
             return now is None or now.name != before.name
 
-        grace_s = float(self.pods.there(self.pod).raw.spec.termination_grace_period_seconds or 0)
+        grace_s = 0.0 if signal == "KILL" else _grace_s(self.pods.there(self.pod))
         self._await(gone, grace_s + _ENDED_WITHIN_S, f"{before.name} of {self.pod} to end")
 
     def _killable(self) -> Process:
@@ -137,9 +139,15 @@ class PodBroker:
             raise MachineError(str(error)) from error
 
 
+def _grace_s(pod: Pod) -> float:
+    """How long its end is waited for: what operators give it may be a week."""
+    return min(float(pod.raw.spec.termination_grace_period_seconds or 0), _GRACE_S_MAX)
+
+
 def _listens(machine: Machine, address: str, port: int) -> bool:
+    """Raises MachineError where nobody could look."""
     try:
         machine.connect(address, port, timeout_s=2.0).close()
-    except (OSError, ClusterError):
+    except OSError:
         return False
     return True

@@ -8,6 +8,7 @@ import shlex
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,13 @@ cat <&3 & cat <&4 >&3 & wait -n
 kill %1 %2
 """
 _POLL_S = 0.5
+#: What bash says where the network has answered; all else tells nothing of the network.
+_REFUSALS: Mapping[str, type[OSError]] = {
+    "Connection refused": ConnectionRefusedError,
+    "No route to host": OSError,
+    "unreachable": OSError,
+    "timed out": TimeoutError,
+}
 #: What the client raises where the API server, or the way to it, fails.
 FAILURES = (client.ApiException, urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError)
 
@@ -54,10 +62,10 @@ class ContainerMachine:
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
         """Nothing where there is no such container, and none is made."""
         whole = f"{self.first}\nset -- {shlex.join(arguments)}\n{script}".encode()
-        ends_s = time.monotonic() + timeout_s
-        container = self.container()
+        container = self.container()  # making one takes its own time
         if container is None:
             return ""
+        ends_s = time.monotonic() + timeout_s
         try:
             with self._execution(container, ["sh", "-c", _SHELL, "sh", str(len(whole))]) as running:
                 running.write_stdin(whole)
@@ -76,14 +84,14 @@ class ContainerMachine:
 
     def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:
         """By bash, which must be there."""
+        container = self.container()
+        if container is None:
+            raise MachineError(f"{self.told} has no such container")
         ours, theirs = socket.socketpair()
         connected, failed = threading.Event(), list[str]()
 
         def carried() -> None:
             try:
-                container = self.container()
-                if container is None:
-                    raise MachineError(f"{self.told} has no such container")
                 with self._execution(container, ["bash", "-c", _BRIDGE, host, str(port)]) as running:
                     _carry(running, theirs, connected)
                     failed.append(running.read_channel(2).decode(errors="replace").strip())
@@ -101,7 +109,8 @@ class ContainerMachine:
             ours.close()
             if not in_time:
                 raise TimeoutError(f"{self.told} has no connection to {host}:{port} within {timeout_s:g} s")
-            raise ConnectionError(f"{self.told} does not reach {host}:{port}: {failed[0]}")
+            why = f"{self.told} does not reach {host}:{port}: {failed[0]}"
+            raise next((kind(why) for words, kind in _REFUSALS.items() if words in failed[0]), MachineError(why))
         return ours
 
     @contextlib.contextmanager
@@ -173,14 +182,14 @@ class EphemeralContainers:
         self._pods = pods
         self._image = image
         self._pull = pull
-        self._lock = threading.Lock()
+        self._locks: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
 
     def machine(self, pod: str, kind: str, *, made: bool = True) -> ContainerMachine:
         """``made``: in a container that is made where there is none."""
         return ContainerMachine(self._pods, pod, lambda: self._name(pod, kind, made=made), STATE, f"touch {STATE}.used")
 
     def _name(self, pod: str, kind: str, *, made: bool) -> str | None:
-        with self._lock:
+        with self._locks[pod, kind]:
             found = self._pods.there(pod) if made else self._pods.find(pod)
             if found is None:
                 return None

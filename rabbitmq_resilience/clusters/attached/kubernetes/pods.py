@@ -22,6 +22,7 @@ Answer = TypeVar("Answer")
 ANSWERS_WITHIN_S = 15.0
 _ZONE = "topology.kubernetes.io/zone"
 _NOT_FOUND = 404
+_DEFAULT = "~/.kube/config"
 
 
 def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
@@ -38,7 +39,7 @@ def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
                 named, context=offer.context, client_configuration=found
             )
     except (config.ConfigException, OSError) as error:
-        where = named or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        where = named or os.environ.get("KUBECONFIG") or _DEFAULT
         why = f"there is no way to Kubernetes by {where}: {error} Name a file in offers.kubernetes.kubeconfig"
         raise MachineError(why) from None
     websocket.setdefaulttimeout(ANSWERS_WITHIN_S)
@@ -53,6 +54,19 @@ def connected(configuration: client.Configuration) -> Iterator[client.ApiClient]
             yield api
         finally:
             api.rest_client.pool_manager.clear()
+
+
+def resolved(offer: Kubernetes, folder: Path) -> Kubernetes:
+    """The same, and the same later: which file, and which of its contexts, is not left to what there is by then."""
+    if offer.kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return offer
+    path = folder / offer.kubeconfig if offer.kubeconfig else Path(os.environ.get("KUBECONFIG") or _DEFAULT)
+    path = path.expanduser().absolute()
+    if not path.is_file():
+        return offer  # told where it is read; or several files, as kubectl takes them
+    listed: Any = config.list_kube_config_contexts
+    context = offer.context or listed(str(path))[1]["name"]
+    return offer.model_copy(update={"kubeconfig": path, "context": context})
 
 
 def words_of(error: Exception) -> str:
@@ -128,9 +142,9 @@ class Pods:
         found = self.find(name)
         return found is not None and self.container in found.containers
 
-    def delete(self, name: str, *, grace_s: int | None) -> None:
-        """``grace_s``: None for the pod's own."""
-        options = client.V1DeleteOptions(grace_period_seconds=grace_s)
+    def delete(self, name: str, *, uid: str, grace_s: int | None) -> None:
+        """Of that ``uid`` alone: never one that has come in its place. ``grace_s``: None for the pod's own."""
+        options = client.V1DeleteOptions(grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=uid))
         self.ask(
             f"pod {name} cannot be deleted",
             lambda api: api.delete_namespaced_pod(

@@ -62,7 +62,9 @@ class NetworkPolicies:
         body = self._policy(sorted({rule.address for rule in rules}))
         try:
             with connected(self.pods.configuration) as connection:
-                _replaced(client.NetworkingV1Api(connection), self.pods.namespace, body)
+                api = client.NetworkingV1Api(connection)
+                _refuse_beside_others(api, self.pods.namespace)
+                _replaced(api, self.pods.namespace, body)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise MachineError(f"{self.name} in {self.pods.namespace}: {words_of(error)}") from error
 
@@ -97,6 +99,14 @@ class NetworkPolicies:
                 "ingress": [{"from": others}],
             },
         }
+
+
+def _refuse_beside_others(api: client.NetworkingV1Api, namespace: str) -> None:
+    """Policies add to each other what they let in: ours would let in what theirs keep out."""
+    listed: Any = api.list_namespaced_network_policy(namespace, _request_timeout=ANSWERS_WITHIN_S)
+    others = sorted(one.metadata.name for one in listed.items if not one.metadata.name.startswith("resilience-"))
+    if others:
+        raise MachineError(f"{namespace} has policies of its own ({', '.join(others)}), which ours would open")
 
 
 def _replaced(api: client.NetworkingV1Api, namespace: str, body: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
     found += [("patch", "pods", "ephemeralcontainers")] if by_container else []
     found += [("create", "pods", "portforward")] if forwarded else []
     if offer.cut_by == "network_policy" and "cut" in stated.allow:
-        found += [(verb, "networkpolicies", "") for verb in ("create", "patch", "delete", "get")]
+        found += [(verb, "networkpolicies", "") for verb in ("create", "patch", "delete", "get", "list")]
     return found
 
 

@@ -17,7 +17,7 @@ from rabbitmq_resilience.clusters.attached.kubernetes.containers import (
     EphemeralContainers,
 )
 from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured, resolved
 from rabbitmq_resilience.clusters.attached.kubernetes.policies import NetworkPolicies
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.offers import Service
@@ -30,8 +30,9 @@ _BY_KUBERNETES = Service(start="true", stop="true")
 
 
 def by_kubernetes(known: KnownCluster) -> Ways:
-    offer = known.stated.offers.kubernetes
-    assert offer is not None, "only what is offered is opened"
+    stated = known.stated.offers.kubernetes
+    assert stated is not None, "only what is offered is opened"
+    offer = resolved(stated, known.path.resolve().parent)
     pods = Pods(configured(offer, known.path.resolve().parent), offer.namespace, offer.container)
     ephemeral = EphemeralContainers(pods, image=offer.image, pull=offer.pull)
     of = {node.name: offer.pod_of(node.name) for node in known.stated.nodes}
@@ -112,6 +113,13 @@ def _contrary(known: KnownCluster, pods: Pods, of: Mapping[str, str]) -> Iterato
         zone = pods.zone(found.node)
         if zone is not None and zone != node.zone:
             yield f"{node.name} runs on {found.node}, in zone {zone}, and the file states {node.zone}"
+        shared = found.raw.spec.share_process_namespace or found.raw.spec.host_pid
+        inside = [act for act in ("kill", "stop", "pause") if getattr(offer, act, "container") == "container"]
+        if shared and (acts := [act for act in inside if act in known.stated.allow]):
+            yield (
+                f"pod {found.name} shares its processes with others (shareProcessNamespace or hostPID), which "
+                f"{', '.join(acts)} could hit; state kill: pod and stop: pod, and allow no pause"
+            )
         takes = [act for act in ("kill", "stop") if getattr(offer, act) == "pod" and act in known.stated.allow]
         if takes and not found.has_claim:
             yield (

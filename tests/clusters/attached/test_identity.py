@@ -1,0 +1,58 @@
+"""Whether it is the same broker that answers and that would be acted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached.broker import Process
+from rabbitmq_resilience.clusters.attached.identity import strangers
+
+NODE = "rabbit@h1"
+
+
+class There:
+    """A machine that has been up for 1,000 s, with a broker that was started 900 s ago, and what an API tells."""
+
+    told = "pod shop/rabbit-0"
+
+    def __init__(
+        self, *, pid: str = "21", uptime_ms: int = 899_000, process: object = Process(21, 10_000, "S")
+    ) -> None:
+        self.row = {"name": NODE, "os_pid": pid, "uptime": uptime_ms}
+        self.its = process
+
+    def run(self, script: str) -> str:
+        assert "/proc/uptime" in script
+        return "1000.00\n"
+
+    def process(self) -> object:
+        return self.its
+
+    def get(self, what: str, *, params: Any) -> list[dict[str, Any]]:
+        assert what == "nodes"
+        assert "os_pid" in params["columns"]
+        return [{"name": "rabbit@h2", "os_pid": "22", "uptime": 5}, self.row]
+
+
+def told(there: Any) -> list[str]:
+    return list(strangers({NODE: there}, {NODE: there}, {NODE: there}))
+
+
+@pytest.mark.parametrize("uptime_ms", [871_000, 900_000, 929_000])
+def test_the_same_process_of_the_same_age_is_no_stranger(uptime_ms: int) -> None:
+    assert told(There(uptime_ms=uptime_ms)) == []
+
+
+@pytest.mark.parametrize(
+    "there", [There(pid="22"), There(uptime_ms=80_000), There(uptime_ms=950_000), There(pid="22", uptime_ms=5)]
+)
+def test_another_number_or_age_is_one(there: There) -> None:
+    (text,) = told(there)
+    assert text.startswith("rabbit@h1 answers as process 2")
+    assert text.endswith("pod shop/rabbit-0 has process 21, 900 s old: another cluster is reached there")
+
+
+def test_a_process_that_only_has_a_name_is_believed() -> None:
+    assert told(There(process=object())) == []
