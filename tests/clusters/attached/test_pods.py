@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
+from rabbitmq_resilience.clusters.attached.command import heal
 from rabbitmq_resilience.clusters.attached.permits import refusal
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached_by
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -179,3 +181,60 @@ def test_the_examples_of_the_docs_fit_each_other() -> None:
     for one in documents:
         for subject in one.get("subjects", ()):
             assert subject["name"] in accounts
+
+
+def pod(**spec: Any) -> Any:
+    """As the API server would tell of one that stores nothing in a claim."""
+    said = {"share_process_namespace": None, "host_pid": None, **spec}
+    return SimpleNamespace(
+        name="rabbit-0", node="n", has_claim=False, raw=SimpleNamespace(spec=SimpleNamespace(**said))
+    )
+
+
+@pytest.mark.parametrize(
+    ("offer", "allow", "spec", "told"),
+    [
+        ("{}", "{kill: 1, stop: 1, pause: 1}", {}, ""),
+        ("{}", "{kill: 1, cut: 1}", {"share_process_namespace": True}, "which kill could hit"),
+        ("{}", "{stop: 1, pause: 1}", {"host_pid": True}, "which stop, pause could hit"),
+        ("{kill: pod, stop: container}", "{cut: 1}", {"host_pid": True}, ""),
+        ("{kill: pod}", "{kill: 1}", {"host_pid": True}, "has no volume claim"),
+        ("{kill: pod}", "{pause: 1}", {}, ""),
+    ],
+)
+def test_pods_in_which_something_else_would_be_hit_are_told(
+    folder: Path, offer: str, allow: str, spec: dict[str, Any], told: str
+) -> None:
+    from rabbitmq_resilience.clusters.attached.kubernetes.way import _contrary  # noqa: PLC0415 - optional
+
+    found = known(folder, f"{SAID}offers: {{kubernetes: {offer}}}\nallow: {allow}\n")
+    pods: Any = SimpleNamespace(find=lambda _: pod(**spec), zone=lambda _: None)
+    texts = list(_contrary(found, pods, {node.name: "rabbit-0" for node in found.stated.nodes}))
+    assert len(texts) == (len(found.stated.nodes) if told else 0)
+    assert all(told in text for text in texts)
+
+
+def test_heal_without_a_way_there_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    known(folder, SAID + "offers: {kubernetes: {kubeconfig: nowhere.yaml}}\n")
+    assert heal([str(folder / "cluster.yaml")]) == 1
+    assert "no way to Kubernetes" in capsys.readouterr().err
+
+
+def test_which_cluster_is_meant_does_not_change_on_the_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rabbitmq_resilience.clusters.attached.kubernetes.pods import resolved  # noqa: PLC0415 - optional
+
+    offer = known(folder, SAID + OFFERED).stated.offers.kubernetes
+    assert offer is not None
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("staging", "production")]
+    config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "contexts": contexts, "current-context": "staging"}
+    config |= {"clusters": [{"name": "c", "cluster": {}}], "users": [{"name": "u", "user": {}}]}
+    (folder / "kube.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("KUBECONFIG", "kube.yaml")
+    found = resolved(offer, Path("/elsewhere"))
+    assert (found.kubeconfig, found.context) == (folder / "kube.yaml", "staging")
+    named = resolved(offer.model_copy(update={"kubeconfig": Path("kube.yaml"), "context": "production"}), folder)
+    assert (named.kubeconfig, named.context) == (folder / "kube.yaml", "production")

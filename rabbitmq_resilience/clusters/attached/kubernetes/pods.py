@@ -63,9 +63,12 @@ def resolved(offer: Kubernetes, folder: Path) -> Kubernetes:
     path = folder / offer.kubeconfig if offer.kubeconfig else Path(os.environ.get("KUBECONFIG") or _DEFAULT)
     path = path.expanduser().absolute()
     if not path.is_file():
-        return offer  # told where it is read; or several files, as kubectl takes them
+        return offer  # the same; or several files, as kubectl takes them
     listed: Any = config.list_kube_config_contexts
-    context = offer.context or listed(str(path))[1]["name"]
+    try:
+        context = offer.context or listed(str(path))[1]["name"]
+    except (config.ConfigException, OSError):
+        return offer  # told where it is read
     return offer.model_copy(update={"kubeconfig": path, "context": context})
 
 
