@@ -100,8 +100,8 @@ class Kubernetes(Spec):
     Kubernetes starts brokers again by itself: ``kill`` and ``stop`` say whether their container ends (SIGKILL to the
     broker, SIGTERM to the container) or their pod is deleted (without its grace, and with it). For all but deleting,
     an ephemeral container is put beside the broker, of ``image``: one with sh, bash, ss, and nft or iptables, by
-    default the broker's own. It stays in the pod's list until the pod is gone. ``cut_by: network_policy`` needs none for
-    cuts, and a network that enforces such policies."""
+    default the broker's own. It stays in the pod's list until the pod is gone. ``cut_by: network_policy`` needs none
+    for cuts, and a network that enforces such policies."""
 
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = "default"
     kubeconfig: Path | None = None
