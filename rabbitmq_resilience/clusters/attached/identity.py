@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from rabbitmq_resilience.clusters.attached.broker import Broker, Process
 from rabbitmq_resilience.clusters.attached.machine import Machine
-from rabbitmq_resilience.clusters.broker.management import ManagementApi
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: Ticks in which kernels tell programs of time (proc(5), USER_HZ).
 _TICKS_PER_S = 100
 #: Brokers tell of their age every few seconds.
 _APART_S_MAX = 30.0
+#: One that is back tells of itself only after a while.
+_TOLD_WITHIN_S = 30.0
+
+
+def _told(api: ManagementApi, node: str) -> dict[str, Any]:
+    """What a node tells of itself; empty until it does."""
+    rows: list[dict[str, Any]] = api.get("nodes", params={"columns": "name,os_pid,uptime"})
+    return next((row for row in rows if row.get("name") == node and row.get("os_pid")), {})
 
 
 def strangers(
     apis: Mapping[str, ManagementApi], machines: Mapping[str, Machine], brokers: Mapping[str, Broker]
 ) -> Iterator[str]:
     """In words, those whose process has another number or age than the management API tells. By Erlang names. Raises
-    MachineError and ApiError where one cannot be asked."""
+    MachineError where a machine cannot be asked."""
     for node, broker in brokers.items():
         process = broker.process()
         if node not in machines or not isinstance(process, Process):
             continue
-        rows = apis[node].get("nodes", params={"columns": "name,os_pid,uptime"})
-        told: dict[str, Any] = next((row for row in rows if row.get("name") == node), {})
+        try:
+            told = wait_until(partial(_told, apis[node], node), timeout_s=_TOLD_WITHIN_S, what="its process")
+        except (WaitTimeout, ApiError, ApiUnreachable):
+            yield f"{node} does not tell of its process, so nobody knows whether {machines[node].told} has it"
+            continue
         uptime_s = float(machines[node].run('cut -d" " -f1 /proc/uptime'))
         aged_s, age_s = uptime_s - process.started / _TICKS_PER_S, float(told.get("uptime", 0)) / 1000
         if str(process.pid) != str(told.get("os_pid")) or abs(aged_s - age_s) > _APART_S_MAX:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.clusters.attached import identity
 from rabbitmq_resilience.clusters.attached.broker import Process
 from rabbitmq_resilience.clusters.attached.identity import strangers
 
@@ -52,6 +53,14 @@ def test_another_number_or_age_is_one(there: There) -> None:
     (text,) = told(there)
     assert text.startswith("rabbit@h1 answers as process 2")
     assert text.endswith("pod shop/rabbit-0 has process 21, 900 s old: another cluster is reached there")
+
+
+def test_one_that_tells_nothing_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_TOLD_WITHIN_S", 0.3)
+    silent = There()
+    silent.row = {"name": NODE}
+    (text,) = told(silent)
+    assert text.startswith("rabbit@h1 does not tell of its process")
 
 
 def test_a_process_that_only_has_a_name_is_believed() -> None:
