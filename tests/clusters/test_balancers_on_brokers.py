@@ -18,8 +18,7 @@ from tests.whole import await_whole
 
 pytestmark = pytest.mark.broker
 
-#: Two of its brokers die at once. The third would pause, and now and then they would all wait for each other's tables, for
-#: minutes.
+#: Two of its brokers die at once. The third would pause, and now and then they would all wait for each other's tables.
 BALANCED = Topology.model_validate(
     {
         "name": "balanced",

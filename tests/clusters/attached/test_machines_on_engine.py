@@ -68,7 +68,9 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 def file(machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("MACHINES_USER", "chaos")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return machines.cluster_file("abc", allow=ALLOWED)
+    found = machines.cluster_file("abc", allow=ALLOWED)
+    wait_until(lambda: told([str(found)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
+    return found
 
 
 def rules(machines: Machines, name: str) -> str:
@@ -115,6 +117,40 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"of these machines" in path.read_bytes()]
     assert kept == []
+
+
+def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
+    topology = catalogue.load("three_nodes_three_zones")
+    with closing(Attachment(load(file))) as attachment:
+        with closing(attachment.form(topology, topology.links)) as formed:
+            cluster = formed.lasting(5)
+            cluster.pause("a1")
+            with pytest.raises(ClusterError, match="at up to 2 nodes at once, and allow: has pause: 1"):
+                cluster.pause("b1")
+            cluster.resume("a1")
+            cluster.pause("b1")
+            assert cluster.process("b1") == "suspended"
+        assert cluster.process("b1") == "running", "closing heals"
+
+
+def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(file: Path, machines: Machines) -> None:
+    topology = catalogue.load("three_nodes_three_zones")
+    pair = [Link("a1", "b1"), Link("b1", "a1")]
+    with (
+        closing(Attachment(load(file))) as attachment,
+        closing(attachment.form(topology, topology.links)) as formed,
+    ):
+        links = formed.lasting(5).links
+        before = [links.connection(link) for link in pair]
+        assert None not in before
+        assert not any(map(links.refuses, pair))
+        links.refuse(pair)
+        assert all(map(links.refuses, pair))
+        assert not links.refuses(Link("a1", "c1"))
+        wait_until(lambda: links.connection(pair[0]) is None, timeout_s=10, what="the connection to end")
+        links.accept(pair)
+        assert links.probe_ms(pair[0], timeout_s=5) is not None
+    assert [name for name in machines.names if "rabbitmq_resilience" in rules(machines, name)] == []
 
 
 def test_what_nobody_heals_heals_by_itself(file: Path, machines: Machines) -> None:
@@ -190,37 +226,3 @@ def test_what_we_cannot_reach_any_more_heals_by_itself(
         cluster.links.restore(links)
         cluster.close()
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
-
-
-def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
-    with closing(Attachment(load(file))) as attachment:
-        with closing(attachment.form(topology, topology.links)) as formed:
-            cluster = formed.lasting(5)
-            cluster.pause("a1")
-            with pytest.raises(ClusterError, match="at up to 2 nodes at once, and allow: has pause: 1"):
-                cluster.pause("b1")
-            cluster.resume("a1")
-            cluster.pause("b1")
-            assert cluster.process("b1") == "suspended"
-        assert cluster.process("b1") == "running", "closing heals"
-
-
-def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(file: Path, machines: Machines) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
-    pair = [Link("a1", "b1"), Link("b1", "a1")]
-    with (
-        closing(Attachment(load(file))) as attachment,
-        closing(attachment.form(topology, topology.links)) as formed,
-    ):
-        links = formed.lasting(5).links
-        before = [links.connection(link) for link in pair]
-        assert None not in before
-        assert not any(map(links.refuses, pair))
-        links.refuse(pair)
-        assert all(map(links.refuses, pair))
-        assert not links.refuses(Link("a1", "c1"))
-        wait_until(lambda: links.connection(pair[0]) is None, timeout_s=10, what="the connection to end")
-        links.accept(pair)
-        assert links.probe_ms(pair[0], timeout_s=5) is not None
-    assert [name for name in machines.names if "rabbitmq_resilience" in rules(machines, name)] == []
