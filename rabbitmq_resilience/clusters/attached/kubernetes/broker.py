@@ -19,8 +19,8 @@ _LOOK_EVERY_S = 0.3
 _ENDED_WITHIN_S = 30.0
 #: A container that ended often is started later and later: after 5 minutes at most.
 _BACK_WITHIN_S = 320.0
-#: Where a broker listens, and Erlang's port mapper beside it.
 _GRACE_S_MAX = 120.0
+#: Where a broker listens, and Erlang's port mapper beside it.
 _PORTS = (25672, 5672, 4369)
 
 

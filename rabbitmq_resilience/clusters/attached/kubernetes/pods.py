@@ -84,7 +84,7 @@ def words_of(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """``containers`` that run now, with the ephemeral ones; ``lives``: how often the broker's was started before."""
+    """``containers`` that run now, with the ephemeral ones; ``waiting``: why others do not, by name."""
 
     name: str
     uid: str
