@@ -139,8 +139,11 @@ class _Confirms:
         return self.lasts_s(max([period[0], *self.within(period)[-1:]]), period[1])
 
     def usual_s(self, steady_us: Period) -> float:
-        """For how long it may be silent without standing still: twice as long as it was in its steady phase."""
+        """For how long it may be silent without standing still: twice as long as it was in its steady phase. One that
+        is used so seldom that it confirmed once in it was silent until it confirmed again."""
         moments = self.within(steady_us)
+        if len(moments) == 1:
+            moments = self.moments[self.moments >= moments[0]][:2]
         return max(STANDS_STILL_S, 2 * seconds(float(np.max(np.diff(moments)))) if len(moments) > 1 else 0.0)
 
 

@@ -299,6 +299,13 @@ def test_a_queue_that_confirms_seldom_is_not_taken_for_one_that_stands_still() -
     assert (finding.verdict, finding.coverage) == (Verdict.VALID, Coverage(90.0, 90.0))
 
 
+@pytest.mark.parametrize(("confirms", "verdict"), [(11, Verdict.VALID), (1, Verdict.UNKNOWN)])
+def test_a_queue_may_confirm_once_in_the_steady_phase(confirms: int, verdict: Verdict) -> None:
+    """One that never confirms again may be dead."""
+    seldom = [publish(n, 5 + 8.0 * n) for n in range(confirms)]
+    assert check(seldom, stall_s_max=100).verdict is verdict
+
+
 def test_pathological_nothing_was_confirmed_in_the_moment_that_is_left_after_the_last_healing() -> None:
     events = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=56, drain=56.2, end=60)]
     told = [*events, fault(20, 55.6, cut=MINORITY)]

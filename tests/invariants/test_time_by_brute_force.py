@@ -152,6 +152,7 @@ def available(case: Case) -> Verdict:
     until = min(late) + 0.5 if late else max(given_up) + 0.5 if given_up else case.ends
     moments = sorted({tick + 0.5 for tick in [*case.confirms, *late[:0]]} | ({min(late) + 0.5} if late else set()))
     steady = [m for m in moments if m <= STEADY]
+    steady = moments[:2] if len(steady) == 1 else steady
     usual = max([S, *(2 * (b - a) for a, b in itertools.pairwise(steady))])
     doubtful = False
     stretches = demanded(case, until)
