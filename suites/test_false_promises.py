@@ -13,6 +13,7 @@ from rabbitmq_resilience.faults.partition import Partition
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.known_defects import CONFIRMED_IN_A_MINORITY
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.promises import stall_s_max
 from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, nodes_of, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
@@ -34,5 +35,10 @@ def test_confirmed_during_the_cut(mode: str, queue_type: str, net_ticktime_s: in
     without = ["throughput"] if queue_type == "classic" else []  # one whose only copy is cut off stands still
     title = "Confirmed during a cut, clients on both sides"
     expect = [CONFIRMED_IN_A_MINORITY] if queue_type == "mirrored" else []
-    result = play(partition_scenario(title, cluster, on_every_side, cut, without=without, expect=expect))
+    settled_after_s = stall_s_max(net_ticktime_s)  # a side that gave way has no publishers until the cut is healed
+    result = play(
+        partition_scenario(
+            title, cluster, on_every_side, cut, settled_after_s=settled_after_s, without=without, expect=expect
+        )
+    )
     assert_paused(result, nodes_of(cluster, "c"))
