@@ -129,7 +129,9 @@ def rabbitmq_conf(topology: Topology) -> str:
     """The same for every node."""
     formation = listed_peers(tuple(map(broker_name, topology.node_names)))
     owned = harness_keys(topology, PORTS, formation, broker_name, listen=_EVERYWHERE)
-    return render_conf(read_user_file(topology.rabbitmq_conf), {**owned, "log.console": "true"}).text
+    return render_conf(
+        read_user_file(topology.rabbitmq_conf), {**topology.setting_lines, **owned, "log.console": "true"}
+    ).text
 
 
 def proxies(topology: Topology) -> list[Mapping[str, Any]]:

@@ -79,6 +79,7 @@ class Layout:
         if node in self.topology.ram_nodes:
             formation = {**formation, "cluster_formation.node_type": "ram"}
         owned = harness_keys(self.topology, self.ports[node], formation, broker_name, listen=self.net.listen)
+        added = {**self.topology.setting_lines, **added}
         lines = [read_user_file(self.topology.rabbitmq_conf), *(f"{key} = {value}" for key, value in added.items())]
         conf = render_conf("\n".join(lines), owned)
         self.replaced_settings = conf.replaced

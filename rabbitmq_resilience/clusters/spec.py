@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-NODES_MIN = 3
+NODES_MIN = 1
 NODES_MAX = 7
 BALANCERS_MAX = 4
 
@@ -98,6 +99,10 @@ class PauseIfAllDown(Spec):
     recover: Literal["autoheal", "ignore"] = "autoheal"
 
 
+#: A line of rabbitmq.conf: its name and its value.
+SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][\w$-]*(\.[\w$/-]+)*$", max_length=200)]
+SettingValue = bool | int | float | Annotated[str, StringConstraints(pattern=r"^[^\s#][^\r\n#]*$", max_length=500)]
+
 Count = Annotated[int, Field(ge=1, le=BALANCERS_MAX)]
 
 
@@ -165,7 +170,8 @@ class Topology(Spec):
     ``zones`` maps each zone to its number of nodes; node names follow from it (``{a: 2, b: 1}``
     gives ``a1 a2 b1``). ``rabbitmq_conf``, ``advanced_config`` and ``definitions`` are files of your own broker
     configuration, with paths as seen from the file that names them; what the harness must own (names, ports,
-    cookie, data folders) is added to them. ``pause_if_all_down`` goes with the
+    cookie, data folders) is added to them. ``settings`` are further lines of rabbitmq.conf, by name, below
+    which those of the file give way. ``pause_if_all_down`` goes with the
     ``partition_handling`` of that name, and only with it.
 
     ``balancers``: so many load balancers stand before the brokers, or a mapping that says more of them. To the nodes
@@ -182,6 +188,7 @@ class Topology(Spec):
     rabbitmq_conf: Path | None = None
     advanced_config: Path | None = None
     definitions: Path | None = None
+    settings: dict[SettingName, SettingValue] = {}
     balancers: Annotated[
         Balancers | None, BeforeValidator(_counted, json_schema_input_type=Count | Balancers | None)
     ] = None
@@ -222,6 +229,13 @@ class Topology(Spec):
         if set(self.ram_nodes) == set(self.node_names):
             raise ValueError("ram_nodes names every node; a cluster has at least one that keeps its metadata on disk")
         return self
+
+    @property
+    def setting_lines(self) -> Mapping[str, str]:
+        """``settings`` as rabbitmq.conf has them."""
+        return {
+            name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in self.settings.items()
+        }
 
     @property
     def nodes(self) -> tuple[Node, ...]:

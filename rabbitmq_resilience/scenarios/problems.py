@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from rabbitmq_resilience.clusters.broker.configuration import is_in_owned_family
 from rabbitmq_resilience.clusters.drivers import DRIVERS, FORMING
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link
 from rabbitmq_resilience.faults.catalogue import AnyFault
@@ -29,6 +30,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
     yield from _load_problems(scenario)
+    yield from _setting_problems(scenario)
     yield from _balancer_problems(scenario, driver)
     yield from _limit_problems(scenario, driver)
     for i, step in enumerate(scenario.schedule):
@@ -177,6 +179,17 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     copies = workload.mirroring.ha_params if workload.mirroring else None
     if copies is not None and copies > size:
         yield ("workload", "mirroring", "ha_params"), f"{copies} copies need as many nodes; {topology.name} has {size}"
+
+
+def _setting_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """Lines of rabbitmq.conf that the harness writes itself."""
+    instead = {"cluster_partition_handling": "partition_handling", "net_ticktime": "net_ticktime_s"}
+    for name in scenario.topology.settings:
+        field = next((field for key, field in instead.items() if name == key or name.startswith(f"{key}.")), None)
+        if field is not None:
+            yield ("topology", "settings", name), f"is said by topology.{field}; write it there"
+        elif is_in_owned_family(name):
+            yield ("topology", "settings", name), "is the harness's own, which must know its ports, logs and statistics"
 
 
 def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:

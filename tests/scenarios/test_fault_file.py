@@ -136,7 +136,7 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(("schedule", 2, "at_s"), 3, ("schedule[2]", "one of them"), id="at_and_when"),
         pytest.param(("phases", "chaos_s"), 15, ("schedule[0].for_s", "past the end"), id="past_the_end"),
         pytest.param(("topology",), "five_nodes", ("topology", "five_nodes_three_zones"), id="unknown_topology"),
-        pytest.param(("topology",), {"name": "x", "zones": {"a": 2}}, ("3 to 7 nodes",), id="too_small"),
+        pytest.param(("topology",), {"name": "x", "zones": {"a": 5, "b": 3}}, ("1 to 7 nodes",), id="too_large"),
         pytest.param(("workload", "ack_every"), 1000, ("workload", "prefetch"), id="waits_for_ever"),
         pytest.param(("workload", "leaders_on"), ["zone:q"], ("workload.leaders_on[0]", "a, b, c"), id="leaders_zone"),
         pytest.param(("workload", "group_size"), 7, ("workload.group_size", "has 5"), id="group_too_large"),

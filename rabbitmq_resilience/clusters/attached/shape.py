@@ -61,6 +61,7 @@ def _difference(topology: Topology, cluster: ClusterFile) -> str:
         "network": "a network of its own",
         "ram_nodes": "RAM nodes",
         "rabbitmq_conf": "a configuration of its own (rabbitmq_conf)",
+        "settings": "settings of its own",
         "advanced_config": "a configuration of its own (advanced_config)",
         "definitions": "definitions of its own",
     }

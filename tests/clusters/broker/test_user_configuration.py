@@ -37,6 +37,7 @@ def test_user_files_are_in_force(tmp_path: Path) -> None:
         rabbitmq_conf=tmp_path / "rabbitmq.conf",
         advanced_config=tmp_path / "advanced.config",
         definitions=tmp_path / "definitions.json",
+        settings={"disk_free_limit.absolute": 23456789, "vm_memory_high_watermark.absolute": "400MB"},
     )
     with LocalCluster.form(topology, root=tmp_path) as cluster:
         api = cluster.api("b1")
@@ -46,7 +47,7 @@ def test_user_files_are_in_force(tmp_path: Path) -> None:
             what="every node to tell its limits",
             until=lambda seen: (None, None) not in seen,
         )
-        assert limits == {(300 * 10**6, 12345678)}
+        assert limits == {(400 * 10**6, 12345678)}  # settings win over rabbitmq.conf, advanced.config over both
         assert [queue["name"] for queue in api.queues("customer")] == ["orders"]
         assert api.get("policies/customer")[0]["definition"] == {"message-ttl": 9}
         assert any("listeners.tcp" in setting for setting in cluster.replaced_settings)

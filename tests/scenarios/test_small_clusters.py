@@ -1,0 +1,67 @@
+"""Clusters of one node and of two, and lines of rabbitmq.conf that a topology states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.clusters.compose import rabbitmq_conf
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenarios.model import Scenario
+
+
+def parsed(topology: Mapping[str, Any], *schedule: Mapping[str, Any]) -> Scenario:
+    plain = {
+        "title": "A small cluster",
+        "topology": {"name": "small", **topology},
+        "workload": {"queue_type": "classic"},
+        "schedule": list(schedule),
+        "invariants": {"no_loss": {}},
+    }
+    return fault_file.parse(yaml.safe_dump(plain, sort_keys=False))
+
+
+@pytest.mark.parametrize("zones", [{"a": 1}, {"a": 2}, {"a": 1, "b": 1}])
+def test_a_small_cluster_may_be_played_and_its_node_killed(zones: Mapping[str, int]) -> None:
+    scenario = parsed({"zones": zones}, {"at_s": 1, "for_s": 2, "fault": "kill", "node": "a1"})
+    assert len(scenario.topology.nodes) == sum(zones.values())
+
+
+def test_one_node_cannot_be_parted() -> None:
+    with pytest.raises(FaultFileError, match=r"schedule\[0\]\.between"):
+        parsed({"zones": {"a": 1}}, {"at_s": 1, "for_s": 2, "fault": "partition", "between": ["a1", "rest"]})
+
+
+def test_two_nodes_can() -> None:
+    parsed({"zones": {"a": 2}}, {"at_s": 1, "for_s": 2, "fault": "partition", "between": ["a1", "a2"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("listeners.tcp.1", 5672, "topology.settings.listeners.tcp.1: is the harness's own"),
+        ("collect_statistics_interval", 30_000, "is the harness's own"),
+        ("net_ticktime", 60, "is said by topology.net_ticktime_s"),
+        ("cluster_partition_handling", "autoheal", "is said by topology.partition_handling"),
+        ("a b", 1, "topology.settings"),
+        ("channel_max", "7\nlisteners.tcp.1 = 5672", "topology.settings"),
+        ("channel_max", None, "topology.settings"),
+    ],
+)
+def test_what_is_no_line_of_ones_own_is_refused(name: str, value: object, told: str) -> None:
+    with pytest.raises(FaultFileError) as refused:
+        parsed({"zones": {"a": 3}, "settings": {name: value}})
+    assert told in str(refused.value)
+
+
+def test_settings_stand_in_rabbitmq_conf_as_they_are_written_there() -> None:
+    scenario = parsed({"zones": {"a": 3}, "settings": {"channel_max": 7, "vm_memory_high_watermark.relative": 0.5}})
+    lines = rabbitmq_conf(scenario.topology).splitlines()
+    assert {"channel_max = 7", "vm_memory_high_watermark.relative = 0.5"} <= set(lines)
+    switched = parsed({"zones": {"a": 3}, "settings": {"mirroring_flow_control": False}})
+    assert "mirroring_flow_control = false" in rabbitmq_conf(switched.topology).splitlines()
+    assert fault_file.parse(fault_file.dump(switched)).topology == switched.topology
