@@ -1,0 +1,1 @@
+"""Many runs of one scenario over values of its fields: axes, order, table, comparison."""
