@@ -1,4 +1,4 @@
-"""Fault files and recorded runs as tests of pytest: one a file, which is read only when it is collected."""
+"""Fault files, sweep files and recorded runs as tests of pytest; a file is read only when it is collected."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.options import driver, folder
+from rabbitmq_resilience.options import driver, folder, runs_folder, value
 
 SUFFIXES = (".fault.yaml", ".fault.yml")
+SWEEP_SUFFIXES = (".sweep.yaml", ".sweep.yml")
+#: The marker of the cells that a sweep file has for larger machines.
+WHOLE_GRID = "whole_grid"
 #: What every fault file states; other YAML files are for other plugins.
 KEYS = frozenset({"title", "topology", "invariants"})
 
@@ -28,6 +31,8 @@ def collected(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     given = parent.config.stash.get(GIVEN, frozenset())
     if rechecked and path.parent.resolve() in rechecked:
         return RecordedRun.from_parent(parent, path=path) if path.name == "fault.yaml" else None
+    if path.name.endswith(SWEEP_SUFFIXES):
+        return SweepFile.from_parent(parent, path=path)
     if path.name.endswith(SUFFIXES) or (given and path.resolve() in given):
         return FaultFile.from_parent(parent, path=path)
     if path.suffix in (".yaml", ".yml") and parent.session.isinitpath(path) and _states_a_scenario(path):
@@ -99,6 +104,34 @@ class FaultFile(_File):
             play(scenario, tries=scenario.tries)
 
         yield self._item(scenario.title, plays, scenario.markers)
+
+
+class SweepFile(_File):
+    """A test for each cell and round that was not played yet, in the order of rounds."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """Raises CollectError with everything that is wrong in the file, or with why its results cannot go on."""
+        from rabbitmq_resilience.sweeps import sweep_file
+        from rabbitmq_resilience.sweeps.playing import SweepInPlay
+        from rabbitmq_resilience.sweeps.results import ResultsError
+        from rabbitmq_resilience.tools.extensions import ExtensionError
+        from rabbitmq_resilience.tools.yaml_files import FileRefusedError
+
+        checks_only = bool(value(self.config, "check-only"))
+        whole = WHOLE_GRID in (self.config.option.markexpr or "")
+        try:
+            sweep = sweep_file.load(self.path, driver=driver(self.config))
+            name = self.path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".sweep")
+            in_play = SweepInPlay(sweep, runs_folder(self.config).parent / "sweeps" / name, self.config.rootpath)
+            turns = in_play.turns(whole=whole)
+        except (ExtensionError, FileRefusedError, ResultsError) as error:
+            raise self.CollectError(str(error)) from None
+        for turn in turns:
+            yield self._item(
+                turn.name,
+                in_play.test(turn, checks_only=checks_only),
+                [*turn.cell.scenario.markers, *[WHOLE_GRID] * whole],
+            )
 
 
 class RecordedRun(_File):

@@ -237,11 +237,15 @@ def _fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
         pytest.skip(str(error))
 
 
+def _nothing(_: Result) -> None:
+    """For whom every result is as good."""
+
+
 def _checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[..., Result]:
     """Plays nothing, for which no broker need be there; tells what would be done to a cluster that is not ours."""
     from rabbitmq_resilience.scenarios import fault_file
 
-    def checked(scenario: Scenario, *, tries: int = 1) -> Result:  # noqa: ARG001 - as what plays
+    def checked(scenario: Scenario, **_: object) -> Result:
         scenario, file = _fitted(_seeded(scenario, config), config), options.folder(config, "cluster")
         fault_file.check(scenario, driver=options.driver(config))
         if file is not None:
@@ -256,8 +260,8 @@ def _checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[...
 @pytest.fixture
 def play(resilience_play: Callable[..., Result]) -> Callable[..., Result]:
     """Plays a scenario with the options of the command line, at most ``tries`` times until it ends as expected, and
-    returns its last run; fails with the story of one that did not, and shows as an expected failure what is a rate by
-    nature."""
+    returns its last run; ``each`` is called with every run before it is looked at. Fails with the story of one that did
+    not, and shows as an expected failure what is a rate by nature."""
     return resilience_play
 
 
@@ -288,7 +292,7 @@ def resilience_play(
         tell(outcome_line(result.document, result.run.path))
         return result
 
-    def played(scenario: Scenario, *, tries: int = 1) -> Result:
+    def played(scenario: Scenario, *, tries: int = 1, each: Callable[[Result], None] = _nothing) -> Result:
         scenario = _fitted(_seeded(scenario, config), config)
         if not scenario.applies_to(driver.broker_version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {driver.broker_version}")
@@ -303,6 +307,7 @@ def resilience_play(
                 as_expected=result.as_expected,
                 others=others and Others(**others),
             )
+            each(result)
         if times > 1:
             tell(f"{'RATE':<8} {scenario.title}: {repeats.told}")
         for result in repeats.unexpected:

@@ -18,6 +18,7 @@ from rabbitmq_resilience.scenarios.named_files import missing_files, with_copies
 from rabbitmq_resilience.scenarios.problems import problems
 from rabbitmq_resilience.scenarios.rules import rule_problems
 from rabbitmq_resilience.tools.yaml_files import (
+    Document,
     FileRefusedError,
     Kind,
     Lines,
@@ -40,7 +41,7 @@ def load(path: Path, *, driver: str | None = "local") -> Scenario:
     """Parse and validate a fault file whole, for a driver (None: it was played already). Raises FaultFileError only."""
     path = Path(path)
     try:
-        text = read_text(path, _KIND)
+        text = read_text(path, KIND)
     except ProblemError as error:
         raise FaultFileError(str(path), [error.problem]) from error
     return parse(text, source=str(path), folder=path.parent, driver=driver)
@@ -51,7 +52,15 @@ def parse(
 ) -> Scenario:
     """The scenario that ``text`` states; file names in it are relative to ``folder``. Raises FaultFileError."""
     try:
-        document = parsed(text, _KIND)
+        document = parsed(text, KIND)
+    except ProblemError as error:
+        raise FaultFileError(source, [error.problem]) from None
+    return stated(document, source=source, folder=folder, driver=driver)
+
+
+def stated(document: Document, *, source: str, folder: Path | None = None, driver: str | None = "local") -> Scenario:
+    """The scenario that a document states, as ``parse``. Raises FaultFileError."""
+    try:
         lines = document.lines
         plain = _with_preset(_with_topology(document.plain, lines, folder), lines)
         scenario = Scenario.model_validate_json(json.dumps(plain, allow_nan=False), strict=True)
@@ -150,7 +159,7 @@ def _with_preset(plain: dict[str, Any], lines: Lines) -> dict[str, Any]:
 
 def _type_problems(error: ValidationError, lines: Lines) -> Iterator[Problem]:
     """Of a load with a preset, what is missing or wrong may be the preset's."""
-    for problem, detail in zip(type_problems(error, lines, _KIND), error.errors(include_url=False), strict=True):
+    for problem, detail in zip(type_problems(error, lines, KIND), error.errors(include_url=False), strict=True):
         of_load = problem.location in (("workload",), ()) and detail["loc"][:1] == ("workload",)
         if of_load and lines.has(("workload", "preset")):
             text = f"{problem.text}; what is not written here is the preset's"
@@ -165,7 +174,7 @@ def _fields_at(loc: Location) -> tuple[str, ...]:
     return (*presets.FIELDS, *fields) if loc == ("workload",) else fields
 
 
-_KIND = Kind("fault file", _fields_at, tuple(FAULTS), "fault")
+KIND = Kind("fault file", _fields_at, tuple(FAULTS), "fault")
 
 
 def _wrong(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:

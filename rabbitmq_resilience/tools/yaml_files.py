@@ -82,11 +82,15 @@ class Lines:
             node = inner if inner is not None else node
         return None if node is None else node.start_mark.line + 1
 
-    def has(self, location: Location) -> bool:
+    def below(self, location: Location) -> Lines:
+        """Those of what stands at a location; of nothing where nothing stands there."""
         node = self._root
         for part in location:
             node = _child(node, part)
-        return node is not None
+        return Lines(node)
+
+    def has(self, location: Location) -> bool:
+        return self.below(location)._root is not None
 
 
 @dataclass(frozen=True)

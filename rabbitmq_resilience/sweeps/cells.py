@@ -1,0 +1,105 @@
+"""The cells of a sweep: scenarios, each one label of each axis; and the order in which they are played."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.sweeps.spec import Axis, SweepSpec
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``labels``: {axis: label}. ``here``: whether it is played unless the whole grid is asked for."""
+
+    labels: Mapping[str, str]
+    scenario: Scenario
+    here: bool = True
+
+    @property
+    def name(self) -> str:
+        return ", ".join(f"{axis} {label}" for axis, label in self.labels.items())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a cell changes in the base. ``chosen``: the number of each axis and the label."""
+
+    chosen: Mapping[int, str]
+    labels: Mapping[str, str]
+    changes: Mapping[str, tuple[int, Any]]
+    here: bool
+
+
+def choices(spec: SweepSpec) -> Iterator[Choice]:
+    """In the order of the axes, the last one fastest."""
+    for labels in itertools.product(*(axis.choices for axis in spec.axes)):
+        named = {axis.called: label for axis, label in zip(spec.axes, labels, strict=True)}
+        if any(left.items() <= named.items() for left in spec.leave_out):
+            continue
+        changes = {
+            path: (number, value)
+            for number, (axis, label) in enumerate(zip(spec.axes, labels, strict=True))
+            for path, value in axis.choices[label].items()
+        }
+        here = all(_is_here(axis, label) for axis, label in zip(spec.axes, labels, strict=True))
+        yield Choice(dict(enumerate(labels)), named, changes, here)
+
+
+def _is_here(axis: Axis, label: str) -> bool:
+    return axis.here is None or label in axis.here
+
+
+def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The base with values at paths; what is on the way and is not there is made. Raises LookupError with the path for
+    what is no mapping or list, or has no such place."""
+    plain: dict[str, Any] = copy.deepcopy(dict(base))
+    for path, value in sorted(changes.items(), key=lambda one: one[0].count(".")):
+        place: Any = plain
+        *way, last = parts(path)
+        try:
+            for part in way:
+                place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+            if isinstance(place, list):
+                place[int(last)] = copy.deepcopy(value)
+            else:
+                place.update({last: copy.deepcopy(value)})
+        except (AttributeError, TypeError, ValueError, IndexError):
+            raise LookupError(path) from None
+    return plain
+
+
+def parts(path: str) -> list[str]:
+    """Of a path of fields. Names of lines in rabbitmq.conf have dots themselves."""
+    split = path.split(".")
+    return [*split[:2], ".".join(split[2:])] if split[:2] == ["topology", "settings"] and split[2:] else split
+
+
+def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[int, Cell]]:
+    """Each cell once a round, in an order that is drawn anew each time; those of one cluster stay together, as they
+    share it. Rounds are counted from 1."""
+    for number in range(1, repeats + 1):
+        drawn = random.Random(f"{seed} {number}")  # noqa: S311 - an order, no secret
+        groups: dict[str, list[Cell]] = {}
+        for cell in cells:
+            groups.setdefault(_cluster(cell.scenario), []).append(cell)
+        order = list(groups.values())
+        drawn.shuffle(order)
+        for group in order:
+            drawn.shuffle(group)
+            yield from ((number, cell) for cell in group)
+
+
+def _cluster(scenario: Scenario) -> str:
+    parts: Iterable[object] = (
+        scenario.topology.model_dump_json(),
+        sorted(map(str, scenario.touched_links)),
+        scenario.equipment,
+        scenario.metrics,
+    )
+    return repr(list(parts))

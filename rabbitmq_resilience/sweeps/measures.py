@@ -1,0 +1,148 @@
+"""What is measured of each run of a sweep. A new measure is one line in ``MEASURES``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN
+from rabbitmq_resilience.invariants.latency import LAGGED_MAX, LatencyBound, percentile_ms
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.traffic import TICK_US
+from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.invariants.waits import Waits, confirm_waits, delivery_waits
+from rabbitmq_resilience.nights.night_file import Played
+from rabbitmq_resilience.record.events import MachineEvent
+from rabbitmq_resilience.sweeps.statistics import Better, Scale
+
+#: Which part of a run is measured, as ``LatencyBound.when``.
+Over = Literal["steady", "chaos", "always"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json."""
+
+    history: History
+    over: Over
+    told: Played
+    document: Mapping[str, Any]
+
+    @cached_property
+    def span_us(self) -> Period | None:
+        return LatencyBound(when=self.over).span_us(self.history.facts)
+
+    @cached_property
+    def confirms(self) -> Waits:
+        return confirm_waits(self.history)
+
+    @cached_property
+    def receipts(self) -> Waits:
+        return delivery_waits(self.history)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """``of`` gives None where it was not measured, and infinity for what never came."""
+
+    unit: str
+    better: Better
+    scale: Scale
+    of: Callable[[Seen], float | None]
+    what: str
+
+
+def _confirmed_per_s(seen: Seen) -> float | None:
+    traffic, span_us = ledger_of(seen.history).traffic, seen.span_us
+    if traffic is None or span_us is None or span_us[1] <= span_us[0]:
+        return None
+    first, last = (int((end - traffic.span_us[0]) // TICK_US) for end in span_us)
+    ticks = traffic.messages[max(0, first) : last]
+    return float(ticks.sum()) / (len(ticks) * TICK_US / 1e6) if len(ticks) else None
+
+
+def _received_per_s(seen: Seen) -> float | None:
+    if seen.span_us is None or seen.span_us[1] <= seen.span_us[0]:
+        return None
+    first_us, last_us = seen.span_us
+    count = 0
+    for batch in seen.history.deliveries():
+        received_us = batch.column("received_us").to_numpy(zero_copy_only=False)
+        count += int(np.count_nonzero((received_us >= first_us) & (received_us < last_us)))
+    return count / seconds(last_us - first_us)
+
+
+def _waited_ms(percentile: float, of: str, seen: Seen) -> float | None:
+    if seen.span_us is None:
+        return None
+    waits = (seen.confirms if of == "confirm" else seen.receipts).due_within(*seen.span_us)
+    return percentile_ms(waits.due_us, waits.answered_us, percentile) if len(waits) else None
+
+
+def _told(field: str, seen: Seen) -> float | None:
+    value: float | None = getattr(seen.told, field)
+    return value
+
+
+def _busy(seen: Seen) -> float | None:
+    if seen.span_us is None:
+        return None
+    first_us, last_us = seen.span_us
+    looks = [e.busy for e in seen.history.facts.of_kind(MachineEvent) if first_us <= e.t_us <= last_us]
+    return sum(looks) / len(looks) if looks else None
+
+
+def _number(name: str, seen: Seen) -> float | None:
+    value: float | None = seen.document.get("numbers", {}).get(name)
+    return value
+
+
+#: From when a message was due; in words as tables have them.
+_WAITS = {
+    f"{of}_p{str(p).replace('.', '_')}_ms": Measure(
+        "ms", "lower", "ratio", partial(_waited_ms, p, of), f"p{p:g} of {words}"
+    )
+    for of, words in (("confirm", "the time to a confirm"), ("end_to_end", "the time from end to end"))
+    for p in (50, 75, 95, 99, 99.9)
+}
+
+MEASURES: Mapping[str, Measure] = {
+    "confirmed_per_s": Measure("/s", "higher", "ratio", _confirmed_per_s, "messages confirmed"),
+    "received_per_s": Measure("/s", "higher", "ratio", _received_per_s, "messages received"),
+    **_WAITS,
+    "outage_s": Measure("s", "lower", "difference", partial(_told, "outage_s"), "longest outage of a queue"),
+    "outage_total_s": Measure("s", "lower", "difference", partial(_told, "outage_total_s"), "time without any confirm"),
+    "stall_s": Measure("s", "lower", "difference", partial(_told, "stall_s"), "longest stall"),
+    "recovered_s": Measure("s", "lower", "difference", partial(_told, "recovered_s"), "time to recover"),
+    "kept_ratio": Measure("", "higher", "difference", partial(_told, "kept_ratio"), "throughput kept"),
+    "slowest_ratio": Measure("", "higher", "difference", partial(_told, "slowest_ratio"), "throughput at the least"),
+    "cpu_busy": Measure("", "lower", "ratio", _busy, "part of this machine's processors that was busy"),
+    "memory_ratio": Measure("", "lower", "ratio", partial(_number, "memory_ratio_max"), "most of its memory limit"),
+}
+
+
+def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:
+    """By name; None also for what never came."""
+    values = {name: MEASURES[name].of(seen) for name in names}
+    return {name: None if v is None or not math.isfinite(v) else round(v, 4) for name, v in values.items()}
+
+
+def shortfall(seen: Seen) -> str:
+    """Why this machine did not hold the load, so that the run's numbers are the machine's; empty where it did."""
+    others = (seen.document.get("others_cpu") or {}).get("mean") or 0.0
+    if others >= OTHERS_CPU_MIN:
+        return f"other programs took {others:.0%} of the processors"
+    if seen.span_us is None:
+        return "the run has no such phase"
+    waits = seen.confirms.due_within(*seen.span_us)
+    lagged = float(waits.lagged.mean()) if len(waits) else 0.0
+    if lagged > LAGGED_MAX:
+        return f"this machine sent {lagged:.1%} of the messages late"
+    return ""

@@ -1,0 +1,203 @@
+"""The runs of a sweep as tests of pytest, and what becomes of each."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.drivers import OpenDriver
+from rabbitmq_resilience.nights import lines
+from rabbitmq_resilience.nights.night_file import Header
+from rabbitmq_resilience.pages.wording import duration_text
+from rabbitmq_resilience.play.examination import recorded_history
+from rabbitmq_resilience.play.judging import Result
+from rabbitmq_resilience.play.run import Testbed
+from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.sweeps.cells import Cell, rounds
+from rabbitmq_resilience.sweeps.measures import Seen, measured, shortfall
+from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
+from rabbitmq_resilience.sweeps.summary import PAGE, write_summary
+from rabbitmq_resilience.sweeps.sweep_file import Sweep, expected_s
+
+#: What a thinned run takes at most: its page, its verdict, its scenario.
+KEPT_MB = 2.0
+#: Of a run whose cell is in the table: what is looked at by people, and what plays it again.
+KEPT = frozenset({"report.html", "verdict.json", "fault.yaml", "configuration", "rules"})
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One cell in one round."""
+
+    round: int
+    cell: Cell
+
+    @property
+    def name(self) -> str:
+        return f"{self.cell.name} (round {self.round})"
+
+    @property
+    def key(self) -> tuple[int, tuple[tuple[str, str], ...]]:
+        return self.round, tuple(sorted(self.cell.labels.items()))
+
+
+class SweepInPlay:
+    """A sweep whose results are in ``folder``; ``root``: of the checkout, whose commit is told."""
+
+    def __init__(self, sweep: Sweep, folder: Path, root: Path) -> None:
+        self._sweep = sweep
+        self._root = root
+        self._results = Results.read(folder)
+        self._began_s: float | None = None
+        self._left: list[Turn] = []
+        self._header: Header | None = None
+
+    def turns(self, *, whole: bool) -> list[Turn]:
+        """What was not played yet, in order. Raises ResultsError where results of another file are in the folder."""
+        if self._results.of is not None and self._results.of.digest != self._digest:
+            folder = self._results.folder
+            raise ResultsError(f"{folder} holds results of another sweep file; move it away to begin anew")
+        spec = self._sweep.spec
+        order = rounds(self._sweep.chosen(whole=whole), spec.repeats, seed=spec.seed)
+        done = {line.key for line in self._results.lines if line.status != "broken off"}
+        self._left = [turn for turn in (Turn(*each) for each in order) if turn.key not in done]
+        return self._left
+
+    def test(self, turn: Turn, *, checks_only: bool) -> Callable[..., None]:
+        """What pytest calls. ``checks_only``: nothing is played, for which no broker need be there."""
+
+        def plays(
+            resilience_play: Callable[..., Any],
+            resilience_tell: Callable[[str], None],
+            request: pytest.FixtureRequest,
+        ) -> None:
+            if not checks_only:
+                self._results.require(self._of(request))
+                self._begin(resilience_tell)
+            self._play(turn, resilience_play, request)
+
+        return plays
+
+    def _begin(self, tell: Callable[[str], None]) -> None:
+        """Says before the first run what there is to do; skips those for which the budget has no time any more."""
+        budget_min = self._sweep.spec.budget_min
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+            took_s = sum(expected_s(turn.cell.scenario) for turn in self._left)
+            tell(
+                f"{'SWEEP':<8} {self._sweep.spec.title}: {len(self._left)} runs, about {duration_text(took_s)}, "
+                f"at most {KEPT_MB * len(self._left):.0f} MB: {self._results.folder / PAGE}"
+            )
+        elif budget_min is not None and time.monotonic() - self._began_s > 60 * budget_min:
+            pytest.skip(f"the {budget_min:g} min of the sweep are over; the next session goes on")
+
+    def _play(self, turn: Turn, play: Callable[..., Any], request: pytest.FixtureRequest) -> None:
+        """The seed is the round's own: the same for every cell, so that they differ in nothing else."""
+        scenario = turn.cell.scenario.model_copy(update={"seed": self._seed(turn)})
+        entered = False
+
+        def enter(result: Result) -> None:
+            nonlocal entered
+            entered = True
+            self._enter(turn, result, request, scenario)
+
+        try:
+            play(scenario, each=enter)
+        except Exception as error:
+            if not entered:
+                self._broken_off(turn, f"{type(error).__name__}: {error}", request, scenario)
+            raise
+
+    def _seed(self, turn: Turn) -> int:
+        return (self._sweep.spec.seed + turn.cell.scenario.seed + turn.round - 1) % 2**63
+
+    def _enter(self, turn: Turn, result: Result, request: pytest.FixtureRequest, scenario: Scenario) -> None:
+        told = lines.played(result, scenario=request.node.nodeid)
+        history = recorded_history(result.run, scenario)
+        seen = Seen(history, self._sweep.spec.over, told, result.document)
+        status, why = _status(seen, result)
+        values = measured(seen, self._sweep.spec.measures) if status == "measured" else {}
+        line = Line(
+            round=turn.round,
+            labels=dict(turn.cell.labels),
+            status=status,
+            verdict=str(result.verdict),
+            why=why,
+            values=values,
+            run=result.run.name,
+            seed=scenario.seed,
+            took_s=told.duration_s,
+            at=lines.moment(),
+        )
+        self._add(line, request)
+        if result.as_expected:
+            thin(result.run)
+
+    def _broken_off(self, turn: Turn, why: str, request: pytest.FixtureRequest, scenario: Scenario) -> None:
+        """It is played again by the next session."""
+        line = Line(
+            round=turn.round,
+            labels=dict(turn.cell.labels),
+            status="broken off",
+            verdict="",
+            why=why[:500],
+            values={},
+            run="",
+            seed=scenario.seed,
+            took_s=None,
+            at=lines.moment(),
+        )
+        self._add(line, request)
+
+    def _add(self, line: Line, request: pytest.FixtureRequest) -> None:
+        self._results.begin(self._of(request), self._sweep.text)
+        self._results.enter(line)
+        write_summary(self._results, self._sweep)
+
+    def _of(self, request: pytest.FixtureRequest) -> Of:
+        testbed: Testbed = request.getfixturevalue("resilience_testbed")
+        broker: OpenDriver = request.getfixturevalue("resilience_driver")
+        if self._header is None:
+            self._header = lines.header(
+                self._root, name=None, machine_name=None, driver=testbed.driver, budget_min=None, at=lines.moment()
+            )
+        header = self._header
+        return Of(
+            title=self._sweep.spec.title,
+            digest=self._digest,
+            machine=header.machine.id,
+            machine_told=f"{header.machine.cpus} cores ({header.machine.cpu_model}), {header.machine.memory_gb:g} GB",
+            commit=header.suite_commit,
+            suite_version=header.suite_version,
+            broker_version=broker.broker_version,
+            driver=header.driver,
+            began=header.night,
+        )
+
+    @property
+    def _digest(self) -> str:
+        cells = "".join(cell.scenario.model_dump_json() for cell in self._sweep.cells)
+        return hashlib.sha256((self._sweep.text + cells).encode()).hexdigest()[:16]
+
+
+def _status(seen: Seen, result: Result) -> tuple[Status, str]:
+    first = lines.broke_first(result.document)
+    if str(result.verdict) == "UNKNOWN":
+        return "unknown", first.summary if first else ""
+    missed = shortfall(seen)
+    return ("not held", missed) if missed else ("measured", first.summary if first else "")
+
+
+def thin(run: RunDirectory) -> None:
+    """Leave of a run what people look at, and what plays it again."""
+    for path in run.path.iterdir():
+        if path.name not in KEPT:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

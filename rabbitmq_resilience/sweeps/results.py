@@ -1,0 +1,167 @@
+"""What a sweep has come to: a folder that is written run by run, so that the next session goes on with the rest.
+
+::
+
+    reports/sweeps/flow_control/
+        sweep.yaml      the sweep file that it is the result of
+        runs.jsonl      the first line says where and of what, then one line a run, as soon as it is judged
+        runs.csv, runs.parquet   the same as a table
+        table.md        medians with intervals, a line each cell
+        index.html      the page
+
+Results of two machines, commits, broker versions or sweep files are never mixed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from rabbitmq_resilience.record.whole_files import write_whole
+
+FORMAT = 1
+
+#: ``measured``: its numbers count, though it may have broken a promise. ``not held``: this machine did not hold the
+#: load. ``unknown``: the run could not tell. ``broken off``: it never came to its end.
+Status = Literal["measured", "not held", "unknown", "broken off"]
+
+
+class ResultsError(Exception):
+    """Results cannot be read, or cannot go on; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Of:
+    """What all results of one sweep have in common. ``digest``: of the sweep file and of every cell. ``machine``: a
+    short hash; ``machine_told``: for people. ``commit``: of the checkout, where that is known."""
+
+    title: str
+    digest: str
+    machine: str
+    machine_told: str
+    commit: str | None
+    suite_version: str
+    broker_version: str
+    driver: str
+    began: str
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One run. ``labels``: {axis: label}. ``values``: {measure: number}, None for what was not measured or never came;
+    none at all unless it was ``measured``. ``why``: in a sentence, where it was not."""
+
+    round: int
+    labels: Mapping[str, str]
+    status: Status
+    verdict: str
+    why: str
+    values: Mapping[str, float | None]
+    run: str
+    seed: int
+    took_s: float | None
+    at: str
+
+    @property
+    def key(self) -> tuple[int, tuple[tuple[str, str], ...]]:
+        return self.round, tuple(sorted(self.labels.items()))
+
+
+_OF, _LINE = TypeAdapter(Of), TypeAdapter(Line)
+#: What may differ between sessions that go on with one sweep.
+_MAY_DIFFER = frozenset({"began", "title", "machine_told", "suite_version"})
+
+
+@dataclass
+class Results:
+    """``of``: None before the first run."""
+
+    folder: Path
+    of: Of | None
+    lines: list[Line]
+    #: Whether the file's last line has its end, so that one may follow.
+    _is_whole: bool = True
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Of a folder that may not be there yet. A last line that was cut off is passed over. Raises ResultsError."""
+        file = folder / "runs.jsonl"
+        if not file.exists():
+            return cls(folder, None, [])
+        try:
+            first, *rest = file.read_text(encoding="utf-8").split("\n")
+            of = _OF.validate_json(first)
+            lines = [_LINE.validate_json(line) for line in rest[:-1]]  # the last one ends with the file
+        except (OSError, ValueError, ValidationError) as error:
+            what = str(error).splitlines()[0]
+            raise ResultsError(f"{file}: is no result of a sweep: {what}; move {folder} away to begin anew") from None
+        return cls(folder, of, lines, _is_whole=not rest[-1:] or not rest[-1])
+
+    def begin(self, of: Of, text: str) -> None:
+        """Before a run is entered. Raises ResultsError where what is there is of something else."""
+        if self.of is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self.folder / "sweep.yaml", text)
+            write_whole(self.folder / "runs.jsonl", _json(of))
+            self.of = of
+        elif not self._is_whole:
+            write_whole(self.folder / "runs.jsonl", "".join(map(_json, [self.of, *self.lines])))
+            self._is_whole = True
+        self.require(of)
+
+    def require(self, of: Of) -> None:
+        """Raises ResultsError where what is there is of something else than ``of``."""
+        if self.of is None:
+            return
+        before, now = asdict(self.of), asdict(of)
+        apart = [f.name for f in fields(Of) if f.name not in _MAY_DIFFER and before[f.name] != now[f.name]]
+        if apart:
+            told = "; ".join(f"{name.replace('_', ' ')}: {before[name]} then, {now[name]} now" for name in apart)
+            raise ResultsError(
+                f"{self.folder} holds results of something else, which are never mixed ({told}); move it away to begin "
+                "anew"
+            )
+
+    def enter(self, line: Line) -> None:
+        with (self.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
+            file.write(_json(line))
+        self.lines.append(line)
+
+    def write_tables(self, axes: Sequence[str], measures: Sequence[str]) -> None:
+        """runs.csv and runs.parquet."""
+        table = self.table(axes, measures)
+        pq.write_table(table, self.folder / "runs.parquet")
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table.column_names)
+        writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        write_whole(self.folder / "runs.csv", text.getvalue())
+
+    def table(self, axes: Sequence[str], measures: Sequence[str]) -> pa.Table:
+        """A row each run; a column each axis (text) and measure (numbers)."""
+        columns: dict[str, pa.Array] = {
+            axis: pa.array([line.labels.get(axis) for line in self.lines], pa.string()) for axis in axes
+        }
+        columns["round"] = pa.array([line.round for line in self.lines], pa.int32())
+        for name in ("status", "verdict", "why"):
+            columns[name] = pa.array([getattr(line, name) for line in self.lines], pa.string())
+        for measure in measures:
+            columns[measure] = pa.array([line.values.get(measure) for line in self.lines], pa.float64())
+        columns["seed"] = pa.array([line.seed for line in self.lines], pa.uint64())
+        columns["took_s"] = pa.array([line.took_s for line in self.lines], pa.float64())
+        columns["run"] = pa.array([line.run for line in self.lines], pa.string())
+        return pa.table(columns)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(asdict(value), allow_nan=False) + "\n"

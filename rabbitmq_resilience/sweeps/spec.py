@@ -1,0 +1,102 @@
+"""What a sweep file can state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from rabbitmq_resilience.clusters.spec import Spec
+from rabbitmq_resilience.sweeps.measures import MEASURES, Over
+
+CELLS_MAX = 1000
+
+#: A field of the base, as ``workload.in_flight`` or ``schedule.0.at_s``.
+FieldPath = Annotated[str, Field(pattern=r"^\w+(\.[\w$-]+)*$", max_length=200)]
+Label = Annotated[str, Field(min_length=1, max_length=60)]
+
+
+def _measure(name: str) -> str:
+    if name not in MEASURES:
+        raise ValueError(f"{name!r} is nothing that is measured; there are {', '.join(MEASURES)}")
+    return name
+
+
+class Axis(Spec):
+    """What varies: one ``field`` over ``values``, or several fields at once, by a label for each of its ``settings``.
+
+    ``name`` stands in the table: by default the last part of ``field``. ``here`` are the labels that are played unless
+    the whole grid is asked for (``-m whole_grid``); by default all. The label of a value is as it is written in JSON,
+    without quotes."""
+
+    name: Label | None = None
+    field: FieldPath | None = None
+    values: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
+    settings: Annotated[dict[Label, dict[FieldPath, Any]], Field(min_length=1)] | None = None
+    here: Annotated[tuple[Label, ...], Field(min_length=1)] | None = None
+
+    @property
+    def called(self) -> str:
+        return self.name or (self.field or "").rpartition(".")[2]
+
+    @property
+    def choices(self) -> Mapping[str, Mapping[str, Any]]:
+        """{label: {field: value}}, in order."""
+        if self.settings is not None:
+            return self.settings
+        assert self.field is not None and self.values is not None
+        return {label_of(value): {self.field: value} for value in self.values}
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.field is None) != (self.values is None) or (self.field is None) == (self.settings is None):
+            raise ValueError("an axis has a field and values, or settings: {label: {field: value}}")
+        if self.settings is not None and self.name is None:
+            raise ValueError("an axis with settings needs a name, which stands in the table")
+        if self.values is not None and len(self.choices) < len(self.values):
+            raise ValueError("two of its values are the same")
+        if unknown := [label for label in self.here or () if label not in self.choices]:
+            raise ValueError(f"here: no {', '.join(unknown)}; there are {', '.join(self.choices)}")
+        return self
+
+
+class SweepSpec(Spec):
+    """One scenario, played over values of some of its fields.
+
+    ``base``: the scenario, or the path of its fault file. Each cell is one label of each axis; those that ``leave_out``
+    names by some of their labels ({axis: label}) are not played. ``repeats``: how often each cell is played, all of
+    them in turn, so that a busy minute does not fall on one setting; four tell a difference at all. ``measures``: what
+    is measured, from messages that were due ``over`` the steady phase, the chaos phase, or always. ``budget_min``:
+    no cell begins after that time; the next session goes on."""
+
+    version: Literal[1] = 1
+    title: Annotated[str, Field(min_length=1, max_length=120)]
+    what: Annotated[str, Field(max_length=2000)] | None = None
+    base: dict[str, Any] | Annotated[str, Field(pattern=r"\.ya?ml$")]
+    axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=4)]
+    leave_out: tuple[dict[Label, Label], ...] = ()
+    repeats: Annotated[int, Field(ge=1, le=100)] = 4
+    measures: Annotated[tuple[Annotated[str, AfterValidator(_measure)], ...], Field(min_length=1)]
+    over: Over = "steady"
+    budget_min: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [axis.called for axis in self.axes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"axes are called {', '.join(names)}; give each a name of its own")
+        known = {axis.called: axis.choices for axis in self.axes}
+        for left in self.leave_out:
+            for name, label in left.items():
+                if label not in known.get(name, ()):
+                    raise ValueError(f"leave_out: there is no {name}: {label}")
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError("measures names something twice")
+        return self
+
+
+def label_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

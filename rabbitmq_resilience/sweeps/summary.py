@@ -1,0 +1,104 @@
+"""All cells of a sweep together: medians with intervals, and which differ from the first one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rabbitmq_resilience.pages.wording import NOTHING
+from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.results import Line, Results
+from rabbitmq_resilience.sweeps.statistics import Interval, Word, compared, median_interval
+from rabbitmq_resilience.sweeps.sweep_file import Sweep
+from rabbitmq_resilience.tables.markdown import markdown
+
+PAGE = "index.html"
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+@dataclass(frozen=True)
+class Told:
+    """One measure of one cell. ``word``: beside the first cell; None of that itself, and where nothing is known."""
+
+    values: Sequence[float]
+    interval: Interval | None
+    word: Word | None
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return NOTHING
+        low, middle, high = (number(v) for v in (self.interval.low, self.interval.middle, self.interval.high))
+        text = middle if low == high else f"{middle} ({low} to {high})"
+        return f"{text} {self.word}" if self.word in ("better", "worse") else text
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell. ``ended``: how its runs ended, with how often, as ``4 VALID`` or ``3 VALID, 1 not held``."""
+
+    labels: Mapping[str, str]
+    lines: Sequence[Line]
+    ended: str
+    why: str
+    told: Mapping[str, Told]
+
+
+def rows(results: Results, sweep: Sweep) -> list[Row]:
+    """Of the cells of which a run was played, in the order of the file."""
+    played = [
+        (cell, mine)
+        for cell in sweep.cells
+        if (mine := [line for line in results.lines if dict(line.labels) == dict(cell.labels)])
+    ]
+    first: dict[str, list[float]] = {}
+    found = []
+    for cell, mine in played:
+        told = {}
+        for name in sweep.spec.measures:
+            values = [v for line in mine if (v := line.values.get(name)) is not None]
+            word = _word(first[name], values, name) if name in first else None
+            first.setdefault(name, values)
+            told[name] = Told(values, median_interval(values) if values else None, word)
+        found.append(Row(cell.labels, mine, _ended(mine), _why(mine), told))
+    return found
+
+
+def _word(first: Sequence[float], values: Sequence[float], name: str) -> Word:
+    measure = MEASURES[name]
+    return compared(first, values, scale=measure.scale, better=measure.better)[0]
+
+
+def _ended(mine: Sequence[Line]) -> str:
+    words = Counter(line.verdict if line.status == "measured" else line.status for line in mine)
+    return ", ".join(f"{count} {word}" for word, count in words.items())
+
+
+def _why(mine: Sequence[Line]) -> str:
+    """The first reason why a run gave no number, or broke a promise."""
+    return next((line.why for line in mine if line.why), "")
+
+
+def write_summary(results: Results, sweep: Sweep) -> None:
+    """All that is made of the lines: tables, and the page."""
+    axes = [axis.called for axis in sweep.spec.axes]
+    results.write_tables(axes, sweep.spec.measures)
+    write_whole(results.folder / "table.md", table(results, sweep))
+
+
+def table(results: Results, sweep: Sweep) -> str:
+    """Markdown."""
+    return markdown(
+        TEMPLATES / "table.md.j2",
+        spec=sweep.spec,
+        of=results.of,
+        axes=[axis.called for axis in sweep.spec.axes],
+        measures=[(name, MEASURES[name]) for name in sweep.spec.measures],
+        rows=rows(results, sweep),
+    )
+
+
+def number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -1,0 +1,220 @@
+"""Sweep files, refused with line and field before anything is started, as every cell of them is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.sweeps.cells import Cell, Choice, changed, choices
+from rabbitmq_resilience.sweeps.spec import CELLS_MAX, Axis, SweepSpec
+from rabbitmq_resilience.tools.yaml_files import (
+    Document,
+    FileRefusedError,
+    Kind,
+    Lines,
+    Location,
+    Problem,
+    ProblemError,
+    model_fields_at,
+    parsed,
+    read_text,
+    type_problems,
+)
+
+#: What a run takes beside its phases: to place queues, to drain and to judge.
+BESIDE_S = 8.0
+TITLE_CHARACTERS_MAX = 200
+
+
+class SweepFileError(FileRefusedError):
+    """The sweep file is refused."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """``cells``: all of them. ``text``: of the file."""
+
+    spec: SweepSpec
+    cells: tuple[Cell, ...]
+    text: str
+
+    def chosen(self, *, whole: bool) -> list[Cell]:
+        return [cell for cell in self.cells if whole or cell.here]
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The scenario from which cells are made. ``at``: where it stands in the sweep file, None for a file of its own."""
+
+    document: Document
+    at: Location | None
+    folder: Path
+    source: str
+
+
+def load(path: Path, *, driver: str | None = "local") -> Sweep:
+    """Parse and validate a sweep file whole, with every cell, for a driver. Raises SweepFileError only."""
+    path = Path(path)
+    try:
+        text = read_text(path, _KIND)
+        document = parsed(text, _KIND)
+        spec = SweepSpec.model_validate_json(json.dumps(document.plain, allow_nan=False), strict=True)
+        base = _base(spec, document, path)
+    except ProblemError as error:
+        raise SweepFileError(str(path), [error.problem]) from None
+    except ValidationError as error:
+        raise SweepFileError(str(path), list(type_problems(error, document.lines, _KIND))) from None
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise SweepFileError(str(path), [Problem((), None, f"holds a value that no field takes: {error}")]) from None
+    found = list(_axis_problems(spec))
+    if found:
+        raise SweepFileError(str(path), [Problem(at, document.lines.of(at), what) for at, what in found])
+    cells, problems = [], []
+    for choice in choices(spec):
+        try:
+            cells.append(Cell(choice.labels, _scenario(spec, base, choice, document.lines, driver), choice.here))
+        except FaultFileError as error:
+            problems += [p for p in error.problems if p not in problems]
+    problems = problems or [Problem(at, document.lines.of(at), what) for at, what in _grid_problems(spec, cells)]
+    if problems:
+        raise SweepFileError(str(path), problems)
+    return Sweep(spec, tuple(cells), text)
+
+
+def _base(spec: SweepSpec, document: Document, path: Path) -> _Base:
+    if not isinstance(spec.base, str):
+        return _Base(Document(dict(spec.base), document.lines.below(("base",))), ("base",), path.parent, str(path))
+    named = (path.parent / spec.base).resolve()
+    try:
+        found = parsed(read_text(named, fault_file.KIND), fault_file.KIND)
+    except ProblemError as error:
+        text = f"{named}: {error.problem}"
+        raise ProblemError(Problem(("base",), document.lines.of(("base",)), text)) from None
+    return _Base(found, None, named.parent, str(named))
+
+
+def _axis_problems(spec: SweepSpec) -> Iterator[tuple[Location, str]]:
+    """Fields that two axes state, or that one states within another's."""
+    stated: dict[str, int] = {}
+    for number, axis in enumerate(spec.axes):
+        mine = sorted({path for setting in axis.choices.values() for path in setting})
+        for path in mine:
+            location: Location = ("axes", number, "field" if axis.field else "settings")
+            if path in ("title", "version"):
+                yield location, f"{path} is the sweep's own; no cell has another one"
+            for other, whose in stated.items():
+                if path == other or path.startswith(f"{other}.") or other.startswith(f"{path}."):
+                    beside = f"axis {spec.axes[whose].called!r} states {other}"
+                    yield location, f"{path} contradicts another axis: {beside}; put both into the settings of one"
+        stated |= dict.fromkeys(mine, number)
+
+
+def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver: str | None) -> Scenario:
+    """Raises FaultFileError, with lines and fields of the sweep file where they are its own."""
+    changes = {path: value for path, (_, value) in choice.changes.items()}
+    name = ", ".join(f"{axis} {label}" for axis, label in choice.labels.items())
+    try:
+        plain = changed(_with_topology(base, changes), changes)
+    except LookupError as error:
+        path = str(error.args[0])
+        problem = _problem(Problem(tuple(path.split(".")), None, f"the base has no {path}"), base, choice, lines, spec)
+        raise FaultFileError(base.source, [problem]) from None
+    try:
+        return _stated(plain, f"{spec.title}: {name}", base, driver)
+    except FaultFileError as error:
+        found = [_problem(problem, base, choice, lines, spec) for problem in error.problems]
+        raise FaultFileError(base.source, found) from None
+
+
+def _stated(plain: dict[str, Any], title: str, base: _Base, driver: str | None) -> Scenario:
+    document = Document({**plain, "title": title[:TITLE_CHARACTERS_MAX]}, base.document.lines)
+    return fault_file.stated(document, source=base.source, folder=base.folder, driver=driver)
+
+
+def _with_topology(base: _Base, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A topology that is named is written out where some of its fields vary."""
+    plain, named = base.document.plain, changes.get("topology", base.document.plain.get("topology"))
+    if not isinstance(named, str) or not any(path.startswith("topology.") for path in changes):
+        return plain
+    try:
+        in_file = named.endswith((".yaml", ".yml"))
+        topology = catalogue.read((base.folder / named).resolve()) if in_file else catalogue.load(named)
+    except (catalogue.UnknownTopologyError, catalogue.BadTopologyError):
+        return plain  # which is refused as it stands
+    return {**plain, "topology": topology.model_dump(mode="json", exclude_none=True)}
+
+
+def _problem(problem: Problem, base: _Base, choice: Choice, lines: Lines, spec: SweepSpec) -> Problem:
+    """A cell's problem where the sweep file has its cause: at the axis that states the field, at that without which
+    the cell would be right, or in the base."""
+    of_cell = ".".join(map(str, problem.location))
+    for path, (number, value) in choice.changes.items():
+        if of_cell == path or of_cell.startswith(f"{path}."):
+            at = _place(spec.axes[number], number, choice.chosen[number], path)
+            within = f" ({of_cell})" if of_cell != path else ""
+            return Problem(at, lines.of(at), f"{path}: {json.dumps(value)[:60]}{within}: {problem.text}")
+    near = {number for path, (number, _) in choice.changes.items() if not of_cell or path.startswith(f"{of_cell}.")}
+    blamed = [number for number in sorted(near) if not _is_wrong_without(number, problem, base, choice)]
+    if blamed:
+        number = blamed[-1]
+        at = _place(spec.axes[number], number, choice.chosen[number], None)
+        return Problem(at, lines.of(at), f"{spec.axes[number].called} {choice.chosen[number]}: {problem.text}")
+    if base.at is not None:
+        return Problem((*base.at, *problem.location), problem.line or lines.of(base.at), problem.text)
+    return Problem(("base",), lines.of(("base",)), f"{base.source}: {problem}")
+
+
+def _is_wrong_without(number: int, problem: Problem, base: _Base, choice: Choice) -> bool:
+    """Whether the cell has the problem also if one axis leaves the base as it is."""
+    changes = {path: value for path, (whose, value) in choice.changes.items() if whose != number}
+    try:
+        _stated(changed(_with_topology(base, changes), changes), "-", base, "local")
+    except (FaultFileError, LookupError) as error:
+        return any(problem.text == other.text for other in getattr(error, "problems", ()))
+    return False
+
+
+def _place(axis: Axis, number: int, label: str, path: str | None) -> Location:
+    if axis.settings is not None:
+        return ("axes", number, "settings", label, *([path] if path else []))
+    return ("axes", number, "values", list(axis.choices).index(label))
+
+
+def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
+    if len(cells) > CELLS_MAX:
+        yield ("axes",), f"{len(cells)} cells are more than anybody looks at; at most {CELLS_MAX}"
+    if not any(cell.here for cell in cells):
+        yield ("axes",), "no cell is left to be played"
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        played = cell.scenario.model_copy(update={"title": ""}).model_dump_json()
+        if played in seen:
+            text = f"{seen[played].name} and {cell.name} are the same scenario"
+            yield ("axes",), f"{text}; a value that is the base's own, or that another one replaces, says nothing"
+        seen.setdefault(played, cell)
+    if spec.budget_min is not None:
+        round_s = sum(expected_s(cell.scenario) for cell in cells if cell.here)
+        if round_s > 60 * spec.budget_min:
+            text = f"one round of {sum(c.here for c in cells)} cells takes about {round_s / 60:.0f} min"
+            yield ("budget_min",), f"{text}; give it that, or make the phases shorter, or the cells fewer"
+
+
+def expected_s(scenario: Scenario) -> float:
+    """About how long a run takes on a cluster that is there."""
+    return scenario.phases.steady_s + scenario.chaos_s + scenario.settled_s + BESIDE_S
+
+
+def _fields_at(loc: Location) -> tuple[str, ...]:
+    return model_fields_at(SweepSpec, loc, lambda _: None)
+
+
+_KIND = Kind("sweep file", _fields_at)

@@ -1,0 +1,118 @@
+"""Results are kept run by run, go on where they stopped, and are never mixed."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
+from rabbitmq_resilience.sweeps.summary import rows, table, write_summary
+from tests.sweeps.written import SWEEP, loaded
+
+OF = Of(
+    title="In flight",
+    digest="d1",
+    machine="m1",
+    machine_told="2 cores, 24 GB",
+    commit="c1",
+    suite_version="1",
+    broker_version="3.10.8",
+    driver="local",
+    began="2026-11-24T11:00:00Z",
+)
+
+
+def line(in_flight: str, queues: str, number: int, **told: object) -> Line:
+    plain = Line(
+        round=number,
+        labels={"in_flight": in_flight, "queues": queues},
+        status="measured",
+        verdict="VALID",
+        why="",
+        values={"confirmed_per_s": 100.0 + number, "confirm_p99_ms": 5.0},
+        run=f"run-{in_flight}-{queues}-{number}",
+        seed=number,
+        took_s=8.0,
+        at="2026-11-24T11:01:00Z",
+    )
+    return replace(plain, **told)  # type: ignore[arg-type]
+
+
+def test_what_is_entered_is_read_again_also_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    results = Results.read(tmp_path / "sweep")
+    assert (results.of, results.lines) == (None, [])
+    results.begin(OF, "the file")
+    entered = [line("1", "quorum", 1), line("10", "mirrored", 1, status="not held", values={}, why="busy")]
+    for each in entered:
+        results.enter(each)
+    file = tmp_path / "sweep" / "runs.jsonl"
+    whole = file.read_text()
+    first_us = len(whole) - len(whole.splitlines(keepends=True)[-1])
+
+    for end in range(first_us, len(whole)):
+        file.write_text(whole[:end])
+        assert Results.read(tmp_path / "sweep").lines == entered[:1]
+    file.write_text(whole)
+    again = Results.read(tmp_path / "sweep")
+    assert (again.of, again.lines) == (OF, entered)
+
+
+def test_after_a_line_that_was_cut_off_the_next_one_is_not_lost(tmp_path: Path) -> None:
+    results = Results.read(tmp_path / "sweep")
+    results.begin(OF, "the file")
+    results.enter(line("1", "quorum", 1))
+    file = tmp_path / "sweep" / "runs.jsonl"
+    file.write_text(file.read_text() + '{"round": 2, "la')
+
+    again = Results.read(tmp_path / "sweep")
+    again.begin(OF, "the file")
+    again.enter(line("1", "quorum", 2))
+    assert [one.round for one in Results.read(tmp_path / "sweep").lines] == [1, 2]
+
+
+@pytest.mark.parametrize("field", ["digest", "machine", "commit", "broker_version", "driver"])
+def test_results_of_two_are_never_mixed(tmp_path: Path, field: str) -> None:
+    Results.read(tmp_path).begin(OF, "the file")
+    with pytest.raises(ResultsError, match=rf"{field.replace('_', ' ')}: \S+ then, another now"):
+        Results.read(tmp_path).require(replace(OF, **{field: "another"}))  # type: ignore[arg-type]
+    Results.read(tmp_path).require(replace(OF, began="2026-11-25T11:00:00Z"))
+
+
+def test_damaged_results_are_told(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text("{}\n")
+    with pytest.raises(ResultsError, match="is no result of a sweep"):
+        Results.read(tmp_path)
+
+
+def test_tables_have_a_row_each_run_and_the_summary_one_each_cell(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, SWEEP)
+    results = Results.read(tmp_path / "sweep")
+    results.begin(OF, sweep.text)
+    for number in range(1, 5):
+        results.enter(line("1", "quorum", number))
+        slow = {"confirmed_per_s": 50.0 + number, "confirm_p99_ms": None}
+        results.enter(line("10", "quorum", number, values=slow, verdict="INVALID", why="2 messages | lost"))
+    results.enter(line("100", "quorum", 1, status="not held", values={}, why="busy"))
+    write_summary(results, sweep)
+
+    read = pq.read_table(tmp_path / "sweep" / "runs.parquet").to_pylist()
+    with (tmp_path / "sweep" / "runs.csv").open() as file:
+        as_text = list(csv.DictReader(file))
+    assert len(read) == len(as_text) == 9
+    assert [row["run"] for row in read] == [row["run"] for row in as_text] == [one.run for one in results.lines]
+    assert read[1]["confirmed_per_s"] == float(as_text[1]["confirmed_per_s"]) == 51.0
+    assert (read[1]["confirm_p99_ms"], as_text[1]["confirm_p99_ms"]) == (None, "")
+
+    first, second, third = rows(results, sweep)
+    assert first.told["confirmed_per_s"].word is None
+    assert (second.told["confirmed_per_s"].word, second.ended) == ("worse", "4 INVALID")
+    assert (third.ended, third.told["confirmed_per_s"].interval) == ("1 not held", None)
+    lines = (tmp_path / "sweep" / "table.md").read_text().splitlines()
+    assert "| 1 | quorum | 102 (101 to 104) | 5 | 4 VALID |" in lines
+    assert "| 10 | quorum | 52.5 (51 to 54) worse | - | 4 INVALID |" in lines
+    assert "| 100 | quorum | - | - | 1 not held |" in lines
+    assert "- 10, quorum: 2 messages / lost" in table(results, sweep).splitlines()

@@ -1,0 +1,170 @@
+"""Sweep files: every cell is the scenario that it says, and what is wrong is refused by line and field."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.sweeps.cells import parts, rounds
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s
+from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
+
+
+def test_a_cell_is_the_scenario_that_somebody_would_write(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, SWEEP)
+
+    assert [tuple(cell.labels.values()) for cell in sweep.cells] == list(
+        itertools.product(["1", "10", "100"], ["quorum", "mirrored"])
+    )
+    by_hand = {
+        **BASE,
+        "workload": {**BASE["workload"], "in_flight": 10},
+        "title": "In flight: in_flight 10, queues quorum",
+    }
+    assert sweep.cells[2].scenario == fault_file.parse(yaml.safe_dump(by_hand))
+
+
+def test_topologies_steps_and_lines_of_the_configuration_vary_too(tmp_path: Path) -> None:
+    axes = [
+        {
+            "name": "nodes",
+            "settings": {"3": {"topology": "three_nodes_three_zones"}, "5": {"topology": "five_nodes_three_zones"}},
+        },
+        {"field": "schedule.0.for_s", "values": [2, 4]},
+    ]
+    sweep = loaded(tmp_path, with_changes((("axes",), axes)))
+    assert {(len(c.scenario.topology.nodes), c.scenario.schedule[0].for_s) for c in sweep.cells} == {
+        (3, 2),
+        (3, 4),
+        (5, 2),
+        (5, 4),
+    }
+
+    line = {"field": "topology.settings.vm_memory_high_watermark.relative", "values": [0.3, 0.6]}
+    sweep = loaded(tmp_path, with_changes((("axes",), [line])))
+    assert [c.scenario.topology.settings for c in sweep.cells] == [
+        {"vm_memory_high_watermark.relative": 0.3},
+        {"vm_memory_high_watermark.relative": 0.6},
+    ]
+    assert [c.scenario.topology.name for c in sweep.cells] == ["three_nodes_three_zones"] * 2
+    assert parts("topology.settings.a.b.c") == ["topology", "settings", "a.b.c"]
+
+
+def test_the_base_may_be_a_fault_file_and_may_name_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "base.fault.yaml").write_text(yaml.safe_dump({**BASE, "workload": {"preset": "flow_control_1"}}))
+    sweep = loaded(tmp_path, with_changes((("base",), "base.fault.yaml")))
+    assert [cell.scenario.workload.in_flight for cell in sweep.cells] == [1, 1, 10, 10, 100, 100]
+    assert len({cell.scenario.workload.publishers for cell in sweep.cells}) == 1
+
+
+def test_cells_are_left_out_or_kept_for_larger_machines(tmp_path: Path) -> None:
+    plain = with_changes(
+        (("leave_out",), [{"in_flight": "1", "queues": "mirrored"}]), (("axes", 0, "here"), ["1", "10"])
+    )
+    sweep = loaded(tmp_path, plain)
+    assert [tuple(c.labels.values()) for c in sweep.chosen(whole=False)] == [
+        ("1", "quorum"),
+        ("10", "quorum"),
+        ("10", "mirrored"),
+    ]
+    assert len(sweep.chosen(whole=True)) == 5
+
+
+def test_each_cell_comes_once_a_round_in_an_order_that_the_seed_gives(tmp_path: Path) -> None:
+    cells = loaded(tmp_path, SWEEP).cells
+    order = [(number, cell.name) for number, cell in rounds(cells, 4, seed=1)]
+
+    assert Counter(order) == Counter(itertools.product(range(1, 5), [cell.name for cell in cells]))
+    assert [number for number, _ in order] == sorted(number for number, _ in order)
+    assert order == [(number, cell.name) for number, cell in rounds(cells, 4, seed=1)]
+    by_round = [[name for number, name in order if number == one] for one in range(1, 5)]
+    assert len({tuple(names) for names in by_round}) > 1, "one order for all rounds would favour who comes first"
+
+
+def test_those_of_one_cluster_are_played_together(tmp_path: Path) -> None:
+    axes = [
+        {"field": "topology", "values": ["three_nodes_three_zones", "five_nodes_three_zones"]},
+        {"field": "workload.in_flight", "values": [1, 10, 100, 1000]},
+    ]
+    cells = loaded(tmp_path, with_changes((("axes",), axes))).cells
+    for number in (1, 2, 3):
+        names = [cell.scenario.topology.name for at, cell in rounds(cells, 3, seed=7) if at == number]
+        assert len(list(itertools.groupby(names))) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        pytest.param(
+            [(("axes", 0, "field"), "workload.in_fligth")],
+            ("line 2", "axes[0].values[0]", "did you mean in_flight?"),
+            id="no_field",
+        ),
+        pytest.param(
+            [(("axes", 0, "field"), "workload.queues.deep")],
+            ("axes[0]", "the base has no workload.queues.deep"),
+            id="below_a_value",
+        ),
+        pytest.param(
+            [(("axes", 0, "field"), "schedule.7.at_s")], ("axes[0]", "the base has no schedule.7.at_s"), id="no_step"
+        ),
+        pytest.param(
+            [(("axes", 0, "values"), [1, "many"])], ("axes[0].values[1]", '"many"', "in_flight"), id="no_value"
+        ),
+        pytest.param([(("axes", 0, "values"), [1, 1])], ("axes[0]", "the same"), id="same_value"),
+        pytest.param(
+            [(("axes", 0, "field"), "workload.queue_type")],
+            ("axes[1].settings", "contradicts another axis"),
+            id="both_state_it",
+        ),
+        pytest.param(
+            [(("axes", 0), {"field": "workload", "values": [{"queues": 2}, {"queues": 3}]})],
+            ("contradicts another axis: axis 'workload' states workload",),
+            id="within_another",
+        ),
+        pytest.param(
+            [(("axes", 0), {"field": "title", "values": ["a", "b"]})], ("title is the sweep's own",), id="title"
+        ),
+        pytest.param(
+            [(("axes", 1, "settings", "mirrored", "workload.group_size"), 3)],
+            ("axes[1].settings.mirrored", "group_size goes with", "1 problem"),
+            id="values_that_contradict",
+        ),
+        pytest.param(
+            [(("axes", 1, "settings", "again"), {"workload.queue_type": "quorum"})],
+            ("axes:", "are the same scenario"),
+            id="same_cell",
+        ),
+        pytest.param([(("axes", 1, "name"), "in_flight")], ("give each a name of its own",), id="same_name"),
+        pytest.param([(("axes", 0, "here"), ["7"])], ("axes[0]", "here: no 7; there are 1, 10, 100"), id="here"),
+        pytest.param(
+            [(("leave_out",), [{"in_flight": "7"}])], ("leave_out: there is no in_flight: 7",), id="leave_out"
+        ),
+        pytest.param(
+            [(("measures",), ["latency"])],
+            ("measures[0]", "'latency' is nothing that is measured", "confirm_p99_ms"),
+            id="measure",
+        ),
+        pytest.param([(("budget_min",), 1)], ("budget_min", "one round of 6 cells takes about 2 min"), id="budget"),
+        pytest.param([(("base", "workload", "queue"), 3)], ("base.workload.queue", "did you mean queues?"), id="base"),
+        pytest.param([(("base",), "none.yaml")], ("base", "none.yaml", "cannot be read"), id="no_base"),
+        pytest.param([(("repeat",), 3)], ("repeat", "did you mean repeats?"), id="no_such_field"),
+    ],
+)
+def test_what_is_wrong_is_told_where_it_stands(
+    tmp_path: Path, changes: list[tuple[tuple[str | int, ...], Any]], told: tuple[str, ...]
+) -> None:
+    with pytest.raises(SweepFileError) as refused:
+        loaded(tmp_path, with_changes(*changes))
+    assert [text for text in told if text not in str(refused.value)] == [], str(refused.value)
+
+
+def test_a_run_is_expected_to_take_its_phases_and_a_little_more(tmp_path: Path) -> None:
+    scenario = loaded(tmp_path, SWEEP).cells[0].scenario
+    assert 12 < expected_s(scenario) < 30
