@@ -23,8 +23,9 @@ from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps.cells import Cell, rounds
 from rabbitmq_resilience.sweeps.measures import Seen, measured, shortfall
+from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
-from rabbitmq_resilience.sweeps.summary import PAGE, write_summary
+from rabbitmq_resilience.sweeps.summary import PAGE, write_tables
 from rabbitmq_resilience.sweeps.sweep_file import Sweep, expected_s
 
 #: What a thinned run takes at most: its page, its verdict, its scenario.
@@ -160,7 +161,8 @@ class SweepInPlay:
     def _add(self, line: Line, request: pytest.FixtureRequest) -> None:
         self._results.begin(self._of(request), self._sweep.text)
         self._results.enter(line)
-        write_summary(self._results, self._sweep)
+        write_tables(self._results, self._sweep)
+        write_page(self._results, self._sweep, request.getfixturevalue("resilience_testbed").runs_root)
 
     def _of(self, request: pytest.FixtureRequest) -> Of:
         testbed: Testbed = request.getfixturevalue("resilience_testbed")

@@ -27,12 +27,15 @@ class Told:
     interval: Interval | None
     word: Word | None
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
         if self.interval is None:
             return NOTHING
         low, middle, high = (number(v) for v in (self.interval.low, self.interval.middle, self.interval.high))
-        text = middle if low == high else f"{middle} ({low} to {high})"
-        return f"{text} {self.word}" if self.word in ("better", "worse") else text
+        return middle if low == high else f"{middle} ({low} to {high})"
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.word}" if self.word in ("better", "worse") else self.text
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,8 @@ def _why(mine: Sequence[Line]) -> str:
     return next((line.why for line in mine if line.why), "")
 
 
-def write_summary(results: Results, sweep: Sweep) -> None:
-    """All that is made of the lines: tables, and the page."""
+def write_tables(results: Results, sweep: Sweep) -> None:
+    """The tables that are made of the lines."""
     axes = [axis.called for axis in sweep.spec.axes]
     results.write_tables(axes, sweep.spec.measures)
     write_whole(results.folder / "table.md", table(results, sweep))

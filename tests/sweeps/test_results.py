@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
-from rabbitmq_resilience.sweeps.summary import rows, table, write_summary
+from rabbitmq_resilience.sweeps.summary import rows, table, write_tables
 from tests.sweeps.written import SWEEP, loaded
 
 OF = Of(
@@ -97,7 +97,7 @@ def test_tables_have_a_row_each_run_and_the_summary_one_each_cell(tmp_path: Path
         slow = {"confirmed_per_s": 50.0 + number, "confirm_p99_ms": None}
         results.enter(line("10", "quorum", number, values=slow, verdict="INVALID", why="2 messages | lost"))
     results.enter(line("100", "quorum", 1, status="not held", values={}, why="busy"))
-    write_summary(results, sweep)
+    write_tables(results, sweep)
 
     read = pq.read_table(tmp_path / "sweep" / "runs.parquet").to_pylist()
     with (tmp_path / "sweep" / "runs.csv").open() as file:

@@ -1,0 +1,180 @@
+"""A sweep as one page: small multiples on the same axes, heat maps over two axes, and the table. It is self-contained,
+runs no script, and links each cell to its runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rabbitmq_resilience.pages.html import render
+from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
+from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.summary import PAGE, Row, number, rows
+from rabbitmq_resilience.sweeps.sweep_file import Sweep
+
+WIDTH, HEIGHT = 260, 120
+#: What is left free of a panel at each side, so that no dot is cut off.
+MARGIN = 16
+#: Of more lines in a panel nobody could tell the colours apart.
+COLOURS = 5
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One run, or the median of a cell (``is_median``)."""
+
+    x: float
+    y: float
+    text: str
+    is_median: bool
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The cells of one label of the second axis. ``points``: the medians, as SVG has them."""
+
+    colour: int
+    dots: Sequence[Dot]
+    points: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """``title``: the labels of the axes from the third on."""
+
+    title: str
+    curves: Sequence[Curve]
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """One measure: panels with the same axes. ``top``: what the upper edge stands for; the lower one is 0."""
+
+    name: str
+    top: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """``share``: from 0 (the least) to 1; None where there is no number, and ``text`` says why."""
+
+    text: str
+    share: float | None
+    link: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    title: str
+    lines: Sequence[tuple[str, Sequence[HeatCell]]]
+
+
+def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
+    """``runs``: the folder of run directories."""
+    found = rows(results, sweep)
+    measures = [(name, MEASURES[name]) for name in sweep.spec.measures]
+    axes = sweep.spec.axes
+    links = os.path.relpath(runs, results.folder)
+    present = {axis.called: _labels(axis.called, axis.choices, found) for axis in axes}
+    page = render(
+        "sweep.html",
+        spec=sweep.spec,
+        of=results.of,
+        axes=[axis.called for axis in axes],
+        measures=measures,
+        rows=[(row, [(line, f"{links}/{line.run}/report.html") for line in row.lines]) for row in found],
+        xs=present[axes[0].called],
+        names=present[axes[1].called] if len(axes) > 1 else [],
+        multiples=[_multiples(name, measure, found, present) for name, measure in measures],
+        heat_maps=_heat_maps(measures, found, present, links) if len(axes) > 1 else [],
+        played=len(results.lines),
+        size=(WIDTH, HEIGHT),
+        colours=COLOURS,
+    )
+    write_whole(results.folder / PAGE, page)
+
+
+def _labels(axis: str, labels: Iterable[str], found: Sequence[Row]) -> list[str]:
+    """Those of which a run was played, in the order of the file."""
+    there = {row.labels[axis] for row in found}
+    return [label for label in labels if label in there]
+
+
+def _panels(found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], list[Row]]:
+    """The cells of each panel, by the labels of the axes from the third on."""
+    further = list(present)[2:]
+    panels: dict[tuple[str, ...], list[Row]] = {}
+    for row in found:
+        panels.setdefault(tuple(f"{axis} {row.labels[axis]}" for axis in further), []).append(row)
+    return panels
+
+
+def _multiples(name: str, measure: Measure, found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> Multiples:
+    top = max((value for row in found for value in row.told[name].values), default=0.0) or 1.0
+    panels = [
+        Panel(", ".join(labels), _curves(name, mine, present, top)) for labels, mine in _panels(found, present).items()
+    ]
+    return Multiples(_title(measure), number(top), panels)
+
+
+def _curves(name: str, mine: Sequence[Row], present: Mapping[str, Sequence[str]], top: float) -> list[Curve]:
+    first, *further = present
+    xs = present[first]
+    curves = []
+    for place, label in enumerate(present[further[0]] if further else [""]):
+        cells = {row.labels[first]: row for row in mine if not further or row.labels[further[0]] == label}
+        dots: list[Dot] = []
+        for at, x in enumerate(xs):
+            told = cells[x].told[name] if x in cells else None
+            if told is None or told.interval is None:
+                continue
+            left = MARGIN + (WIDTH - 2 * MARGIN) * (at + 0.5) / len(xs)
+            what = f"{first} {x}{', ' * bool(label)}{label}"
+            dots += [Dot(left, _y(v, top), f"{what}: {number(v)}", False) for v in told.values]
+            dots.append(Dot(left, _y(told.interval.middle, top), f"{what}: {told}", True))
+        points = " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in dots if dot.is_median)
+        curves.append(Curve(place % COLOURS, dots, points))
+    return curves
+
+
+def _y(value: float, top: float) -> float:
+    return HEIGHT - MARGIN / 2 - (HEIGHT - MARGIN) * value / top
+
+
+def _heat_maps(
+    measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]], links: str
+) -> list[HeatMap]:
+    """Over the first two axes: a map each measure and panel."""
+    first, second = list(present)[:2]
+    maps = []
+    for name, measure in measures:
+        middles = [told.interval.middle for row in found if (told := row.told[name]).interval is not None]
+        least, most = min(middles, default=0.0), max(middles, default=0.0)
+        for labels, mine in _panels(found, present).items():
+            cells = {(row.labels[first], row.labels[second]): row for row in mine}
+            lines = [
+                (y, [_heat(cells.get((x, y)), name, least, most, links) for x in present[first]])
+                for y in present[second]
+            ]
+            maps.append(HeatMap(", ".join([_title(measure), *labels]), lines))
+    return maps
+
+
+def _heat(row: Row | None, name: str, least: float, most: float, links: str) -> HeatCell:
+    if row is None:
+        return HeatCell("", None, "")
+    runs = [line.run for line in row.lines if line.run]
+    link = f"{links}/{runs[-1]}/report.html" if runs else ""
+    interval = row.told[name].interval
+    if interval is None:
+        return HeatCell(row.ended, None, link)
+    share = (interval.middle - least) / (most - least) if most > least else 0.0
+    return HeatCell(number(interval.middle), round(share, 3), link)
+
+
+def _title(measure: Measure) -> str:
+    return f"{measure.what}, {measure.unit}" if measure.unit else measure.what

@@ -1,0 +1,64 @@
+"""The page of a sweep: every cell is there, with links to its runs, and nothing of it is taken for markup."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rabbitmq_resilience.sweeps.page import write_page
+from rabbitmq_resilience.sweeps.results import Results
+from tests.sweeps.test_results import OF, line
+from tests.sweeps.written import SWEEP, loaded, with_changes
+
+
+def page(folder: Path, *changes: tuple[tuple[str | int, ...], object]) -> str:
+    sweep = loaded(folder, with_changes(*changes) if changes else SWEEP)
+    results = Results.read(folder / "sweeps" / "mine")
+    results.begin(OF, sweep.text)
+    for number in range(1, 5):
+        results.enter(line("1", "quorum", number))
+        results.enter(line("1", "mirrored", number, values={"confirmed_per_s": 50.0, "confirm_p99_ms": None}))
+    results.enter(line("10", "quorum", 1, status="not held", values={}, why="busy & <b>hot</b>"))
+    write_page(results, sweep, folder / "runs")
+    return (folder / "sweeps" / "mine" / "index.html").read_text()
+
+
+def test_each_run_of_a_cell_is_linked_and_drawn(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    links = set(re.findall(r'href="([^"]+)/report.html"', text))
+    assert links == {f"../../runs/run-1-{q}-{n}" for q in ("quorum", "mirrored") for n in range(1, 5)} | {
+        "../../runs/run-10-quorum-1"
+    }
+    confirmed = text.split("<h3>messages confirmed")[1].split("<h3>")[0]
+    assert len(re.findall(r"<circle", confirmed)) == 2 * (4 + 1), "four runs and a median of each of two cells"
+    assert "0 to 104" in confirmed
+    assert "<b>worse</b>" in text
+    assert "busy &amp; &lt;b&gt;hot&lt;/b&gt;" in text
+    assert "<script" not in text
+
+
+def test_the_highest_is_drawn_highest(tmp_path: Path) -> None:
+    confirmed = page(tmp_path).split("<h3>messages confirmed")[1].split("<h3>")[0]
+    drawn = re.findall(r'cy="([\d.]+)"[^>]*><title>[^:]*: ([\d.]+)', confirmed)
+    by_height = sorted((float(y), -float(value)) for y, value in drawn)
+    assert [value for _, value in by_height] == sorted(-float(value) for _, value in drawn)
+
+
+def test_a_heat_map_has_a_place_for_each_pair_of_labels(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    heat = text.split('<table class="heat">')[1].split("</table>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", heat, re.DOTALL)
+    assert [re.findall(r"<th>(.*?)</th>", row) for row in rows] == [["", "1", "10"], ["quorum"], ["mirrored"]]
+    assert [len(re.findall("<td", row)) for row in rows[1:]] == [2, 2]
+    assert "--share: 1.0" in heat
+    assert "1 not held" in heat
+
+
+def test_with_one_axis_there_is_no_heat_map(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, with_changes((("axes",), [SWEEP["axes"][0]])))
+    results = Results.read(tmp_path / "one")
+    results.begin(OF, sweep.text)
+    first = line("1", "", 1)
+    results.enter(type(first)(**{**first.__dict__, "labels": {"in_flight": "1"}}))
+    write_page(results, sweep, tmp_path / "runs")
+    assert 'class="heat"' not in (tmp_path / "one" / "index.html").read_text()
