@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import yaml
 
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.sweeps.cells import parts, rounds
-from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.spec import SweepSpec
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s, load
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
 
 
@@ -168,3 +171,26 @@ def test_what_is_wrong_is_told_where_it_stands(
 def test_a_run_is_expected_to_take_its_phases_and_a_little_more(tmp_path: Path) -> None:
     scenario = loaded(tmp_path, SWEEP).cells[0].scenario
     assert 12 < expected_s(scenario) < 30
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "sweeps").glob("*.sweep.yaml")), ids=lambda p: p.name
+)
+def test_what_is_in_the_folder_is_accepted_and_no_larger_than_an_hour(path: Path) -> None:
+    sweep = load(path)
+    assert len(sweep.chosen(whole=False)) <= 30
+    assert sweep.spec.repeats * sum(expected_s(cell.scenario) for cell in sweep.chosen(whole=False)) < 3600
+
+
+def test_the_example_of_the_page_is_accepted(tmp_path: Path) -> None:
+    (example,) = re.findall(
+        r"```yaml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "example.sweep.yaml").write_text(example)
+    assert len(load(tmp_path / "example.sweep.yaml").cells) == 6
+
+
+def test_the_page_names_every_field_and_measure() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    assert [name for name in SweepSpec.model_fields if f"`{name}`" not in text and name != "version"] == []
+    assert [name for name in MEASURES if f"`{name}`" not in text and not re.search(r"_p\d", name)] == []
