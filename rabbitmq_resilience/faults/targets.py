@@ -165,9 +165,14 @@ def check_target(
         return
     known = [*topology.node_names, *(f"zone:{zone}" for zone in topology.zones), *_WORDS, *([REST] if rest else [])]
     if target in known:
+        if target != REST and not size_of(target, topology):
+            few = len(topology.nodes)
+            raise TargetError(f"{target!r} is none of the nodes of {topology.name}: it has {few}, and three have one")
         return
     kind, _, name = target.partition(":")
     if f"{kind}:" in _ROLES:
+        if name in queues and target.startswith("follower:") and len(topology.nodes) == 1:
+            raise TargetError(f"{target!r}: {topology.name} has one node, so nobody follows a leader")
         if name in queues:
             return
         raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")

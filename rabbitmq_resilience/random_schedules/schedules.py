@@ -24,6 +24,7 @@ from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.catalogue import FAULTS, AnyFault
 from rabbitmq_resilience.faults.combining import surely_told
+from rabbitmq_resilience.faults.targets import node_problems
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -58,17 +59,23 @@ def _nodes(topology: Topology, workload: Workload) -> SearchStrategy[str]:
     by_role = [f"{role}:{queue}" for role in ("leader", "follower") for queue in queue_names(workload)]
     if workload.queue_type == "classic":
         by_role = [target for target in by_role if target.startswith("leader:")]
-    zones = [f"zone:{zone}" for zone in topology.zones]
-    return st.sampled_from([*topology.node_names, *zones, *by_role, "minority", "majority", "all"])
+    targets = [*topology.node_names, *_zones(topology), *by_role, "minority", "majority", "all"]
+    return st.sampled_from([target for target in targets if not node_problems(target, topology, workload)])
+
+
+def _zones(topology: Topology) -> Sequence[str]:
+    return [f"zone:{zone}" for zone in topology.zones]
 
 
 def _sides(topology: Topology, workload: Workload) -> SearchStrategy[Sequence[str]]:
     """One part cut from the rest, all zones from each other, or a single pair of nodes."""
-    zones = [f"zone:{zone}" for zone in topology.zones]
+    zones = _zones(topology) if len(topology.zones) > 1 else []
     leaders = [f"leader:{queue}" for queue in queue_names(workload)]
-    parts = [*topology.node_names, *zones, *leaders, "minority"]
+    targets = [*topology.node_names, *zones, *leaders, "minority"]
+    parts = [target for target in targets if not node_problems(target, topology, workload)]
     pairs = st.lists(st.sampled_from(topology.node_names), min_size=2, max_size=2, unique=True)
-    return st.one_of(st.sampled_from(parts).map(lambda part: [part, "rest"]), st.just(zones), pairs)
+    of_zones = [st.just(zones)] if zones else []
+    return st.one_of(st.sampled_from(parts).map(lambda part: [part, "rest"]), *of_zones, pairs)
 
 
 def _cut_s(topology: Topology) -> SearchStrategy[float]:
@@ -100,7 +107,7 @@ def _taken(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:
 @st.composite
 def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
     """A node that is drained moves its leaders elsewhere, so it must not be all of them."""
-    drain = draw(st.booleans())
+    drain = len(topology.nodes) > 1 and draw(st.booleans())
     node = draw(st.sampled_from(topology.node_names) if drain else _nodes(topology, workload))
     return {"node": node, "drain": drain, "for_s": draw(_seconds(0.5, AWAY_S_MAX))}
 
@@ -117,8 +124,7 @@ def _rebalance(topology: Topology, workload: Workload) -> SearchStrategy[Fields]
 
 @st.composite
 def _latency(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
-    zones = [f"zone:{zone}" for zone in topology.zones]
-    ends = draw(st.lists(st.sampled_from(zones), min_size=2, max_size=2, unique=True))
+    ends = draw(st.lists(st.sampled_from(_zones(topology)), min_size=2, max_size=2, unique=True))
     latency_ms = draw(st.integers(2, 20)) * 10
     jitter_ms = draw(st.integers(0, latency_ms // 20)) * 10
     links = draw(st.sampled_from([" -> ", " <-> "])).join(ends)
@@ -166,13 +172,16 @@ BESIDE_BROKERS: Sequence[tuple[str, Drawn]] = (
     ("partition", _client_cut),
     ("disconnect", _client_reset),
 )
+#: What there is between nodes and between zones only.
+_BETWEEN_NODES: Sequence[Drawn] = (_partition, _disconnect, _flapping)
+_BETWEEN_ZONES: Sequence[Drawn] = (_latency,)
 
 
 @st.composite
 def schedules(draw: st.DrawFn, topology: Topology, workload: Workload, driver: str) -> tuple[AnyFault, ...]:
     """Steps in the order of their times, each of a kind that ``driver`` offers."""
-    broken = draw(_some(_offered(OF_BROKERS, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
-    beside = draw(_some(_offered(BESIDE_BROKERS, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX))
+    broken = draw(_some(_possible(OF_BROKERS, topology, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
+    beside = draw(_some(_possible(BESIDE_BROKERS, topology, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX))
     steps: list[AnyFault] = []
     for kind, drawn in draw(st.permutations([*broken, *beside])):
         begins_s = draw(_seconds(FIRST_STEP_S, LAST_STEP_S))
@@ -194,5 +203,10 @@ def _some(kinds: Sequence[tuple[str, Drawn]], least: int, most: int) -> SearchSt
     return st.lists(st.sampled_from(kinds), min_size=least, max_size=most)
 
 
-def _offered(kinds: Sequence[tuple[str, Drawn]], driver: str) -> Sequence[tuple[str, Drawn]]:
-    return [(kind, drawn) for kind, drawn in kinds if FAULTS[kind].acts_on in DRIVERS[driver].offers]
+def _possible(kinds: Sequence[tuple[str, Drawn]], topology: Topology, driver: str) -> Sequence[tuple[str, Drawn]]:
+    too_few = [
+        *(_BETWEEN_NODES if len(topology.nodes) == 1 else ()),
+        *(_BETWEEN_ZONES if len(topology.zones) == 1 else ()),
+    ]
+    offered = DRIVERS[driver].offers
+    return [(kind, drawn) for kind, drawn in kinds if FAULTS[kind].acts_on in offered and drawn not in too_few]

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Collection, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,10 +26,15 @@ TOPOLOGIES = [catalogue.load(name) for name in catalogue.names()]
 topologies = st.sampled_from(TOPOLOGIES)
 
 
+#: How many nodes there must be for some targets to mean any.
+NODES_MIN = {"minority": 3, "follower:q1": 2}
+
+
 def targets(topology: Topology) -> st.SearchStrategy[str]:
     zones = [f"zone:{zone}" for zone in topology.zones]
     words = ["minority", "majority", "one", "all", "leader:q1", "follower:q1"]
-    return st.sampled_from([*topology.node_names, *zones, *words])
+    named = [*topology.node_names, *zones, *words]
+    return st.sampled_from([target for target in named if len(topology.nodes) >= NODES_MIN.get(target, 1)])
 
 
 @st.composite
@@ -52,6 +58,16 @@ def test_a_target_that_is_accepted_means_some_of_the_nodes_each_once(data: st.Da
         assert half < len(nodes) <= half + 1
     if target == "minority":  # as many as leave a majority
         assert len(topology.nodes) - len(nodes) > half >= len(topology.nodes) - len(nodes) - 1
+
+
+@pytest.mark.parametrize("target", NODES_MIN)
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
+def test_a_target_that_means_no_node_is_refused(topology: Topology, target: str) -> None:
+    if len(topology.nodes) >= NODES_MIN[target]:
+        check_target(target, topology, ("q1",))
+    else:
+        with pytest.raises(TargetError, match=topology.name):
+            check_target(target, topology, ("q1",))
 
 
 @given(st.data())

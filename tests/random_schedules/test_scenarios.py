@@ -40,14 +40,18 @@ def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
     accepted()
 
 
-@settings(max_examples=100)
-@given(st.data(), st.sampled_from(["quorum", "mirrored", "classic"]))
-def test_any_scenario_can_have_another_schedule(data: st.DataObject, queue_type: str) -> None:
+@settings(max_examples=200)
+@given(
+    st.data(),
+    st.sampled_from(["quorum", "mirrored", "classic"]),
+    st.sampled_from(["a: 2, b: 1", "a: 3", "a: 1, b: 1", "a: 2", "a: 1"]),
+)
+def test_any_scenario_can_have_another_schedule(data: st.DataObject, queue_type: str, zones: str) -> None:
     base = fault_file.parse(
         f"""
         version: 1
         title: Someone's own
-        topology: {{name: mine, zones: {{a: 2, b: 1}}, partition_handling: ignore}}
+        topology: {{name: mine, zones: {{{zones}}}, partition_handling: ignore}}
         workload: {{queue_type: {queue_type}, queues: 2, publishers: 2}}
         invariants: {{no_loss: {{}}}}
         """

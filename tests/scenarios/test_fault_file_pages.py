@@ -19,7 +19,8 @@ PAGE = ROOT / "docs" / "fault-files.md"
 SCHEMA = ROOT / "docs" / "fault-file.schema.json"
 TEXTS = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
 BLOCKS = [found for text in TEXTS for found in re.findall(r"```yaml\n((?:#.*\n)?version:.*?)```", text, re.DOTALL)]
-EXAMPLES = [block for block in BLOCKS if "\ntitle:" in block]
+#: A sweep, which has a base, is no fault file.
+EXAMPLES = [block for block in BLOCKS if "\ntitle:" in block and "\nbase:" not in block]
 KEPT = sorted((ROOT / "faults").rglob("*.fault.yaml"))
 STEPS = re.findall(r"```yaml\n(- at_s.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 HEAD = "version: 1\ntitle: t\ntopology: three_nodes_three_zones\ninvariants: {no_loss: {}}\n"
