@@ -15,18 +15,15 @@ import argparse
 import os
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 from rabbitmq_resilience.nights.memory import earlier_nights
 from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
 from rabbitmq_resilience.nights.summary import summary
+from rabbitmq_resilience.nights.called import run_pytest
 from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.tools.locations import CHECKOUT
@@ -44,9 +41,6 @@ MEANINGS: Mapping[int, str] = {
     10: "could not tell: no promise was seen to be broken, and not every run came to a verdict",
     124: "the time limit was reached, and the night was ended",
 }
-LIMIT_REACHED = 124
-#: After the limit: for scenarios to heal what they broke and for brokers to end.
-ENDS_WITHIN_S = 120.0
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
@@ -63,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     command = [sys.executable, "-m", "pytest", f"--junitxml={to / 'junit.xml'}", f"--resilience-nights-dir={nights}"]
     command += [f"--resilience-runs-dir={runs}", *for_pytest]
     print(f"nightly: {shlex.join(command)}", flush=True)
-    status = _played(command, limit_s=None if given.limit_min is None else 60 * given.limit_min)
+    status = run_pytest(command, limit_s=None if given.limit_min is None else 60 * given.limit_min)
     files = [path for path in find_nights(nights) if path not in before] if nights.exists() else []
     for file in files[-1:]:
         _collect(file, to=to, runs=runs)
@@ -82,40 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=Path, default=Path("reports/runs"), help="where run directories go")
     parser.add_argument("--limit-min", type=float, help="end the night after so many minutes, whatever it does")
     return parser
-
-
-def _played(command: Sequence[str], *, limit_s: float | None) -> int:
-    """Passes on what asks it to end, so that scenarios heal what they broke; ends what does not end by itself."""
-    # Else pytest would inherit that it ignores SIGINT where this is a background job of a shell.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    # In a group of its own, so that what a terminal sends to all comes once.
-    with subprocess.Popen(command, process_group=0) as process, _passed_on(process):
-        try:
-            status = process.wait(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(timeout=ENDS_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                process.kill()  # brokers end with it
-            return LIMIT_REACHED
-    return 128 - status if status < 0 else status
-
-
-@contextmanager
-def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """CI services send SIGINT or SIGTERM where a job is cancelled; pytest ends in order by the first only."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _collect(file: Path, *, to: Path, runs: Path) -> None:
