@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rabbitmq_resilience.clusters.drivers import OpenDriver
     from rabbitmq_resilience.clusters.pool import ClusterPool
     from rabbitmq_resilience.invariants.verdict import Verdict
+    from rabbitmq_resilience.play.grounds import Grounds
     from rabbitmq_resilience.play.judging import Result
     from rabbitmq_resilience.play.run import Testbed
     from rabbitmq_resilience.scenarios.model import Scenario
@@ -202,6 +203,19 @@ def resilience_testbed(
     )
 
 
+@pytest.fixture(scope="session")
+def resilience_grounds(request: pytest.FixtureRequest) -> Iterator[Grounds]:
+    """All that the session plays on: what its options name, and what scenarios ask for instead."""
+    from rabbitmq_resilience.play.grounds import Ground, Grounds
+
+    def own() -> Ground:
+        of_session = ("resilience_driver", "resilience_clusters", "resilience_testbed")
+        return Ground(*map(request.getfixturevalue, of_session))
+
+    with Grounds(own) as grounds:
+        yield grounds
+
+
 @pytest.fixture
 def resilience_accept(
     request: pytest.FixtureRequest, resilience_judged: Callable[[Verdict], None]
@@ -260,7 +274,8 @@ def _checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[...
 @pytest.fixture
 def play(resilience_play: Callable[..., Result]) -> Callable[..., Result]:
     """Plays a scenario with the options of the command line, at most ``tries`` times until it ends as expected, and
-    returns its last run; ``each`` is called with every run before it is looked at. Fails with the story of one that did
+    returns its last run; ``each`` is called with every run before it is looked at, and ``driver`` and ``broker`` are
+    taken instead of the session's. Fails with the story of one that did
     not, and shows as an expected failure what is a rate by nature."""
     return resilience_play
 
@@ -282,22 +297,28 @@ def resilience_play(
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
         return _checked(config, tell)
-    driver: OpenDriver = request.getfixturevalue("resilience_driver")
-    testbed: Testbed = request.getfixturevalue("resilience_testbed")
+    grounds: Grounds = request.getfixturevalue("resilience_grounds")
 
-    def once(scenario: Scenario, run: str) -> Result:
+    def once(scenario: Scenario, run: str, testbed: Testbed) -> Result:
         where = ", ".join(filter(None, [run, pace.told(request.node.nodeid)]))
         tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
         result = run_scenario(scenario, testbed)
         tell(outcome_line(result.document, result.run.path))
         return result
 
-    def played(scenario: Scenario, *, tries: int = 1, each: Callable[[Result], None] = _nothing) -> Result:
-        scenario = _fitted(_seeded(scenario, config), config)
-        if not scenario.applies_to(driver.broker_version):
-            pytest.skip(f"for RabbitMQ {scenario.broker}, this is {driver.broker_version}")
+    def played(
+        scenario: Scenario,
+        *,
+        tries: int = 1,
+        each: Callable[[Result], None] = _nothing,
+        driver: str | None = None,
+        broker: str | None = None,
+    ) -> Result:
+        scenario, ground = _fitted(_seeded(scenario, config), config), grounds.at(driver, broker)
+        if not scenario.applies_to(ground.opened.broker_version):
+            pytest.skip(f"for RabbitMQ {scenario.broker}, this is {ground.opened.broker_version}")
         times = options.value(config, "repeat")
-        repeats = Repeats(scenario, runs(lambda run: once(scenario, run), repeat=times, tries=tries))
+        repeats = Repeats(scenario, runs(lambda run: once(scenario, run, ground.testbed), repeat=times, tries=tries))
         for result in repeats.results:
             resilience_judged(result.verdict)
             others = result.document["others_cpu"]

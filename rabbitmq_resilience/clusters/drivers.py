@@ -41,7 +41,11 @@ class OpenDriver:
 
 
 def _local(wanted: str | None) -> OpenDriver:
-    broker = find_broker()
+    """``wanted``: the version that must be there, or the folder of another one."""
+    if wanted is not None and "/" in wanted:
+        broker, wanted = find_broker(Path(wanted)), None
+    else:
+        broker = find_broker()
     if wanted is not None and wanted != broker.version:
         raise WrongBrokerError(
             f"{OPTION}broker {wanted}: the driver local plays {broker.version}, which it found in {broker.home}. Name "

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rabbitmq_resilience.nights.called import run_pytest
 from rabbitmq_resilience.nights.memory import earlier_nights
 from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
 from rabbitmq_resilience.nights.summary import summary
-from rabbitmq_resilience.nights.called import run_pytest
 from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.tools.locations import CHECKOUT

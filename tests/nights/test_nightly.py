@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.nights.command import LIMIT_REACHED, MEANINGS
+from rabbitmq_resilience.nights.called import LIMIT_REACHED
+from rabbitmq_resilience.nights.command import MEANINGS
 from rabbitmq_resilience.nights.night_file import find_nights, read_night
 from rabbitmq_resilience.sessions import EXIT_UNKNOWN
 from rabbitmq_resilience.tools.waiting import wait_until
