@@ -1,5 +1,5 @@
 """The console command ``rabbitmq-resilience``: set-up, a first folder, a fault file from evidence, a night, a trend,
-loads by name, clusters that are there already."""
+a comparison, loads by name, clusters that are there already."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
        rabbitmq-resilience fault-file EVIDENCE [MORE ...] [--to FILE]
        rabbitmq-resilience nightly [OPTION ...] [PATH ...]
        rabbitmq-resilience trend FOLDER [--to FILE] [--mix-machines]
+       rabbitmq-resilience compare FIRST SECOND [OPTION ...]
        rabbitmq-resilience presets
        rabbitmq-resilience cluster FILE
        rabbitmq-resilience heal FILE
@@ -28,6 +29,7 @@ init        makes FOLDER (incidents) with a first fault file, a topology and a p
 fault-file  makes a first fault file from broker logs or a timeline
 nightly     plays a night with pytest, and collects what came of it; options are its own (--help) and those of pytest
 trend       makes a page of what the nights in FOLDER say together (trend.html)
+compare     tells what differs between two nights, results of sweeps, fault files, settings or versions (--help)
 presets     lists the loads that are known by name
 cluster     tells what was found of the cluster that a cluster file describes, and what may be done to it
 heal        heals what a run has left on that cluster
@@ -97,6 +99,12 @@ def trend(arguments: Sequence[str]) -> int:
     return page(list(arguments), program="rabbitmq-resilience trend")
 
 
+def compare(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.sweeps.compare_command import main as two
+
+    return two(arguments, program="rabbitmq-resilience compare")
+
+
 def presets(arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.workloads import presets as known
 
@@ -142,6 +150,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "fault-file": fault_file,
     "nightly": nightly,
     "trend": trend,
+    "compare": compare,
     "presets": presets,
     "cluster": cluster,
     "find-pods": find_pods,

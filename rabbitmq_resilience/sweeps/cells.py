@@ -14,12 +14,21 @@ from rabbitmq_resilience.sweeps.spec import Axis, SweepSpec
 
 
 @dataclass(frozen=True)
+class PlayedOn:
+    """What a cell is played on: a driver, and a version, image or folder of the broker. None: as the session is."""
+
+    driver: str | None = None
+    broker: str | None = None
+
+
+@dataclass(frozen=True)
 class Cell:
     """``labels``: {axis: label}. ``here``: whether it is played unless the whole grid is asked for."""
 
     labels: Mapping[str, str]
     scenario: Scenario
     here: bool = True
+    on: PlayedOn = PlayedOn()
 
     @property
     def name(self) -> str:
@@ -87,7 +96,7 @@ def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[
         drawn = random.Random(f"{seed} {number}")  # noqa: S311 - an order, no secret
         groups: dict[str, list[Cell]] = {}
         for cell in cells:
-            groups.setdefault(_cluster(cell.scenario), []).append(cell)
+            groups.setdefault(f"{cell.on} {_cluster(cell.scenario)}", []).append(cell)
         order = list(groups.values())
         drawn.shuffle(order)
         for group in order:

@@ -87,8 +87,27 @@ def _waited_ms(percentile: float, of: str, seen: Seen) -> float | None:
 
 
 def _told(field: str, seen: Seen) -> float | None:
-    value: float | None = getattr(seen.told, field)
+    return told_of(seen.told, field)
+
+
+def told_of(told: Played, field: str) -> float | None:
+    """A number that a night keeps of a run; infinity for a recovery that never came."""
+    value: float | None = getattr(told, field)
+    if field == "recovered_s" and value is None and told.invariants.get("recovery") == "INVALID":
+        return math.inf
     return value
+
+
+#: What a night keeps of each run.
+OF_NIGHTS = (
+    "outage_s",
+    "outage_total_s",
+    "stall_s",
+    "recovered_s",
+    "kept_ratio",
+    "slowest_ratio",
+    "confirmed_per_s",
+)
 
 
 def _busy(seen: Seen) -> float | None:
@@ -129,9 +148,9 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:
-    """By name; None also for what never came."""
+    """By name; infinity for what never came."""
     values = {name: MEASURES[name].of(seen) for name in names}
-    return {name: None if v is None or not math.isfinite(v) else round(v, 4) for name, v in values.items()}
+    return {name: None if value is None else round(value, 4) for name, value in values.items()}
 
 
 def shortfall(seen: Seen) -> str:

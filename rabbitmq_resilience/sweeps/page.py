@@ -3,15 +3,18 @@ runs no script, and links each cell to its runs."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rabbitmq_resilience.pages.html import render
 from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.comparison_page import comparison_file
 from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
 from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.sides import of_axis
 from rabbitmq_resilience.sweeps.summary import PAGE, Row, number, rows
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
 
@@ -94,6 +97,8 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         played=len(results.lines),
         size=(WIDTH, HEIGHT),
         colours=COLOURS,
+        compared=[found.names for found in of_axis(results, sweep.spec)],
+        comparison_file=comparison_file,
     )
     write_whole(results.folder / PAGE, page)
 
@@ -114,7 +119,7 @@ def _panels(found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> dict[
 
 
 def _multiples(name: str, measure: Measure, found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> Multiples:
-    top = max((value for row in found for value in row.told[name].values), default=0.0) or 1.0
+    top = max(_finite(value for row in found for value in row.told[name].values), default=0.0) or 1.0
     panels = [
         Panel(", ".join(labels), _curves(name, mine, present, top)) for labels, mine in _panels(found, present).items()
     ]
@@ -141,8 +146,13 @@ def _curves(name: str, mine: Sequence[Row], present: Mapping[str, Sequence[str]]
     return curves
 
 
+def _finite(values: Iterable[float]) -> Iterator[float]:
+    return (value for value in values if math.isfinite(value))
+
+
 def _y(value: float, top: float) -> float:
-    return HEIGHT - MARGIN / 2 - (HEIGHT - MARGIN) * value / top
+    """What never came is at the upper edge."""
+    return HEIGHT - MARGIN / 2 - (HEIGHT - MARGIN) * min(1.0, value / top)
 
 
 def _heat_maps(
@@ -152,7 +162,8 @@ def _heat_maps(
     first, second = list(present)[:2]
     maps = []
     for name, measure in measures:
-        middles = [told.interval.middle for row in found if (told := row.told[name]).interval is not None]
+        every = [told.interval.middle for row in found if (told := row.told[name]).interval is not None]
+        middles = list(_finite(every))
         least, most = min(middles, default=0.0), max(middles, default=0.0)
         for labels, mine in _panels(found, present).items():
             cells = {(row.labels[first], row.labels[second]): row for row in mine}
@@ -170,8 +181,8 @@ def _heat(row: Row | None, name: str, least: float, most: float, links: str) -> 
     runs = [line.run for line in row.lines if line.run]
     link = f"{links}/{runs[-1]}/report.html" if runs else ""
     interval = row.told[name].interval
-    if interval is None:
-        return HeatCell(row.ended, None, link)
+    if interval is None or math.isinf(interval.middle):
+        return HeatCell(row.ended if interval is None else number(interval.middle), None, link)
     share = (interval.middle - least) / (most - least) if most > least else 0.0
     return HeatCell(number(interval.middle), round(share, 3), link)
 

@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import OpenDriver
 from rabbitmq_resilience.nights import lines
 from rabbitmq_resilience.nights.night_file import Header
+from rabbitmq_resilience.options import driver as options_driver
+from rabbitmq_resilience.options import runs_folder
 from rabbitmq_resilience.pages.wording import duration_text
 from rabbitmq_resilience.play.examination import recorded_history
+from rabbitmq_resilience.play.grounds import Ground, Grounds
 from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.sweeps.cells import Cell, rounds
+from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
+from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.measures import Seen, measured, shortfall
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
@@ -32,6 +34,9 @@ from rabbitmq_resilience.sweeps.sweep_file import Sweep, expected_s
 KEPT_MB = 2.0
 #: Of a run whose cell is in the table: what is looked at by people, and what plays it again.
 KEPT = frozenset({"report.html", "verdict.json", "fault.yaml", "configuration", "rules"})
+
+#: What is told of all results together where each cell has a driver or a broker of its own.
+VARIES = "as each cell says"
 
 
 @dataclass(frozen=True)
@@ -82,10 +87,28 @@ class SweepInPlay:
         ) -> None:
             if not checks_only:
                 self._results.require(self._of(request))
+                self._require_same_broker(turn, request)
                 self._begin(resilience_tell)
             self._play(turn, resilience_play, request)
 
         return plays
+
+    def _require_same_broker(self, turn: Turn, request: pytest.FixtureRequest) -> None:
+        """Raises ResultsError where another version has come to bear the name that the cell asks for."""
+        now = self._ground(turn, request).opened.broker_version
+        labels = dict(turn.cell.labels)
+        before = {line.broker_version for line in self._results.lines if dict(line.labels) == labels and line.run}
+        if before - {now}:
+            was = ", ".join(sorted(before - {now}))
+            raise ResultsError(
+                f"{turn.cell.name} was played on RabbitMQ {was}, and this is {now}: results of two versions are never "
+                f"mixed; move {self._results.folder} away to begin anew"
+            )
+
+    @staticmethod
+    def _ground(turn: Turn, request: pytest.FixtureRequest) -> Ground:
+        grounds: Grounds = request.getfixturevalue("resilience_grounds")
+        return grounds.at(turn.cell.on.driver, turn.cell.on.broker)
 
     def _begin(self, tell: Callable[[str], None]) -> None:
         """Says before the first run what there is to do; skips those for which the budget has no time any more."""
@@ -111,7 +134,7 @@ class SweepInPlay:
             self._enter(turn, result, request, scenario)
 
         try:
-            play(scenario, each=enter)
+            play(scenario, each=enter, driver=turn.cell.on.driver, broker=turn.cell.on.broker)
         except Exception as error:
             if not entered:
                 self._broken_off(turn, f"{type(error).__name__}: {error}", request, scenario)
@@ -131,6 +154,7 @@ class SweepInPlay:
             labels=dict(turn.cell.labels),
             status=status,
             verdict=str(result.verdict),
+            broker_version=str(result.document.get("broker_version") or ""),
             why=why,
             values=values,
             run=result.run.name,
@@ -149,6 +173,7 @@ class SweepInPlay:
             labels=dict(turn.cell.labels),
             status="broken off",
             verdict="",
+            broker_version="",
             why=why[:500],
             values={},
             run="",
@@ -162,15 +187,17 @@ class SweepInPlay:
         self._results.begin(self._of(request), self._sweep.text)
         self._results.enter(line)
         write_tables(self._results, self._sweep)
-        write_page(self._results, self._sweep, request.getfixturevalue("resilience_testbed").runs_root)
+        write_page(self._results, self._sweep, runs_folder(request.config))
+        write_comparisons(self._results, self._sweep.spec)
 
     def _of(self, request: pytest.FixtureRequest) -> Of:
-        testbed: Testbed = request.getfixturevalue("resilience_testbed")
-        broker: OpenDriver = request.getfixturevalue("resilience_driver")
         if self._header is None:
+            driver = options_driver(request.config)
             self._header = lines.header(
-                self._root, name=None, machine_name=None, driver=testbed.driver, budget_min=None, at=lines.moment()
+                self._root, name=None, machine_name=None, driver=driver, budget_min=None, at=lines.moment()
             )
+        varies = any(cell.on != PlayedOn() for cell in self._sweep.cells)
+        broker = None if varies else request.getfixturevalue("resilience_driver").broker_version
         header = self._header
         return Of(
             title=self._sweep.spec.title,
@@ -179,8 +206,8 @@ class SweepInPlay:
             machine_told=f"{header.machine.cpus} cores ({header.machine.cpu_model}), {header.machine.memory_gb:g} GB",
             commit=header.suite_commit,
             suite_version=header.suite_version,
-            broker_version=broker.broker_version,
-            driver=header.driver,
+            broker_version=broker or VARIES,
+            driver=VARIES if varies else header.driver,
             began=header.night,
         )
 

@@ -8,6 +8,7 @@
         runs.csv, runs.parquet   the same as a table
         table.md        medians with intervals, a line each cell
         index.html      the page
+        comparison-LABEL.md, .html   of an axis that is compared: LABEL beside its first one
 
 Results of two machines, commits, broker versions or sweep files are never mixed.
 """
@@ -16,15 +17,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from rabbitmq_resilience.record.whole_files import write_whole
 
@@ -33,6 +34,9 @@ FORMAT = 1
 #: ``measured``: its numbers count, though it may have broken a promise. ``not held``: this machine did not hold the
 #: load. ``unknown``: the run could not tell. ``broken off``: it never came to its end.
 Status = Literal["measured", "not held", "unknown", "broken off"]
+
+#: What stands in files for infinity, which JSON has no word for.
+NEVER = "never"
 
 
 class ResultsError(Exception):
@@ -56,21 +60,33 @@ class Of:
     format: int = FORMAT
 
 
+def _read(value: Any) -> Any:
+    return math.inf if value == NEVER else value
+
+
+def _written(value: float | None) -> float | str | None:
+    return NEVER if value == math.inf else value
+
+
+Value = Annotated[float | None, BeforeValidator(_read), PlainSerializer(_written)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One run. ``labels``: {axis: label}. ``values``: {measure: number}, None for what was not measured or never came;
-    none at all unless it was ``measured``. ``why``: in a sentence, where it was not."""
+    """One run. ``labels``: {axis: label}. ``values``: {measure: number}, infinity for what never came, None for what
+    was not measured; none at all unless the run was ``measured``. ``why``: in a sentence, where it was not."""
 
     round: int
     labels: Mapping[str, str]
     status: Status
     verdict: str
     why: str
-    values: Mapping[str, float | None]
+    values: Mapping[str, Value]
     run: str
     seed: int
     took_s: float | None
     at: str
+    broker_version: str = ""
 
     @property
     def key(self) -> tuple[int, tuple[tuple[str, str], ...]]:
@@ -79,7 +95,7 @@ class Line:
 
 _OF, _LINE = TypeAdapter(Of), TypeAdapter(Line)
 #: What may differ between sessions that go on with one sweep.
-_MAY_DIFFER = frozenset({"began", "title", "machine_told", "suite_version"})
+MAY_DIFFER = frozenset({"began", "title", "machine_told", "suite_version"})
 
 
 @dataclass
@@ -115,7 +131,7 @@ class Results:
             write_whole(self.folder / "runs.jsonl", _json(of))
             self.of = of
         elif not self._is_whole:
-            write_whole(self.folder / "runs.jsonl", "".join(map(_json, [self.of, *self.lines])))
+            write_whole(self.folder / "runs.jsonl", "".join([_json(self.of), *map(_json, self.lines)]))
             self._is_whole = True
         self.require(of)
 
@@ -124,7 +140,7 @@ class Results:
         if self.of is None:
             return
         before, now = asdict(self.of), asdict(of)
-        apart = [f.name for f in fields(Of) if f.name not in _MAY_DIFFER and before[f.name] != now[f.name]]
+        apart = [f.name for f in fields(Of) if f.name not in MAY_DIFFER and before[f.name] != now[f.name]]
         if apart:
             told = "; ".join(f"{name.replace('_', ' ')}: {before[name]} then, {now[name]} now" for name in apart)
             raise ResultsError(
@@ -148,7 +164,7 @@ class Results:
         write_whole(self.folder / "runs.csv", text.getvalue())
 
     def table(self, axes: Sequence[str], measures: Sequence[str]) -> pa.Table:
-        """A row each run; a column each axis (text) and measure (numbers)."""
+        """A row each run; a column each axis (text) and measure (numbers, ``inf`` for what never came)."""
         columns: dict[str, pa.Array] = {
             axis: pa.array([line.labels.get(axis) for line in self.lines], pa.string()) for axis in axes
         }
@@ -157,11 +173,12 @@ class Results:
             columns[name] = pa.array([getattr(line, name) for line in self.lines], pa.string())
         for measure in measures:
             columns[measure] = pa.array([line.values.get(measure) for line in self.lines], pa.float64())
+        columns["broker_version"] = pa.array([line.broker_version for line in self.lines], pa.string())
         columns["seed"] = pa.array([line.seed for line in self.lines], pa.uint64())
         columns["took_s"] = pa.array([line.took_s for line in self.lines], pa.float64())
         columns["run"] = pa.array([line.run for line in self.lines], pa.string())
         return pa.table(columns)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(asdict(value), allow_nan=False) + "\n"
+def _json(told: Of | Line) -> str:
+    return (_OF.dump_json(told) if isinstance(told, Of) else _LINE.dump_json(told)).decode() + "\n"

@@ -13,6 +13,12 @@ from rabbitmq_resilience.sweeps.measures import MEASURES, Over
 
 CELLS_MAX = 1000
 
+#: What a path means that names no field of the scenario: the scenario itself, or what it is played on.
+BASE = "base"
+ON = ("on.driver", "on.broker")
+
+Base = dict[str, Any] | Annotated[str, Field(pattern=r"\.ya?ml$")]
+
 #: A field of the base, as ``workload.in_flight`` or ``schedule.0.at_s``.
 FieldPath = Annotated[str, Field(pattern=r"^\w+(\.[\w$-]+)*$", max_length=200)]
 Label = Annotated[str, Field(min_length=1, max_length=60)]
@@ -65,7 +71,8 @@ class Axis(Spec):
 class SweepSpec(Spec):
     """One scenario, played over values of some of its fields.
 
-    ``base``: the scenario, or the path of its fault file. Each cell is one label of each axis; those that ``leave_out``
+    ``base``: the scenario, or the path of its fault file; it may be left out where an axis states ``base`` for each of
+    its labels. Each cell is one label of each axis; those that ``leave_out``
     names by some of their labels ({axis: label}) are not played. ``repeats``: how often each cell is played, all of
     them in turn, so that a busy minute does not fall on one setting; four tell a difference at all. ``measures``: what
     is measured, from messages that were due ``over`` the steady phase, the chaos phase, or always. ``budget_min``:
@@ -74,12 +81,13 @@ class SweepSpec(Spec):
     version: Literal[1] = 1
     title: Annotated[str, Field(min_length=1, max_length=120)]
     what: Annotated[str, Field(max_length=2000)] | None = None
-    base: dict[str, Any] | Annotated[str, Field(pattern=r"\.ya?ml$")]
+    base: Base | None = None
     axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=4)]
     leave_out: tuple[dict[Label, Label], ...] = ()
     repeats: Annotated[int, Field(ge=1, le=100)] = 4
     measures: Annotated[tuple[Annotated[str, AfterValidator(_measure)], ...], Field(min_length=1)]
     over: Over = "steady"
+    compared: Label | None = None
     budget_min: Annotated[float, Field(gt=0, le=10_000)] | None = None
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
@@ -93,6 +101,10 @@ class SweepSpec(Spec):
             for name, label in left.items():
                 if label not in known.get(name, ()):
                     raise ValueError(f"leave_out: there is no {name}: {label}")
+        if self.base is None and not any(all(BASE in s for s in axis.choices.values()) for axis in self.axes):
+            raise ValueError("base: state a scenario or its file, or one for each label of an axis")
+        if self.compared is not None and len(known.get(self.compared, ())) < 2:
+            raise ValueError(f"compared: there is no axis {self.compared} with two labels or more")
         if len(set(self.measures)) < len(self.measures):
             raise ValueError("measures names something twice")
         return self

@@ -1,7 +1,10 @@
 """What few repeats can tell: the median with an interval, and whether two settings differ.
 
 Nothing is assumed of how noise is distributed. The interval of a median is that of order statistics, the one between
-two settings that of Hodges and Lehmann: the Mann-Whitney test turned round, with its exact distribution.
+two settings that of Hodges and Lehmann: the Mann-Whitney test turned round, with its exact distribution. Rates are
+compared by Fisher's exact test.
+
+Infinity is a value like others: of what never came. It is the highest there is, and no difference from itself.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interva
         k += 1
     k, outside = (k, outside) if k else (1, 1)
     level = float(1 - Fraction(2 * outside, 2**n))
-    return Interval(ordered[k - 1], float(np.median(ordered)), ordered[n - k], max(level, 0.0))
+    return Interval(ordered[k - 1], middle_of(ordered), ordered[n - k], max(level, 0.0))
 
 
 def shift(first: Sequence[float], second: Sequence[float], scale: Scale, *, alpha: float = ALPHA) -> Interval | None:
@@ -55,13 +58,27 @@ def shift(first: Sequence[float], second: Sequence[float], scale: Scale, *, alph
     never tell at that level, or a ratio is asked for where something is not above 0."""
     if scale == "ratio" and min([*first, *second], default=0) <= 0:
         return None
-    pairs = itertools.product(first, second)
-    apart = sorted((b / a if scale == "ratio" else b - a) for a, b in pairs)
+    apart = sorted(larger_by(a, b, scale) for a, b in itertools.product(first, second))
     below = _critical(len(first), len(second), Fraction(alpha))
     if below is None:
         return None
     k, level = below
-    return Interval(apart[k - 1], float(np.median(apart)), apart[len(apart) - k], level)
+    return Interval(apart[k - 1], middle_of(apart), apart[len(apart) - k], level)
+
+
+def larger_by(a: float, b: float, scale: Scale) -> float:
+    """By how much ``b`` is larger than ``a``."""
+    if a == b:
+        return 1.0 if scale == "ratio" else 0.0
+    return b / a if scale == "ratio" else b - a
+
+
+def middle_of(ordered: Sequence[float]) -> float:
+    """The median of sorted values. Between two that are infinitely far apart it is the one nearer to 0."""
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    if math.isinf(low) or math.isinf(high):
+        return min(low, high, key=abs)
+    return float(np.median(ordered))
 
 
 def compared(
@@ -74,20 +91,49 @@ def compared(
 ) -> tuple[Word, Interval | None]:
     """What is to be said of ``second`` beside ``first``: that there is a difference only where the interval says so.
     The difference is told instead of the ratio where something is not above 0."""
-    if min([*first, *second], default=1) <= 0:
-        scale = "difference"
+    scale = scale_of(scale, first, second)
     told = shift(first, second, scale, alpha=alpha)
-    if told is None:
-        return "too few runs", None
+    return ("too few runs", None) if told is None else (word_of(told, scale, better), told)
+
+
+def scale_of(scale: Scale, *values: Sequence[float]) -> Scale:
+    """That by which ``values`` can be compared: there are no ratios to what is not above 0."""
+    return scale if min(itertools.chain(*values), default=1) > 0 else "difference"
+
+
+def word_of(told: Interval, scale: Scale, better: Better) -> Word:
+    """Of the interval of a shift."""
     nothing = 1.0 if scale == "ratio" else 0.0
     if told.low <= nothing <= told.high:
-        return "no difference seen", told
-    return ("better" if (told.low > nothing) == (better == "higher") else "worse"), told
+        return "no difference seen"
+    return "better" if (told.low > nothing) == (better == "higher") else "worse"
+
+
+def rates_chance(first: tuple[int, int], second: tuple[int, int]) -> float:
+    """How likely it is, where both have the same rate, that hits are dealt to (hits, runs) as unequally: Fisher's exact
+    test, two-sided, by all dealings that are not likelier than this one."""
+    (hits, runs), (others, other_runs) = first, second
+    ways = [
+        math.comb(runs, x) * math.comb(other_runs, hits + others - x)
+        for x in range(max(0, hits + others - other_runs), min(runs, hits + others) + 1)
+    ]
+    mine = math.comb(runs, hits) * math.comb(other_runs, others)
+    return float(Fraction(sum(way for way in ways if way <= mine), sum(ways)))
 
 
 def runs_needed(alpha: float = ALPHA) -> int:
     """The fewest runs of each of two settings by which any difference can be told."""
-    return next(n for n in itertools.count(1) if _critical(n, n, Fraction(alpha)) is not None)
+    return next(n for n in itertools.count(1) if can_tell(n, n, alpha))
+
+
+def can_tell(m: int, n: int, alpha: float = ALPHA) -> bool:
+    """Whether any difference between m and n runs can be told."""
+    return _critical(m, n, Fraction(alpha)) is not None
+
+
+def can_tell_together(cells: int, alpha: float = ALPHA) -> bool:
+    """Whether any difference can be told from one number each of so many cells, by ``median_interval``."""
+    return Fraction(2, 2**cells) <= Fraction(alpha)
 
 
 def _critical(m: int, n: int, alpha: Fraction) -> tuple[int, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from rabbitmq_resilience.pages.wording import NOTHING
 from rabbitmq_resilience.record.whole_files import write_whole
 from rabbitmq_resilience.sweeps.measures import MEASURES
-from rabbitmq_resilience.sweeps.results import Line, Results
+from rabbitmq_resilience.sweeps.results import NEVER, Line, Results
 from rabbitmq_resilience.sweeps.statistics import Interval, Word, compared, median_interval
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
 from rabbitmq_resilience.tables.markdown import markdown
@@ -31,8 +32,7 @@ class Told:
     def text(self) -> str:
         if self.interval is None:
             return NOTHING
-        low, middle, high = (number(v) for v in (self.interval.low, self.interval.middle, self.interval.high))
-        return middle if low == high else f"{middle} ({low} to {high})"
+        return around(self.interval)
 
     def __str__(self) -> str:
         return f"{self.text} {self.word}" if self.word in ("better", "worse") else self.text
@@ -103,5 +103,12 @@ def table(results: Results, sweep: Sweep) -> str:
     )
 
 
+def around(interval: Interval) -> str:
+    low, middle, high = (number(value) for value in (interval.low, interval.middle, interval.high))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
 def number(value: float) -> str:
+    if math.isinf(value):
+        return NEVER
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"

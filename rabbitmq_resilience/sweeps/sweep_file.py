@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.sweeps.cells import Cell, Choice, changed, choices
-from rabbitmq_resilience.sweeps.spec import CELLS_MAX, Axis, SweepSpec
+from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices
+from rabbitmq_resilience.sweeps.comparison import words_of
+from rabbitmq_resilience.sweeps.spec import BASE, CELLS_MAX, ON, Axis, SweepSpec
+from rabbitmq_resilience.sweeps.statistics import ALPHA, can_tell, runs_needed
 from rabbitmq_resilience.tools.yaml_files import (
     Document,
     FileRefusedError,
@@ -68,7 +72,7 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         text = read_text(path, _KIND)
         document = parsed(text, _KIND)
         spec = SweepSpec.model_validate_json(json.dumps(document.plain, allow_nan=False), strict=True)
-        base = _base(spec, document, path)
+        bases = _Bases(spec, document, path)
     except ProblemError as error:
         raise SweepFileError(str(path), [error.problem]) from None
     except ValidationError as error:
@@ -81,7 +85,12 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
     cells, problems = [], []
     for choice in choices(spec):
         try:
-            cells.append(Cell(choice.labels, _scenario(spec, base, choice, document.lines, driver), choice.here))
+            on = _played_on(spec, choice, document.lines, driver)
+            of_driver = on.driver or driver
+            scenario = _scenario(spec, bases.of(choice), choice, document.lines, of_driver)
+            cells.append(Cell(choice.labels, scenario, choice.here, on))
+        except ProblemError as error:
+            problems += [error.problem] if error.problem not in problems else []
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
     problems = problems or [Problem(at, document.lines.of(at), what) for at, what in _grid_problems(spec, cells)]
@@ -90,16 +99,56 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
     return Sweep(spec, tuple(cells), text)
 
 
-def _base(spec: SweepSpec, document: Document, path: Path) -> _Base:
-    if not isinstance(spec.base, str):
-        return _Base(Document(dict(spec.base), document.lines.below(("base",))), ("base",), path.parent, str(path))
-    named = (path.parent / spec.base).resolve()
-    try:
-        found = parsed(read_text(named, fault_file.KIND), fault_file.KIND)
-    except ProblemError as error:
-        text = f"{named}: {error.problem}"
-        raise ProblemError(Problem(("base",), document.lines.of(("base",)), text)) from None
-    return _Base(found, None, named.parent, str(named))
+class _Bases:
+    """The scenarios from which cells are made, each read once."""
+
+    def __init__(self, spec: SweepSpec, document: Document, path: Path) -> None:
+        """Raises ProblemError where the sweep's own cannot be read."""
+        self._lines = document.lines
+        self._path = path
+        self._read: dict[str, _Base] = {}
+        self._own = None if spec.base is None else self._of(spec.base, (BASE,))
+
+    def of(self, choice: Choice) -> _Base:
+        """Raises ProblemError."""
+        if BASE not in choice.changes:
+            assert self._own is not None, "a sweep without a base has one for each label"
+            return self._own
+        number, stated = choice.changes[BASE]
+        if not isinstance(stated, (str, dict)):
+            at: Location = ("axes", number)
+            raise ProblemError(Problem(at, self._lines.of(at), "base: is a scenario, or the path of a fault file"))
+        return self._of(stated, ("axes", number, "settings", choice.chosen[number], BASE))
+
+    def _of(self, stated: dict[str, Any] | str, at: Location) -> _Base:
+        if not isinstance(stated, str):
+            lines = self._lines.below(at)
+            return _Base(Document(dict(stated), lines), at, self._path.parent, str(self._path))
+        if stated not in self._read:
+            named = (self._path.parent / stated).resolve()
+            try:
+                found = parsed(read_text(named, fault_file.KIND), fault_file.KIND)
+            except ProblemError as error:
+                raise ProblemError(Problem(at, self._lines.of(at), f"{named}: {error.problem}")) from None
+            self._read[stated] = _Base(found, None, named.parent, str(named))
+        return self._read[stated]
+
+
+def _played_on(spec: SweepSpec, choice: Choice, lines: Lines, driver: str | None) -> PlayedOn:
+    """Raises ProblemError."""
+    stated = {path: choice.changes[path] for path in ON if path in choice.changes}
+    for path, (number, value) in stated.items():
+        what = ""
+        if driver == "attached":
+            what = "the cluster is there already, and so are its driver and its broker"
+        elif not isinstance(value, str):
+            what = f"{json.dumps(value)[:60]} is no text; put it into quotes"
+        elif path == "on.driver" and value not in FORMING:
+            what = f"{value!r} is no driver; there are {', '.join(FORMING)}"
+        if what:
+            at = _place(spec.axes[number], number, choice.chosen[number], path)
+            raise ProblemError(Problem(at, lines.of(at), f"{path}: {what}"))
+    return PlayedOn(*(stated[path][1] if path in stated else None for path in ON))
 
 
 def _axis_problems(spec: SweepSpec) -> Iterator[tuple[Location, str]]:
@@ -120,7 +169,7 @@ def _axis_problems(spec: SweepSpec) -> Iterator[tuple[Location, str]]:
 
 def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver: str | None) -> Scenario:
     """Raises FaultFileError, with lines and fields of the sweep file where they are its own."""
-    changes = {path: value for path, (_, value) in choice.changes.items()}
+    changes = _of_scenario(choice)
     name = ", ".join(f"{axis} {label}" for axis, label in choice.labels.items())
     try:
         plain = changed(_with_topology(base, changes), changes)
@@ -133,6 +182,11 @@ def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver
     except FaultFileError as error:
         found = [_problem(problem, base, choice, lines, spec) for problem in error.problems]
         raise FaultFileError(base.source, found) from None
+
+
+def _of_scenario(choice: Choice) -> dict[str, Any]:
+    """What a cell changes in its base."""
+    return {path: value for path, (_, value) in choice.changes.items() if path not in (BASE, *ON)}
 
 
 def _stated(plain: dict[str, Any], title: str, base: _Base, driver: str | None) -> Scenario:
@@ -175,7 +229,7 @@ def _problem(problem: Problem, base: _Base, choice: Choice, lines: Lines, spec: 
 
 def _is_wrong_without(number: int, problem: Problem, base: _Base, choice: Choice) -> bool:
     """Whether the cell has the problem also if one axis leaves the base as it is."""
-    changes = {path: value for path, (whose, value) in choice.changes.items() if whose != number}
+    changes = {path: value for path, value in _of_scenario(choice).items() if choice.changes[path][0] != number}
     try:
         _stated(changed(_with_topology(base, changes), changes), "-", base, "local")
     except (FaultFileError, LookupError) as error:
@@ -196,16 +250,27 @@ def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Locatio
         yield ("axes",), "no cell is left to be played"
     seen: dict[str, Cell] = {}
     for cell in cells:
-        played = cell.scenario.model_copy(update={"title": ""}).model_dump_json()
+        played = f"{cell.on} {cell.scenario.model_copy(update={'title': ''}).model_dump_json()}"
         if played in seen:
             text = f"{seen[played].name} and {cell.name} are the same scenario"
             yield ("axes",), f"{text}; a value that is the base's own, or that another one replaces, says nothing"
         seen.setdefault(played, cell)
+    family = 0 if spec.compared is None else _comparisons(spec, cells)
+    if family and not can_tell(spec.repeats, spec.repeats, ALPHA / family):
+        least = runs_needed(ALPHA / family)
+        yield ("repeats",), f"{spec.repeats} can never tell a difference among {family} comparisons; {least} can"
     if spec.budget_min is not None:
         round_s = sum(expected_s(cell.scenario) for cell in cells if cell.here)
         if round_s > 60 * spec.budget_min:
             text = f"one round of {sum(c.here for c in cells)} cells takes about {round_s / 60:.0f} min"
             yield ("budget_min",), f"{text}; give it that, or make the phases shorter, or the cells fewer"
+
+
+def _comparisons(spec: SweepSpec, cells: list[Cell]) -> int:
+    """How many words all comparisons will have together."""
+    here = Counter(cell.labels[str(spec.compared)] for cell in cells if cell.here)
+    _, *others = here.values()
+    return sum(words_of(count, len(spec.measures)) for count in others)
 
 
 def expected_s(scenario: Scenario) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def test_what_is_entered_is_read_again_also_after_a_line_that_was_cut_off(tmp_pa
     file.write_text(whole)
     again = Results.read(tmp_path / "sweep")
     assert (again.of, again.lines) == (OF, entered)
+
+
+def test_what_never_came_is_kept_as_that(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, SWEEP)
+    results = Results.read(tmp_path / "sweep")
+    results.begin(OF, sweep.text)
+    results.enter(line("1", "quorum", 1, values={"confirmed_per_s": 1.0, "confirm_p99_ms": math.inf}))
+    (again,) = Results.read(tmp_path / "sweep").lines
+    assert again.values == {"confirmed_per_s": 1.0, "confirm_p99_ms": math.inf}
+    write_tables(results, sweep)
+    assert pq.read_table(tmp_path / "sweep" / "runs.parquet").to_pylist()[0]["confirm_p99_ms"] == math.inf
+    assert "| 1 | quorum | 1 | never | 1 VALID |" in (tmp_path / "sweep" / "table.md").read_text()
 
 
 def test_after_a_line_that_was_cut_off_the_next_one_is_not_lost(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.sweeps.statistics import compared, median_interval, runs_needed, shift
+from rabbitmq_resilience.sweeps.statistics import compared, median_interval, rates_chance, runs_needed, shift
 
 VALUES = st.lists(st.integers(1, 40).map(float), min_size=1, max_size=7)
 
@@ -64,6 +65,26 @@ def test_what_may_be_nothing_is_compared_by_difference() -> None:
     word, told = compared([0.0] * 4, [2.0] * 4, scale="ratio", better="lower")
     assert (word, told and told.low) == ("worse", 2.0)
     assert compared([0.0] * 4, [0.0] * 4, scale="ratio", better="lower")[0] == "no difference seen"
+
+
+def test_what_never_came_is_longer_than_all_and_as_long_as_itself() -> None:
+    never = [math.inf] * 4
+    assert compared([1.0, 2, 3, 4], never, scale="ratio", better="lower")[0] == "worse"
+    assert compared(never, [1.0, 2, 3, 4], scale="ratio", better="lower")[0] == "better"
+    assert compared(never, never, scale="difference", better="lower")[0] == "no difference seen"
+    assert compared([0.0, 2, 3, math.inf], never, scale="ratio", better="lower")[0] == "no difference seen"
+    assert median_interval([1.0, 2, math.inf]).middle == 2
+    assert median_interval([1.0, math.inf, math.inf]).middle == math.inf
+    assert median_interval([2.0, math.inf]).middle == 2
+
+
+@given(runs=st.tuples(st.integers(1, 7), st.integers(1, 7)), data=st.data())
+def test_the_chance_of_two_rates_is_that_of_every_dealing(runs: tuple[int, int], data: st.DataObject) -> None:
+    hits = [data.draw(st.integers(0, n)) for n in runs]
+    every = [sum(place < runs[0] for place in dealt) for dealt in itertools.combinations(range(sum(runs)), sum(hits))]
+    ways = {x: every.count(x) for x in every}
+    as_unequal = sum(count for count in ways.values() if count <= ways[hits[0]])
+    assert rates_chance((hits[0], runs[0]), (hits[1], runs[1])) == pytest.approx(as_unequal / len(every))
 
 
 @given(first=VALUES, second=VALUES)

@@ -1,0 +1,136 @@
+"""A comparison as Markdown and as a page, which is self-contained and runs no script."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rabbitmq_resilience.pages.html import render
+from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.comparison import Comparison, Difference
+from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
+from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.sides import of_axis
+from rabbitmq_resilience.sweeps.spec import SweepSpec
+from rabbitmq_resilience.sweeps.summary import TEMPLATES, around, number
+from rabbitmq_resilience.tables.markdown import markdown
+
+#: How far a bar of ratios goes: this many doublings to each side.
+DOUBLINGS = 3.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An interval, from 0 (left) to 1; "no difference" is in the middle."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """``name``: of the cell, or of the measure where it is what all cells say together."""
+
+    name: str
+    difference: Difference
+    first: str
+    second: str
+    apart: str
+    bar: Bar | None
+
+
+def comparison_markdown(found: Comparison, *, title: str, apart: Sequence[str] = ()) -> str:
+    """``apart``: what else is different between the sides."""
+    return markdown(TEMPLATES / "comparison.md.j2", **_shown(found, title, apart))
+
+
+def comparison_page(found: Comparison, *, title: str, apart: Sequence[str] = ()) -> str:
+    return render("comparison.html", **_shown(found, title, apart))
+
+
+def _shown(found: Comparison, title: str, apart: Sequence[str]) -> Mapping[str, Any]:
+    rates = [one for one in found.rates if not one.where or one.first != one.second]
+    return {
+        "title": title,
+        "found": found,
+        "measures": _rows(found),
+        "apart": apart,
+        "rates": rates,
+        "alike": len(found.rates) - len(rates),
+    }
+
+
+def comparison_file(label: str) -> str:
+    """The name of a page, without its folder and what it ends with."""
+    return "comparison-" + re.sub(r"[^\w.-]+", "-", label).strip("-.")[:60]
+
+
+def write_comparisons(results: Results, spec: SweepSpec) -> None:
+    """Into the folder of the results, one for each label but the first one of the axis that is compared."""
+    for found in of_axis(results, spec):
+        title = f"{spec.title}: {spec.compared} {found.names[1]}"
+        path = results.folder / comparison_file(found.names[1])
+        write_whole(path.with_name(f"{path.name}.md"), comparison_markdown(found, title=title))
+        write_whole(path.with_name(f"{path.name}.html"), comparison_page(found, title=title))
+
+
+def _rows(found: Comparison) -> Mapping[str, Sequence[Row]]:
+    """By measure, in words: of each cell. First, without a name: what all cells say together, a row each measure."""
+    rows = {"": [_row(one, _reach([one])) for one in found.together]}
+    for name, measure in MEASURES.items():
+        mine = [one for one in found.differences if one.measure == name and one.where]
+        if mine:
+            rows[_in_words(measure)] = [_row(one, _reach(mine)) for one in mine]
+    return {words: mine for words, mine in rows.items() if mine}
+
+
+def _in_words(measure: Measure) -> str:
+    unit = f", {measure.unit}" if measure.unit else ""
+    return f"{measure.what}{unit} ({measure.better} is better)"
+
+
+def _reach(mine: Sequence[Difference]) -> float:
+    """What the ends of a bar stand for, where differences are drawn."""
+    edges = [abs(edge) for one in mine for edge in _edges(one)]
+    return max(filter(math.isfinite, edges), default=0.0) or 1.0
+
+
+def _row(one: Difference, reach: float) -> Row:
+    return Row(
+        one.where or _in_words(one.of), one, around(one.first), around(one.second), _apart(one), _bar(one, reach)
+    )
+
+
+def _apart(one: Difference) -> str:
+    if one.apart is None:
+        return ""
+    sign, shown = ("x", "{:.3g}") if one.scale == "ratio" else ("", "{:+.3g}")
+    low, middle, high = (
+        number(value) if math.isinf(value) else shown.format(value)
+        for value in (one.apart.low, one.apart.middle, one.apart.high)
+    )
+    return f"{sign}{middle} ({low} to {high})"
+
+
+def _edges(one: Difference) -> tuple[float, ...]:
+    return () if one.apart is None else (one.apart.low, one.apart.high)
+
+
+def _bar(one: Difference, reach: float) -> Bar | None:
+    if one.apart is None:
+        return None
+    edges = (one.apart.low, one.apart.middle, one.apart.high)
+    low, middle, high = (_place(edge, one, reach) for edge in edges)
+    return Bar(low, middle, high)
+
+
+def _place(value: float, one: Difference, reach: float) -> float:
+    if one.scale == "ratio":
+        share = math.log2(value) / DOUBLINGS if 0 < value < math.inf else math.copysign(1, value - 1)
+    else:
+        share = value / reach if math.isfinite(value) else math.copysign(1, value)
+    return 0.5 + max(-1.0, min(1.0, share)) / 2

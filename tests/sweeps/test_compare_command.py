@@ -1,0 +1,174 @@
+"""``rabbitmq-resilience compare`` as people call it; nothing is played."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.nights.night_file import Header, Machine, NightWriter, Played
+from rabbitmq_resilience.sweeps.compare_command import main
+from rabbitmq_resilience.sweeps.results import Results
+from tests.sweeps.test_results import OF, line
+from tests.sweeps.written import BASE
+
+HEADER = Header(
+    night="2026-11-24T01:00:00Z",
+    name=None,
+    suite_version="1",
+    suite_commit="c1",
+    machine=Machine(cpus=2, memory_gb=24.0, cpu_model="x", kernel="6", id="m1"),
+    driver="local",
+    budget_min=None,
+)
+PLAYED = Played(
+    scenario="suites/test_kills.py::test_killed[0]",
+    title="Killed",
+    verdict="VALID",
+    as_expected=True,
+    expected="VALID",
+    known=None,
+    invariants={"recovery": "VALID"},
+    broke_first=None,
+    seed=1,
+    broker_version="3.10.8",
+    driver="local",
+    topology=None,
+    partition_handling=None,
+    queue_type="quorum",
+    outage_s=1.0,
+    outage_total_s=0.0,
+    stall_s=1.0,
+    recovered_s=2.0,
+    kept_ratio=1.0,
+    confirmed_per_s=400.0,
+    others_cpu=0.0,
+    started_at=None,
+    duration_s=20.0,
+    run="run",
+    rerun="pytest run",
+    fault_file="run/fault.yaml",
+)
+
+
+def night(folder: Path, name: str, *, header: Header = HEADER, **told: object) -> Path:
+    """Ten scenarios, each a little slower than the one before."""
+    with NightWriter.in_folder(folder, name, header) as writer:
+        for number in range(10):
+            one = replace(PLAYED, scenario=f"suites/test_kills.py::test_killed[{number}]", outage_s=1.0 + number)
+            writer.write(replace(one, **told))  # type: ignore[arg-type]
+    return folder / f"{name}.jsonl"
+
+
+def told(folder: Path) -> str:
+    return (folder / "comparison.md").read_text()
+
+
+def test_two_nights_of_which_one_recovers_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = night(tmp_path / "nights", "one")
+    elsewhere = replace(HEADER, machine=replace(HEADER.machine, id="m2"))
+    second = night(tmp_path / "nights", "two", header=elsewhere, recovered_s=3.0, broker_version="3.12.0")
+    assert main([str(first), str(second), "--to", str(tmp_path / "out")], program="compare") == 0
+    text = told(tmp_path / "out")
+    assert "| time to recover, s (lower is better) | 2 | 3 | +1 (+1 to +1) | worse |" in text
+    assert "| longest outage of a queue, s (lower is better) | 5.5 (2 to 9) | 5.5 (2 to 9) | +0 (+0 to +0) | no" in text
+    assert "- machine: m1 and m2" in text and "- RabbitMQ: 3.10.8 and 3.12.0" in text
+    assert "time to recover, all together: worse" in capsys.readouterr().out
+    assert (tmp_path / "out" / "comparison.html").exists()
+
+
+def test_a_recovery_that_never_came_is_the_longest(tmp_path: Path) -> None:
+    first = night(tmp_path / "nights", "one")
+    broken: dict[str, Any] = {"recovered_s": None, "verdict": "INVALID", "invariants": {"recovery": "INVALID"}}
+    second = night(tmp_path / "nights", "two", **broken)
+    assert main([str(first), str(second), "--to", str(tmp_path / "out")], program="compare") == 0
+    text = told(tmp_path / "out")
+    assert "| time to recover, s (lower is better) | 2 | never | never (never to never) | worse |" in text
+    assert "| all together | 0 of 10 | 10 of 10 | worse |" in text
+
+
+def test_drawn_schedules_and_runs_that_could_not_tell_are_no_numbers(tmp_path: Path) -> None:
+    first = night(tmp_path / "nights", "one")
+    assert main([str(first), str(night(tmp_path / "n", "drawn", drawn=True))], program="compare") == 1
+    unknown = night(tmp_path / "nights", "two", verdict="UNKNOWN")
+    assert main([str(first), str(unknown), "--to", str(tmp_path / "out")], program="compare") == 0
+    text = told(tmp_path / "out")
+    assert "0 better of 0 comparisons" in text
+    assert "suites/test_kills.py::test_killed[3]: 0 of one.jsonl, 1 of two.jsonl" in text
+
+
+def test_two_results_of_a_sweep(tmp_path: Path) -> None:
+    for name, factor in (("before", 1.0), ("after", 0.5)):
+        results = Results.read(tmp_path / name)
+        results.begin(replace(OF, commit=name), "the file")
+        for number in range(1, 8):
+            results.enter(line("1", "quorum", number, values={"confirmed_per_s": factor * (100.0 + number)}))
+    assert main([str(tmp_path / name) for name in ("before", "after")] + ["--to", str(tmp_path)], program="x") == 0
+    text = told(tmp_path)
+    assert "| in_flight 1, queues quorum | 104 (101 to 107) | 52 (50.5 to 53.5) | x0.5 (0.48" in text
+    assert "- commit: before and after" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["nowhere", "nowhere2"], "nowhere is not there"),
+        (["."], "name two"),
+        ([".", "."], "holds no night"),
+        (["a.fault.yaml"], "name two fault files, or what differs"),
+        (["a.fault.yaml", "--second", "workload.in_flight"], "write FIELD=VALUE"),
+        (["b.fault.yaml", "--second", "workload.in_flight=10"], "b.fault.yaml is no fault file"),
+        ([".", ".", "-x"], "-x is for pytest"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    why: str,
+) -> None:
+    (tmp_path / "a.fault.yaml").write_text(yaml.safe_dump(BASE))
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments, program="compare") == 1
+    assert why in capsys.readouterr().err
+
+
+def checked(folder: Path, *arguments: str) -> tuple[int, str]:
+    """What pytest says that only checks what would be played."""
+    program = [sys.executable, "-m", "rabbitmq_resilience", "compare", *arguments, "--check-only", "-v"]
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_two_fault_files_are_played_in_turn_as_often_as_tells_something(tmp_path: Path) -> None:
+    (tmp_path / "before.fault.yaml").write_text(yaml.safe_dump(BASE))
+    other = {**BASE, "workload": {**BASE["workload"], "in_flight": 7}}
+    (tmp_path / "after.fault.yaml").write_text(yaml.safe_dump(other))
+    status, text = checked(tmp_path, "before.fault.yaml", "after.fault.yaml")
+    assert status == 0, text
+    order = [row.split("scenario ")[1].split(" ")[0] for row in text.splitlines() if "::scenario" in row]
+    assert len(order) % 2 == 0 and len(order) >= 12
+    assert all(set(order[i : i + 2]) == {"before", "after"} for i in range(0, len(order), 2))
+
+
+def test_settings_of_all_fault_files_and_what_is_wrong_in_them(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.fault.yaml").write_text(yaml.safe_dump({**BASE, "seed": len(name) + ord(name[0])}))
+    status, text = checked(tmp_path, "one.fault.yaml", "two.fault.yaml", "--second", "workload.in_flight=10")
+    assert status == 0, text
+    assert "scenario two, side second: workload" in text and "(round 6)" in text
+    status, text = checked(tmp_path, "one.fault.yaml", "--second", "workload.in_fligt=10")
+    assert status != 0
+    assert "in_fligt" in text
+    status, text = checked(tmp_path, "one.fault.yaml", "two.fault.yaml", "--second", "on.driver=boats")
+    assert status != 0
+    assert "'boats' is no driver" in text
+    status, text = checked(tmp_path, "one.fault.yaml", "two.fault.yaml", "--repeats", "4")
+    assert status != 0
+    assert "4 can never tell a difference among" in text

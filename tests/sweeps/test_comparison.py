@@ -1,0 +1,154 @@
+"""Words about two sides: against an obvious way, against noise without a difference, and in what they must not hide."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compare
+from rabbitmq_resilience.sweeps.comparison_page import comparison_markdown, comparison_page
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.tables.rate import Rate
+
+NUMBERS = st.lists(st.integers(0, 12).map(float) | st.just(math.inf), min_size=0, max_size=5)
+NAMES = ("confirmed_per_s", "outage_s")
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> tuple[Side, Side]:
+    def runs() -> Runs:
+        count = draw(st.integers(0, 6))
+        broke = Rate(draw(st.integers(0, count)), count) if count else None
+        return Runs({name: draw(NUMBERS) for name in NAMES}, broke)
+
+    cells = [f"cell {number}" for number in range(draw(st.integers(1, 7)))]
+    return tuple(Side(name, {cell: runs() for cell in cells if draw(st.integers(0, 9))}) for name in "AB")  # type: ignore[return-value]
+
+
+def places(m: int, n: int) -> int:
+    return math.comb(m + n, m)
+
+
+def slow_chance(a: list[float], b: list[float]) -> float:
+    """Of a rank test, two-sided: in how many of all ways to deal the same numbers to the sides are they as unequal."""
+    every = [*a, *b]
+
+    def larger(mine: list[float], others: list[float]) -> float:
+        return sum((x > y) - (x < y) for x in mine for y in others)
+
+    seen = abs(larger(a, b))
+    dealt = [
+        abs(larger([every[i] for i in chosen], [every[i] for i in range(len(every)) if i not in chosen]))
+        for chosen in itertools.combinations(range(len(every)), len(a))
+    ]
+    return sum(unequal >= seen for unequal in dealt) / len(dealt)
+
+
+@settings(max_examples=300, deadline=None)
+@given(both=sides())
+def test_a_word_about_a_cell_is_one_that_a_rank_test_of_all_dealings_gives_too(both: tuple[Side, Side]) -> None:
+    found = compare(*both)
+    for one in found.differences:
+        if not one.where or one.word not in ("better", "worse"):
+            continue
+        a, b = (list(side.runs[one.where].values[one.measure]) for side in both)
+        assert slow_chance(a, b) <= found.alpha
+        higher = sum((y > x) - (y < x) for x in a for y in b) > 0
+        assert (one.word == "better") == (higher == (MEASURES[one.measure].better == "higher"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(both=sides())
+def test_nothing_that_both_have_is_left_out_and_the_other_way_round_is_the_other_word(both: tuple[Side, Side]) -> None:
+    found, back = compare(*both), compare(both[1], both[0])
+    wheres = {where for where in both[0].runs if where in both[1].runs}
+    expected = {
+        (where, name)
+        for where in wheres
+        for name in NAMES
+        if both[0].runs[where].values[name] and both[1].runs[where].values[name]
+    }
+    assert {(one.where, one.measure) for one in found.differences if one.where} == expected
+    other = {"better": "worse", "worse": "better"}
+    for one, two in zip(found.differences, back.differences, strict=True):
+        assert two.word == other.get(one.word, one.word)
+    for mine, theirs in zip(found.rates, back.rates, strict=True):
+        assert theirs.word == other.get(mine.word, mine.word)
+    for page in (comparison_markdown(found, title="t"), comparison_page(found, title="t")):
+        assert all(where in page for where in (only for names in found.only.values() for only in names))
+
+
+def noisy(rng: np.random.Generator, cells: int, runs: int, *, factor: float = 1.0, broken: float = 0.3) -> Side:
+    def one(number: int) -> Runs:
+        level = 100.0 * (number + 1)
+        values = {
+            "confirmed_per_s": (factor * rng.normal(level, 0.05 * level, runs)).tolist(),
+            "confirm_p99_ms": rng.lognormal(3, 0.5, runs).tolist(),
+            "outage_s": rng.choice([0.0, 0.0, 1.5, 4.0], runs).tolist(),
+        }
+        return Runs(values, Rate(int(rng.binomial(runs, broken)), runs))
+
+    return Side("noise", {f"cell {number}": one(number) for number in range(cells)})
+
+
+def words(found: Comparison) -> list[str]:
+    return [*(one.word for one in found.differences), *(one.word for one in found.rates)]
+
+
+@pytest.mark.parametrize(("cells", "runs"), [(1, 6), (3, 8), (12, 1), (10, 4)])
+def test_where_nothing_differs_at_most_one_table_of_twenty_says_a_word(cells: int, runs: int) -> None:
+    rng = np.random.default_rng(18)
+    tables = 400
+    false = sum(
+        bool({"better", "worse"} & set(words(compare(noisy(rng, cells, runs), noisy(rng, cells, runs)))))
+        for _ in range(tables)
+    )
+    assert false <= 0.05 * tables
+
+
+def test_a_difference_in_every_cell_is_told_though_each_was_played_once() -> None:
+    rng = np.random.default_rng(18)
+    found = compare(noisy(rng, 12, 1), noisy(rng, 12, 1, factor=0.7))
+    (one,) = (one for one in found.together if one.measure == "confirmed_per_s")
+    assert (one.word, one.scale) == ("worse", "ratio")
+    assert one.apart is not None and one.apart.low < 0.7 < one.apart.high
+    assert {d.word for d in found.differences if d.where} == {"too few runs"}
+
+
+def test_what_never_came_is_no_reason_to_be_better() -> None:
+    """A cell that recovers quickly, or not at all, has not become faster."""
+    slow = [4.0, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6]
+    quick = [1.0, 1.1, 1.2, math.inf, math.inf, math.inf, math.inf]
+    one, other = (Side(name, {"cell": Runs({"recovered_s": v}, None)}) for name, v in (("A", slow), ("B", quick)))
+    (found,) = compare(one, other).differences
+    assert found.word != "better"
+    assert found.second.middle == math.inf
+    assert "never" in comparison_markdown(compare(one, other), title="t")
+
+
+def test_promises_that_are_broken_more_often_are_told_together() -> None:
+    names = [f"cell {number}" for number in range(12)]
+    kept, broken = ({name: Runs({}, Rate(hits, 1)) for name in names} for hits in (0, 1))
+    found = compare(Side("A", kept), Side("B", broken))
+    assert (found.rates[0].where, found.rates[0].word) == ("", "worse")
+    assert {one.word for one in found.rates[1:]} == {"too few runs"}
+
+
+def test_a_side_that_played_the_bad_cell_more_often_is_not_worse() -> None:
+    often = {"good": Runs({}, Rate(0, 2)), "bad": Runs({}, Rate(40, 40))}
+    seldom = {"good": Runs({}, Rate(0, 40)), "bad": Runs({}, Rate(2, 2))}
+    assert {one.word for one in compare(Side("A", seldom), Side("B", often)).rates} == {"no difference seen"}
+
+
+def test_runs_without_numbers_and_what_only_one_side_has_are_told() -> None:
+    runs = Runs({"outage_s": [1.0]}, Rate(0, 1), left_out=3)
+    found = compare(Side("A", {"x": runs, "old": runs}), Side("B", {"x": Runs({"outage_s": [1.0]}, None), "new": runs}))
+    text = comparison_markdown(found, title="t")
+    assert "- x: 3 of A, 0 of B" in text
+    assert "Only in A: old." in text and "Only in B: new." in text
+    assert found.rates == []
