@@ -34,7 +34,7 @@ from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
 from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
 from rabbitmq_resilience.clusters.network.toxiproxy import Call
 from rabbitmq_resilience.clusters.prometheus import scrape_config
-from rabbitmq_resilience.clusters.spec import Node, Topology
+from rabbitmq_resilience.clusters.spec import BrokerSize, Node, Topology
 from rabbitmq_resilience.tools import image_names as images
 
 DEFAULT_TOPOLOGY = "three_nodes_three_zones"
@@ -157,6 +157,7 @@ def _broker(topology: Topology, node: Node, number: int) -> dict[str, Any]:
             "RABBITMQ_NODENAME": broker_name(node.name),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": net_ticktime_argument(net_ticktime_s=topology.net_ticktime_s),
         },
+        **_held_to(topology.broker_size),
         "labels": {ZONE_LABEL: node.zone, TOPOLOGY_LABEL: topology.name},
         "ports": _published((port + number, port) for port in PORTS.published),
         "volumes": [
@@ -168,6 +169,12 @@ def _broker(topology: Topology, node: Node, number: int) -> dict[str, Any]:
         "healthcheck": _check(["CMD-SHELL", _HEALTHY], start_s=300),
         "stop_grace_period": "60s",
     }
+
+
+def _held_to(size: BrokerSize | None) -> Mapping[str, Any]:
+    if size is None:
+        return {}
+    return {"cpus": size.cores, "mem_limit": size.memory_bytes, "memswap_limit": size.memory_bytes}
 
 
 def _check(command: list[str], *, start_s: int) -> dict[str, Any]:

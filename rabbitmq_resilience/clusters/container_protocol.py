@@ -12,8 +12,9 @@ from rabbitmq_resilience.clusters.stressors import Stressors
 
 @dataclass(frozen=True)
 class Resources:
-    """What a container may have and has. ``unlimited``: by no limit but what the machine has. ``cpu_s``: what it used
-    of CPU, and ``waited_s``: how long its threads were kept waiting by a limit, both since it was started."""
+    """What a container may have and has. ``unlimited``: by no limit but what the machine has, or its topology
+    (``broker_size``). ``cpu_s``: what it used of CPU, and ``waited_s``: how long its threads were kept waiting by a
+    limit, both since it was started."""
 
     unlimited: bool
     cpu_s: float
@@ -62,7 +63,7 @@ class ContainerCluster(Cluster, PacketActs, Protocol):
     """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
-        """None: as much as the machine has."""
+        """None: as much as before any limit."""
         ...
 
     def resources(self, node: str) -> Resources: ...

@@ -159,6 +159,18 @@ class Network(Spec):
     balancers: Delay | None = None
 
 
+class BrokerSize(Spec):
+    """What each broker's container may use: so many CPU-seconds a second, and so much memory, above which the kernel
+    kills it."""
+
+    cores: Annotated[float, Field(ge=0.01, le=1024)]
+    memory_mb: Annotated[int, Field(ge=64, le=16_000_000)]
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory_mb * 2**20
+
+
 def _counted(value: Any) -> Any:
     """``balancers: 2`` is short for a mapping."""
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
@@ -177,7 +189,7 @@ class Topology(Spec):
     ``balancers``: so many load balancers stand before the brokers, or a mapping that says more of them. To the nodes
     ``without_clients`` no client is sent, as people keep a node for statistics. ``ram_nodes`` keep the metadata of the
     cluster in memory only; they are there up to RabbitMQ 4.1, and deprecated since 2021. ``network``: the latency
-    between and within zones.
+    between and within zones. ``broker_size``: what each broker may use of its machine, with containers only.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -195,6 +207,7 @@ class Topology(Spec):
     without_clients: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
     ram_nodes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
     network: Network | None = None
+    broker_size: BrokerSize | None = None
 
     @model_validator(mode="after")
     def _size(self) -> Self:

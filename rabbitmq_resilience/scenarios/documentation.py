@@ -17,7 +17,15 @@ import yaml
 from pydantic import BaseModel
 
 from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.clusters.spec import Balancers, Delay, HealthCheck, Network, PauseIfAllDown, Topology
+from rabbitmq_resilience.clusters.spec import (
+    Balancers,
+    BrokerSize,
+    Delay,
+    HealthCheck,
+    Network,
+    PauseIfAllDown,
+    Topology,
+)
 from rabbitmq_resilience.faults import targets
 from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.faults.conditions import When
@@ -50,6 +58,7 @@ _TITLES: Mapping[str, str] = {
     "Balancers": "balancers",
     "HealthCheck": "check",
     "Network": "network",
+    "BrokerSize": "broker_size",
     "Delay": "delay",
     "Workload": "workload",
     "Mirroring": "mirroring",
@@ -149,7 +158,7 @@ def page() -> str:
     return markdown(
         TEMPLATE,
         file=_definition("The file", Scenario),
-        topology=_definition("topology", Topology, PauseIfAllDown, Balancers, HealthCheck, Network, Delay),
+        topology=_definition("topology", Topology, PauseIfAllDown, Balancers, HealthCheck, Network, Delay, BrokerSize),
         presets=[_load(name, presets.load(name)) for name in presets.names()],
         workload=_definition("workload", Workload, *_OF_WORKLOAD),
         phases=_definition("phases", Phases),

@@ -32,6 +32,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
     yield from _load_problems(scenario)
     yield from _setting_problems(scenario)
     yield from _balancer_problems(scenario, driver)
+    yield from _size_problems(scenario, driver)
     yield from _limit_problems(scenario, driver)
     for i, step in enumerate(scenario.schedule):
         if driver is not None and step.acts_on not in DRIVERS[driver].offers:
@@ -205,6 +206,13 @@ def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple
     if scenario.workload.reconnect == "own_zone":
         text = "balancers are in no zone, and choose the node of a client"
         yield ("workload", "reconnect"), f"{text}; write reconnect: anywhere, or take a topology without them"
+
+
+def _size_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
+    """Only containers are held to what they may use."""
+    if scenario.topology.broker_size is not None and driver is not None and "containers" not in DRIVERS[driver].offers:
+        text = f"the driver {driver} holds brokers to no size; take {OPTION}driver docker, or leave it out"
+        yield ("topology", "broker_size"), text
 
 
 def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:

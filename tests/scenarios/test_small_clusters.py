@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.compose import rabbitmq_conf
+from rabbitmq_resilience.clusters.compose import document, rabbitmq_conf
+from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
 
+PLAIN: dict[str, Any] = {
+    "title": "A small cluster",
+    "workload": {"queue_type": "classic"},
+    "invariants": {"no_loss": {}},
+}
+
 
 def parsed(topology: Mapping[str, Any], *schedule: Mapping[str, Any]) -> Scenario:
-    plain = {
-        "title": "A small cluster",
-        "topology": {"name": "small", **topology},
-        "workload": {"queue_type": "classic"},
-        "schedule": list(schedule),
-        "invariants": {"no_loss": {}},
-    }
+    plain = {**PLAIN, "topology": {"name": "small", **topology}, "schedule": list(schedule)}
     return fault_file.parse(yaml.safe_dump(plain, sort_keys=False))
 
 
@@ -65,3 +66,19 @@ def test_settings_stand_in_rabbitmq_conf_as_they_are_written_there() -> None:
     switched = parsed({"zones": {"a": 3}, "settings": {"mirroring_flow_control": False}})
     assert "mirroring_flow_control = false" in rabbitmq_conf(switched.topology).splitlines()
     assert fault_file.parse(fault_file.dump(switched)).topology == switched.topology
+
+
+def test_only_containers_are_held_to_a_size() -> None:
+    sized = {"zones": {"a": 3}, "broker_size": {"cores": 0.5, "memory_mb": 512}}
+    with pytest.raises(FaultFileError, match=r"topology\.broker_size: the driver local holds brokers to no size"):
+        parsed(sized)
+    text = yaml.safe_dump({**PLAIN, "topology": {"name": "small", **sized}})
+    assert fault_file.parse(text, driver="docker").topology.broker_size is not None
+
+
+def test_compose_holds_brokers_to_their_size() -> None:
+    topology = Topology.model_validate(
+        {"name": "s", "zones": {"a": 1}, "broker_size": {"cores": 0.5, "memory_mb": 512}}
+    )
+    (broker,) = (service for name, service in document(topology)["services"].items() if name == "a1")
+    assert (broker["cpus"], broker["mem_limit"]) == (0.5, 512 * 2**20)

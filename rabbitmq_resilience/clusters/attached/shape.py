@@ -64,6 +64,7 @@ def _difference(topology: Topology, cluster: ClusterFile) -> str:
         "settings": "settings of its own",
         "advanced_config": "a configuration of its own (advanced_config)",
         "definitions": "definitions of its own",
+        "broker_size": "a size for its brokers",
     }
     having = [text for field, text in owned.items() if getattr(topology, field)]
     if having:

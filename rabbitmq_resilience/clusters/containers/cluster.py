@@ -157,6 +157,6 @@ class DockerCluster(RunningCluster):
             ebin = compiled_in(client, image)
 
         def opened(folder: Path) -> DockerHost:
-            return DockerHost(folder, image, equipment)
+            return DockerHost(folder, image, equipment, broker_size=topology.broker_size)
 
         return cls.formed_on(opened, topology, image.broker, ebin, equipment=equipment, **fields)

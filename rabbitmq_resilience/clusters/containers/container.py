@@ -17,6 +17,7 @@ from rabbitmq_resilience.clusters.broker.files import BrokerFiles
 from rabbitmq_resilience.clusters.container_protocol import Resources
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.protocol import ProcessState
+from rabbitmq_resilience.clusters.spec import BrokerSize
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}
@@ -42,10 +43,18 @@ class Container:
     """One container, which may be started again after it has ended. Raises ``ClusterError``."""
 
     def __init__(
-        self, name: str, made: DockerContainer, client: docker.DockerClient, looking: docker.DockerClient
+        self,
+        name: str,
+        made: DockerContainer,
+        client: docker.DockerClient,
+        looking: docker.DockerClient,
+        *,
+        size: BrokerSize | None = None,
     ) -> None:
-        """``looking``: another client, of short patience, which asks the engine for its list."""
+        """``looking``: another client, of short patience, which asks the engine for its list. ``size``: what it was
+        made with."""
         self.name = name
+        self._size = size
         self._made = made
         self._client = client
         self._looking = looking
@@ -113,17 +122,16 @@ class Container:
             self._client.api.unpause(self.id)
 
     def limit(self, *, cpus: float | None, memory_bytes: int | None) -> None:
-        """None: as much as the engine's machine has."""
-        quota_us = -1 if cpus is None else round(cpus * _CPU_PERIOD_US)
+        """None: as much as it was made with, or as the engine's machine has."""
+        if self._size is not None:
+            cpus, memory_bytes = cpus or self._size.cores, memory_bytes or self._size.memory_bytes
         with self._telling("given other limits"):
             memory = memory_bytes or self._client.info()["MemTotal"]  # the engine knows no way back to none
-            self._client.api.update_container(
-                self.id, mem_limit=memory, memswap_limit=memory, cpu_period=_CPU_PERIOD_US, cpu_quota=quota_us
-            )
+            self._client.api.update_container(self.id, **_limits(cpus, memory))
 
     def resources(self) -> Resources:
         with self._telling("asked what it uses"):
-            return resources_of(self._client, self.id)
+            return resources_of(self._client, self.id, self._size)
 
     def printed(self) -> bytes:
         with self._telling("asked what it printed"):
@@ -150,19 +158,41 @@ def _listed(client: docker.DockerClient, container: str) -> Sequence[Mapping[str
     return list(client.api.containers(all=True, filters={"id": container}))
 
 
-def resources_of(client: docker.DockerClient, container: str) -> Resources:
-    """Raises docker's errors."""
+def limited_to(size: BrokerSize | None) -> dict[str, Any]:
+    """What the engine is told when it makes a container of that size."""
+    return {} if size is None else _limits(size.cores, size.memory_bytes)
+
+
+def _limits(cpus: float | None, memory_bytes: int) -> dict[str, Any]:
+    return {
+        "mem_limit": memory_bytes,
+        "memswap_limit": memory_bytes,
+        "cpu_period": _CPU_PERIOD_US,
+        "cpu_quota": -1 if cpus is None else round(cpus * _CPU_PERIOD_US),
+    }
+
+
+def resources_of(client: docker.DockerClient, container: str, size: BrokerSize | None = None) -> Resources:
+    """``size``: what it was made with. Raises docker's errors."""
     limits = client.api.inspect_container(container)["HostConfig"]
     stats = client.api.stats(container, stream=False, one_shot=True)
     total_bytes = client.info()["MemTotal"]
     cpu, memory = stats["cpu_stats"], stats["memory_stats"]
     return Resources(
-        unlimited=limits["CpuQuota"] <= 0 and (limits["Memory"] or total_bytes) >= total_bytes,
+        unlimited=_is_as_made(limits, total_bytes, size),
         cpu_s=cpu["cpu_usage"]["total_usage"] / 1e9,
         waited_s=cpu["throttling_data"].get("throttled_time", 0) / 1e9,
         memory_bytes=int(memory.get("limit", total_bytes)),
         memory_used_bytes=int(memory.get("usage", 0)),
     )
+
+
+def _is_as_made(limits: Mapping[str, Any], total_bytes: int, size: BrokerSize | None) -> bool:
+    memory_bytes = limits["Memory"] or total_bytes
+    if size is None:
+        return bool(limits["CpuQuota"] <= 0 and memory_bytes >= total_bytes)
+    made = limited_to(size)
+    return bool(limits["CpuQuota"] == made["cpu_quota"] and memory_bytes == made["mem_limit"])
 
 
 class Signals(Protocol):

@@ -29,6 +29,7 @@ from rabbitmq_resilience.clusters.containers.container import (
     Container,
     ContainerPlace,
     RunningContainer,
+    limited_to,
     speaking_by,
 )
 from rabbitmq_resilience.clusters.containers.disks import Disk
@@ -50,6 +51,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.host import Net, Place, Program
 from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
 from rabbitmq_resilience.clusters.machine.reaper import ENDED_BY
+from rabbitmq_resilience.clusters.spec import BrokerSize
 from rabbitmq_resilience.clusters.stressors import Stressors
 from rabbitmq_resilience.tools import image_names as images
 from rabbitmq_resilience.tools.distributions import find_pumba
@@ -75,11 +77,14 @@ def pumba_log(folder: Path) -> Path:
 class DockerHost:
     """Runs what belongs to the cluster in ``folder`` as containers that carry its label."""
 
-    def __init__(self, folder: Path, image: BrokerImage, equipment: Equipment = NONE) -> None:
+    def __init__(
+        self, folder: Path, image: BrokerImage, equipment: Equipment = NONE, *, broker_size: BrokerSize | None = None
+    ) -> None:
         """Raises ``ToolMissingError`` where no engine answers."""
         (folder / ENDED_BY).write_text(ending.__name__, encoding="utf-8")
         self._folder = folder
         self._image = image
+        self._broker_size = broker_size
         self._labels = {CLUSTER_LABEL: str(folder)}
         # The engine outlives what claims are made of: an older cluster's containers may still have the names.
         self._prefix = f"rabbitmq-resilience-{folder.name}-{secrets.token_hex(3)}"
@@ -141,7 +146,15 @@ class DockerHost:
             mine |= self.clocks[node].environ
         disks = [(self.disks[node].name, str(files.data), "rw")] if node in self.disks else []
         container = self._container(
-            node, taken.name, command, ports.published, files.folder, environ=mine, disks=disks, entrypoint=[]
+            node,
+            taken.name,
+            command,
+            ports.published,
+            files.folder,
+            environ=mine,
+            disks=disks,
+            size=self._broker_size,
+            entrypoint=[],
         )
         return BrokerContainer(container, files, self._signals)
 
@@ -213,6 +226,7 @@ class DockerHost:
         *,
         environ: Mapping[str, str],
         disks: Collection[tuple[str, str, str]] = (),
+        size: BrokerSize | None = None,
         **fields: Any,
     ) -> Container:
         paths = {self._folder, folder if not folder.is_relative_to(self._folder) else self._folder}
@@ -228,11 +242,14 @@ class DockerHost:
             hostname=_NET.name_of(name),
             user=USER,
             working_dir=str(folder),
+            **limited_to(size),
             **fields,
         ).with_command(command)
         published: dict[str, Any] = {str(port): (LOOPBACK, port) for port in ports}  # docker's own form
         container.ports.update(published)
-        self._containers[name] = Container(name, speaking_by(self._client, container), self._client, self._looking)
+        self._containers[name] = Container(
+            name, speaking_by(self._client, container), self._client, self._looking, size=size
+        )
         return self._containers[name]
 
     def _full_name(self, name: str) -> str:

@@ -1,0 +1,35 @@
+"""Brokers that are held to a size from their start on, and to less for a while."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from rabbitmq_resilience.clusters.containers.cluster import DockerCluster
+from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.clusters.spec import Topology
+from tests.needs import skipped_without
+
+pytestmark = [pytest.mark.broker, pytest.mark.engine]
+
+
+def test_a_broker_has_its_size_and_gets_it_back_after_a_limit() -> None:
+    with skipped_without():
+        driver = DRIVERS["docker"].open(None)
+    plain = {"name": "sized", "zones": {"a": 1}, "broker_size": {"cores": 0.75, "memory_mb": 700}}
+    topology = Topology.model_validate(plain)
+    with closing(driver), ClusterPool(driver.form) as pool:
+        cluster = pool.acquire(topology)
+        assert isinstance(cluster, DockerCluster)
+        assert cluster.resources("a1").memory_bytes == 700 * 2**20
+        assert cluster.resources("a1").unlimited
+        (node,) = cluster.api("a1").nodes()
+        assert node["mem_limit"] < 700 * 2**20, "RabbitMQ knows what it may use"
+
+        cluster.limit("a1", cpus=0.5, memory_bytes=None)
+        assert not cluster.resources("a1").unlimited
+        assert cluster.resources("a1").memory_bytes == 700 * 2**20
+        cluster.limit("a1", cpus=None, memory_bytes=None)
+        assert cluster.resources("a1").unlimited
