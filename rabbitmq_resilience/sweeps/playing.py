@@ -27,8 +27,9 @@ from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.measures import Seen, measured, shortfall
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
-from rabbitmq_resilience.sweeps.summary import PAGE, write_tables
+from rabbitmq_resilience.sweeps.summary import PAGE
 from rabbitmq_resilience.sweeps.sweep_file import Sweep, expected_s
+from rabbitmq_resilience.sweeps.table import write_tables
 
 #: What a thinned run takes at most: its page, its verdict, its scenario.
 KEPT_MB = 2.0

@@ -10,6 +10,7 @@ from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compar
 from rabbitmq_resilience.sweeps.measures import OF_NIGHTS, told_of
 from rabbitmq_resilience.sweeps.results import MAY_DIFFER, Line, Of, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
+from rabbitmq_resilience.sweeps.wheres import where
 from rabbitmq_resilience.tables.rate import Rate
 
 
@@ -27,20 +28,16 @@ def _cells(lines: Sequence[Line], axis: str, label: str) -> dict[str, Runs]:
     by_cell: dict[str, list[Line]] = {}
     for line in lines:
         if line.labels.get(axis) == label:
-            by_cell.setdefault(_where(line.labels, without=axis), []).append(line)
-    return {where: _runs(mine) for where, mine in by_cell.items()}
+            by_cell.setdefault(where(line.labels, without=axis), []).append(line)
+    return {cell: _runs(mine) for cell, mine in by_cell.items()}
 
 
 def of_results(results: Results, name: str) -> Side:
     """All cells of a sweep."""
     by_cell: dict[str, list[Line]] = {}
     for line in results.lines:
-        by_cell.setdefault(_where(line.labels), []).append(line)
-    return Side(name, {where: _runs(mine) for where, mine in by_cell.items()})
-
-
-def _where(labels: Mapping[str, str], *, without: str | None = None) -> str:
-    return ", ".join(f"{axis} {label}" for axis, label in labels.items() if axis != without) or "all"
+        by_cell.setdefault(where(line.labels), []).append(line)
+    return Side(name, {cell: _runs(mine) for cell, mine in by_cell.items()})
 
 
 def _runs(lines: Sequence[Line]) -> Runs:

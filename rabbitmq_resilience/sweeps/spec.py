@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.sweeps.measures import MEASURES, Over
+from rabbitmq_resilience.sweeps.prices import Label, Leaderboard
 
 CELLS_MAX = 1000
 
@@ -21,7 +22,6 @@ Base = dict[str, Any] | Annotated[str, Field(pattern=r"\.ya?ml$")]
 
 #: A field of the base, as ``workload.in_flight`` or ``schedule.0.at_s``.
 FieldPath = Annotated[str, Field(pattern=r"^\w+(\.[\w$-]+)*$", max_length=200)]
-Label = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 def _measure(name: str) -> str:
@@ -88,6 +88,7 @@ class SweepSpec(Spec):
     measures: Annotated[tuple[Annotated[str, AfterValidator(_measure)], ...], Field(min_length=1)]
     over: Over = "steady"
     compared: Label | None = None
+    leaderboard: Leaderboard | None = None
     budget_min: Annotated[float, Field(gt=0, le=10_000)] | None = None
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
@@ -107,7 +108,18 @@ class SweepSpec(Spec):
             raise ValueError(f"compared: there is no axis {self.compared} with two labels or more")
         if len(set(self.measures)) < len(self.measures):
             raise ValueError("measures names something twice")
+        if self.leaderboard is not None:
+            self._check_leaderboard(self.leaderboard, known.get(self.leaderboard.axis, {}))
         return self
+
+    def _check_leaderboard(self, board: Leaderboard, labels: Collection[str]) -> None:
+        if set(board.clusters) != set(labels):
+            told = f"axis {board.axis!r} has {', '.join(labels)}" if labels else f"there is no axis {board.axis!r}"
+            raise ValueError(f"leaderboard: clusters are {', '.join(board.clusters)}, and {told}")
+        if lacking := [name for name in (board.rate, *board.demands) if name not in self.measures]:
+            raise ValueError(f"leaderboard: {lacking[0]} is not among what is measured; add it to measures")
+        if MEASURES[board.rate].unit != "/s":
+            raise ValueError(f"leaderboard: rate: {board.rate} is no rate; write confirmed_per_s or received_per_s")
 
 
 def label_of(value: Any) -> str:

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rabbitmq_resilience.pages.wording import NOTHING
-from rabbitmq_resilience.record.whole_files import write_whole
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.results import NEVER, Line, Results
 from rabbitmq_resilience.sweeps.statistics import Interval, Word, compared, median_interval
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
-from rabbitmq_resilience.tables.markdown import markdown
 
 PAGE = "index.html"
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -82,25 +80,6 @@ def _ended(mine: Sequence[Line]) -> str:
 def _why(mine: Sequence[Line]) -> str:
     """The first reason why a run gave no number, or broke a promise."""
     return next((line.why for line in mine if line.why), "")
-
-
-def write_tables(results: Results, sweep: Sweep) -> None:
-    """The tables that are made of the lines."""
-    axes = [axis.called for axis in sweep.spec.axes]
-    results.write_tables(axes, sweep.spec.measures)
-    write_whole(results.folder / "table.md", table(results, sweep))
-
-
-def table(results: Results, sweep: Sweep) -> str:
-    """Markdown."""
-    return markdown(
-        TEMPLATES / "table.md.j2",
-        spec=sweep.spec,
-        of=results.of,
-        axes=[axis.called for axis in sweep.spec.axes],
-        measures=[(name, MEASURES[name]) for name in sweep.spec.measures],
-        rows=rows(results, sweep),
-    )
 
 
 def around(interval: Interval) -> str:

@@ -18,6 +18,7 @@ from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices
 from rabbitmq_resilience.sweeps.comparison import words_of
+from rabbitmq_resilience.sweeps.price_file import machine_problems, priced
 from rabbitmq_resilience.sweeps.spec import BASE, CELLS_MAX, ON, Axis, SweepSpec
 from rabbitmq_resilience.sweeps.statistics import ALPHA, can_tell, runs_needed
 from rabbitmq_resilience.tools.yaml_files import (
@@ -72,6 +73,7 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         text = read_text(path, _KIND)
         document = parsed(text, _KIND)
         spec = SweepSpec.model_validate_json(json.dumps(document.plain, allow_nan=False), strict=True)
+        spec = priced(spec, document.lines, path)
         bases = _Bases(spec, document, path)
     except ProblemError as error:
         raise SweepFileError(str(path), [error.problem]) from None
@@ -169,7 +171,7 @@ def _axis_problems(spec: SweepSpec) -> Iterator[tuple[Location, str]]:
 
 def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver: str | None) -> Scenario:
     """Raises FaultFileError, with lines and fields of the sweep file where they are its own."""
-    changes = _of_scenario(choice)
+    changes = _of_scenario(spec, choice)
     name = ", ".join(f"{axis} {label}" for axis, label in choice.labels.items())
     try:
         plain = changed(_with_topology(base, changes), changes)
@@ -184,9 +186,14 @@ def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver
         raise FaultFileError(base.source, found) from None
 
 
-def _of_scenario(choice: Choice) -> dict[str, Any]:
-    """What a cell changes in its base."""
-    return {path: value for path, (_, value) in choice.changes.items() if path not in (BASE, *ON)}
+def _of_scenario(spec: SweepSpec, choice: Choice) -> dict[str, Any]:
+    """What a cell changes in its base: also the size of its brokers, where a leaderboard gives them one."""
+    changes = {path: value for path, (_, value) in choice.changes.items() if path not in (BASE, *ON)}
+    board = spec.leaderboard
+    if board is not None:
+        price = board.known_prices().nodes[board.clusters[choice.labels[board.axis]].node]
+        changes["topology.broker_size"] = price.size(board.scale).model_dump()
+    return changes
 
 
 def _stated(plain: dict[str, Any], title: str, base: _Base, driver: str | None) -> Scenario:
@@ -211,13 +218,15 @@ def _problem(problem: Problem, base: _Base, choice: Choice, lines: Lines, spec: 
     """A cell's problem where the sweep file has its cause: at the axis that states the field, at that without which
     the cell would be right, or in the base."""
     of_cell = ".".join(map(str, problem.location))
+    if spec.leaderboard is not None and of_cell.startswith("topology.broker_size"):
+        return Problem(("leaderboard",), lines.of(("leaderboard",)), f"{of_cell}: {problem.text}")
     for path, (number, value) in choice.changes.items():
         if of_cell == path or of_cell.startswith(f"{path}."):
             at = _place(spec.axes[number], number, choice.chosen[number], path)
             within = f" ({of_cell})" if of_cell != path else ""
             return Problem(at, lines.of(at), f"{path}: {json.dumps(value)[:60]}{within}: {problem.text}")
     near = {number for path, (number, _) in choice.changes.items() if not of_cell or path.startswith(f"{of_cell}.")}
-    blamed = [number for number in sorted(near) if not _is_wrong_without(number, problem, base, choice)]
+    blamed = [number for number in sorted(near) if not _is_wrong_without(spec, number, problem, base, choice)]
     if blamed:
         number = blamed[-1]
         at = _place(spec.axes[number], number, choice.chosen[number], None)
@@ -227,9 +236,10 @@ def _problem(problem: Problem, base: _Base, choice: Choice, lines: Lines, spec: 
     return Problem(("base",), lines.of(("base",)), f"{base.source}: {problem}")
 
 
-def _is_wrong_without(number: int, problem: Problem, base: _Base, choice: Choice) -> bool:
+def _is_wrong_without(spec: SweepSpec, number: int, problem: Problem, base: _Base, choice: Choice) -> bool:
     """Whether the cell has the problem also if one axis leaves the base as it is."""
-    changes = {path: value for path, value in _of_scenario(choice).items() if choice.changes[path][0] != number}
+    stated = {path for path, (whose, _) in choice.changes.items() if whose == number}
+    changes = {path: value for path, value in _of_scenario(spec, choice).items() if path not in stated}
     try:
         _stated(changed(_with_topology(base, changes), changes), "-", base, "local")
     except (FaultFileError, LookupError) as error:
@@ -259,6 +269,8 @@ def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Locatio
     if family and not can_tell(spec.repeats, spec.repeats, ALPHA / family):
         least = runs_needed(ALPHA / family)
         yield ("repeats",), f"{spec.repeats} can never tell a difference among {family} comparisons; {least} can"
+    if spec.leaderboard is not None:
+        yield from machine_problems(spec.leaderboard, cells)
     if spec.budget_min is not None:
         round_s = sum(expected_s(cell.scenario) for cell in cells if cell.here)
         if round_s > 60 * spec.budget_min:

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
-from rabbitmq_resilience.sweeps.summary import rows, table, write_tables
+from rabbitmq_resilience.sweeps.summary import rows
+from rabbitmq_resilience.sweeps.table import table, write_tables
 from tests.sweeps.written import SWEEP, loaded
 
 OF = Of(

@@ -14,6 +14,7 @@ import yaml
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.sweeps.cells import parts, rounds
 from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.prices import Leaderboard
 from rabbitmq_resilience.sweeps.spec import SweepSpec
 from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s, load
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
@@ -183,9 +184,10 @@ def test_what_is_in_the_folder_is_accepted_and_no_larger_than_an_hour(path: Path
 
 
 def test_the_example_of_the_page_is_accepted(tmp_path: Path) -> None:
-    (example,) = re.findall(
+    example, board = re.findall(
         r"```yaml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(), re.DOTALL
     )
+    assert Leaderboard.model_validate(yaml.safe_load(board)["leaderboard"])
     (tmp_path / "example.sweep.yaml").write_text(example)
     assert len(load(tmp_path / "example.sweep.yaml").cells) == 6
 

@@ -1,0 +1,140 @@
+"""Clusters ranked by what 1,000 messages/s cost a month, in each condition, and which drop out there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.prices import Leaderboard
+from rabbitmq_resilience.sweeps.results import Line, Results
+from rabbitmq_resilience.sweeps.spec import SweepSpec
+from rabbitmq_resilience.sweeps.statistics import ALPHA, Interval, compared, median_interval
+from rabbitmq_resilience.sweeps.summary import number
+from rabbitmq_resilience.sweeps.wheres import where
+
+
+@dataclass(frozen=True)
+class Place:
+    """One candidate in one condition. ``rank``: from 1, None where it is ``out``, which says why. ``cost``: of 1,000
+    messages/s a month. ``is_apart``: whether it is dearer than the one before beyond doubt."""
+
+    rank: int | None
+    cost: Interval | None
+    rate: Interval | None
+    out: str
+    is_apart: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``per_month``: of the whole machines. ``places``: in the order of the conditions."""
+
+    name: str
+    made_of: str
+    per_month: float
+    places: Sequence[Place]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """``candidates``: in the order of the first condition, those that are out there last."""
+
+    currency: str
+    source: str | None
+    scale: float
+    conditions: Sequence[str]
+    candidates: Sequence[Candidate]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    costs: Sequence[float]
+    rates: Sequence[float]
+    out: str
+
+
+def ranking(results: Results, spec: SweepSpec) -> Ranking | None:
+    """Of what was played until now; None for a sweep without a leaderboard."""
+    board = spec.leaderboard
+    if board is None:
+        return None
+    conditions: dict[str, dict[str, list[Line]]] = {}
+    for line in results.lines:
+        mine = conditions.setdefault(where(line.labels, without=board.axis), {})
+        mine.setdefault(line.labels[board.axis], []).append(line)
+    prices = board.known_prices()
+    names = [name for name in board.clusters if any(name in of for of in conditions.values())]
+    comparisons = max(1, len(conditions) * (len(names) - 1))
+    places = [_places(board, names, of, ALPHA / comparisons) for of in conditions.values()]
+    candidates = [
+        Candidate(
+            name,
+            f"{board.clusters[name].count} x {board.clusters[name].node}",
+            _per_month(board, name),
+            [of[name] for of in places],
+        )
+        for name in names
+    ]
+    candidates.sort(key=lambda candidate: [place.rank or math.inf for place in candidate.places])
+    return Ranking(prices.currency, prices.source, board.scale, list(conditions), candidates)
+
+
+def _per_month(board: Leaderboard, name: str) -> float:
+    nodes = board.clusters[name]
+    return nodes.count * board.known_prices().nodes[nodes.node].per_month
+
+
+def _places(
+    board: Leaderboard, names: Sequence[str], lines: Mapping[str, Sequence[Line]], alpha: float
+) -> dict[str, Place]:
+    seen = {name: _seen(board, name, lines.get(name, [])) for name in names}
+    costs = {name: median_interval(one.costs) for name, one in seen.items() if one.costs}
+    inside = sorted((name for name in costs if not seen[name].out), key=lambda name: costs[name].middle)
+    apart = {
+        after: compared(seen[before].costs, seen[after].costs, scale="ratio", better="lower", alpha=alpha)[0] == "worse"
+        for before, after in itertools.pairwise(inside)
+    }
+    return {
+        name: Place(
+            inside.index(name) + 1 if name in inside else None,
+            costs.get(name),
+            median_interval(one.rates) if one.rates else None,
+            one.out,
+            apart.get(name, False),
+        )
+        for name, one in seen.items()
+    }
+
+
+def _seen(board: Leaderboard, name: str, lines: Sequence[Line]) -> _Seen:
+    told = [line for line in lines if line.status == "measured"]
+    rates = [rate for line in told if (rate := line.values.get(board.rate)) is not None]
+    costs = [_per_month(board, name) * board.scale * 1000 / rate if rate > 0 else math.inf for rate in rates]
+    return _Seen(costs, rates, _out(board, lines, rates))
+
+
+def _out(board: Leaderboard, lines: Sequence[Line], rates: Sequence[float]) -> str:
+    """Why the candidate drops out; empty if it does not."""
+    if not lines:
+        return "not played"
+    broke = [line for line in lines if line.verdict == "INVALID"]
+    if broke:
+        return f"broke a promise in {len(broke)} of {len(lines)} runs: {broke[0].why}"
+    if 2 * len(rates) <= len(lines):
+        without = next(line for line in lines if line.values.get(board.rate) is None)
+        return f"no number in {len(lines) - len(rates)} of {len(lines)} runs: {without.why or without.status}"
+    missed = [text for measure, bound in board.demands.items() if (text := _missed(measure, bound, lines))]
+    return "; ".join(missed)
+
+
+def _missed(measure: str, bound: float, lines: Sequence[Line]) -> str:
+    of = MEASURES[measure]
+    values = [value for line in lines if (value := line.values.get(measure)) is not None]
+    if not values:
+        return f"{of.what} was not measured"
+    middle = median_interval(values).middle
+    short = middle > bound if of.better == "lower" else middle < bound
+    return f"{of.what} {number(middle)} {of.unit} ({bound:g} demanded)" if short else ""

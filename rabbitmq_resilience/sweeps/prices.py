@@ -1,0 +1,76 @@
+"""What clusters cost: a price for each kind of node, and what each cluster of a leaderboard is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from rabbitmq_resilience.clusters.spec import NODES_MAX, BrokerSize, Spec
+
+Label = Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class NodePrice(Spec):
+    """A machine of so many cores and so much memory (1 GB: 2 ** 30 bytes), and what it costs a month."""
+
+    cores: Annotated[float, Field(gt=0, le=1024)]
+    memory_gb: Annotated[float, Field(gt=0, le=10_000)]
+    per_month: Annotated[float, Field(gt=0)]
+
+    def size(self, scale: float) -> BrokerSize:
+        """What a broker may use that stands for it at a ``scale``. Raises ValueError where that is too little."""
+        return BrokerSize(cores=round(scale * self.cores, 4), memory_mb=round(scale * self.memory_gb * 1024))
+
+
+class Prices(Spec):
+    """A price file: ``nodes`` by name. ``source``: where and when the prices were seen."""
+
+    currency: Annotated[str, Field(min_length=1, max_length=8)]
+    source: Annotated[str, Field(max_length=300)] | None = None
+    nodes: Annotated[dict[Label, NodePrice], Field(min_length=1)]
+
+
+class Nodes(Spec):
+    """``count`` machines of the kind ``node``."""
+
+    node: Label
+    count: Annotated[int, Field(ge=1, le=NODES_MAX)]
+
+
+class Leaderboard(Spec):
+    """Which cluster costs least for what it carries.
+
+    ``axis``: its labels are the candidates, and ``clusters`` says what each is made of. ``prices``: of the machines, or
+    the path of a price file. Each broker is held to ``scale`` times the cores and the memory of its machine; costs are
+    for whole machines that carry 1 / scale times as much. ``rate``: the measure that is paid for. ``demands``: the most
+    (or, where more is better, the least) of other measures; a candidate that misses one, or breaks a promise, drops
+    out."""
+
+    axis: Label
+    prices: Prices | Annotated[str, Field(pattern=r"\.ya?ml$")]
+    clusters: Annotated[dict[Label, Nodes], Field(min_length=1)]
+    scale: Annotated[float, Field(gt=0, le=1)] = 1
+    rate: str = "confirmed_per_s"
+    demands: Mapping[str, float] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known_nodes(self) -> Self:
+        if isinstance(self.prices, Prices):
+            self.check_nodes(self.prices)
+        return self
+
+    def check_nodes(self, prices: Prices) -> None:
+        """Raises ValueError where a cluster is made of machines without a price, or of too small ones."""
+        for label, nodes in self.clusters.items():
+            if nodes.node not in prices.nodes:
+                raise ValueError(f"clusters.{label}: no price for {nodes.node!r}; there are {', '.join(prices.nodes)}")
+            try:
+                prices.nodes[nodes.node].size(self.scale)
+            except ValueError:
+                raise ValueError(f"scale: {self.scale:g} of {nodes.node!r} is too little for a broker") from None
+
+    def known_prices(self) -> Prices:
+        assert isinstance(self.prices, Prices), "a sweep file is read together with its price file"
+        return self.prices

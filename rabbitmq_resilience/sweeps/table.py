@@ -1,0 +1,32 @@
+"""All cells of a sweep as tables."""
+
+from __future__ import annotations
+
+from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.leaderboard import ranking
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.summary import TEMPLATES, around, rows
+from rabbitmq_resilience.sweeps.sweep_file import Sweep
+from rabbitmq_resilience.tables.markdown import markdown
+
+
+def write_tables(results: Results, sweep: Sweep) -> None:
+    """runs.csv, runs.parquet and table.md."""
+    axes = [axis.called for axis in sweep.spec.axes]
+    results.write_tables(axes, sweep.spec.measures)
+    write_whole(results.folder / "table.md", table(results, sweep))
+
+
+def table(results: Results, sweep: Sweep) -> str:
+    """Markdown."""
+    return markdown(
+        TEMPLATES / "table.md.j2",
+        spec=sweep.spec,
+        of=results.of,
+        axes=[axis.called for axis in sweep.spec.axes],
+        measures=[(name, MEASURES[name]) for name in sweep.spec.measures],
+        rows=rows(results, sweep),
+        board=ranking(results, sweep.spec),
+        around=around,
+    )

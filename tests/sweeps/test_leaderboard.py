@@ -1,0 +1,186 @@
+"""Who costs least, held to arithmetic by hand; who drops out; and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.sweeps.leaderboard import Ranking, ranking
+from rabbitmq_resilience.sweeps.page import write_page
+from rabbitmq_resilience.sweeps.prices import Leaderboard
+from rabbitmq_resilience.sweeps.results import Line, Results
+from rabbitmq_resilience.sweeps.sweep_file import Sweep, SweepFileError, load
+from rabbitmq_resilience.sweeps.table import table
+from tests.sweeps.test_results import OF, line
+from tests.sweeps.written import BASE
+
+PRICES: dict[str, Any] = {
+    "currency": "USD",
+    "source": "a list",
+    "nodes": {
+        "small": {"cores": 2, "memory_gb": 8, "per_month": 50},
+        "large": {"cores": 8, "memory_gb": 32, "per_month": 200},
+    },
+}
+SWEEP: dict[str, Any] = {
+    "version": 1,
+    "title": "Sizes",
+    "base": {**BASE, "schedule": []},
+    "axes": [
+        {
+            "name": "cluster",
+            "settings": {
+                "3 small": {"topology.zones": {"a": 1, "b": 1, "c": 1}},
+                "5 small": {"topology.zones": {"a": 2, "b": 2, "c": 1}},
+                "3 large": {"topology.zones": {"a": 1, "b": 1, "c": 1}},
+            },
+        },
+        {
+            "name": "conditions",
+            "settings": {
+                "good": {},
+                "a broker is killed": {"schedule": [{"at_s": 1, "for_s": 5, "fault": "kill", "node": "a1"}]},
+            },
+        },
+    ],
+    "measures": ["confirmed_per_s", "confirm_p99_ms"],
+    "leaderboard": {
+        "axis": "cluster",
+        "prices": PRICES,
+        "scale": 0.25,
+        "clusters": {
+            "3 small": {"node": "small", "count": 3},
+            "5 small": {"node": "small", "count": 5},
+            "3 large": {"node": "large", "count": 3},
+        },
+        "demands": {"confirm_p99_ms": 100},
+    },
+}
+GOOD, KILLED = "good", "a broker is killed"
+
+
+def loaded(folder: Path, **changes: Any) -> Sweep:
+    path = folder / "sizes.sweep.yaml"
+    path.write_text(yaml.safe_dump({**SWEEP, **changes}, sort_keys=False))
+    return load(path, driver="docker")
+
+
+def run(cluster: str, conditions: str, number: int, rate: float, **told: Any) -> Line:
+    values = {"confirmed_per_s": rate, "confirm_p99_ms": told.pop("p99", 10.0)}
+    fields = {"labels": {"cluster": cluster, "conditions": conditions}, "values": values, **told}
+    return replace(line("1", "quorum", number), **fields)
+
+
+def ranked(folder: Path, *lines: Line) -> Ranking:
+    found = ranking(Results(folder, OF, list(lines)), loaded(folder).spec)
+    assert found is not None
+    return found
+
+
+def places(found: Ranking, condition: str) -> dict[str, tuple[int | None, str]]:
+    at = found.conditions.index(f"conditions {condition}")
+    return {one.name: (one.places[at].rank, one.places[at].out) for one in found.candidates}
+
+
+def test_brokers_are_held_to_the_scaled_size_of_their_machines(tmp_path: Path) -> None:
+    sizes = {cell.labels["cluster"]: cell.scenario.topology.broker_size for cell in loaded(tmp_path).cells}
+    assert {name: (size.cores, size.memory_mb) for name, size in sizes.items() if size} == {
+        "3 small": (0.5, 2048),
+        "5 small": (0.5, 2048),
+        "3 large": (2.0, 8192),
+    }
+
+
+def test_the_cost_of_a_thousand_messages_is_that_by_hand(tmp_path: Path) -> None:
+    rates = {"3 small": 300.0, "5 small": 450.0, "3 large": 1600.0}
+    found = ranked(tmp_path, *(run(name, GOOD, n, rate + n) for name, rate in rates.items() for n in (-1, 0, 1)))
+    # Whole machines carry four times as much: 3 x 50 a month for 1,200/s, 5 x 50 for 1,800/s, 3 x 200 for 6,400/s.
+    by_hand = {"3 small": 150 / 1.2, "5 small": 250 / 1.8, "3 large": 600 / 6.4}
+    told = {one.name: one.places[0].cost for one in found.candidates}
+    assert {name: cost and cost.middle for name, cost in told.items()} == {
+        name: pytest.approx(cost) for name, cost in by_hand.items()
+    }
+    assert [one.name for one in found.candidates] == sorted(by_hand, key=lambda name: by_hand[name])
+    assert not any(one.places[0].is_apart for one in found.candidates), "three runs tell nothing apart"
+
+
+def test_a_difference_beyond_doubt_is_told_apart(tmp_path: Path) -> None:
+    rates = {"3 small": 300.0, "5 small": 300.0}
+    found = ranked(tmp_path, *(run(name, GOOD, n, rate + n) for name, rate in rates.items() for n in range(8)))
+    assert [(one.name, one.places[0].is_apart) for one in found.candidates] == [("3 small", False), ("5 small", True)]
+
+
+def test_who_breaks_a_promise_or_misses_a_demand_drops_out_there_only(tmp_path: Path) -> None:
+    found = ranked(
+        tmp_path,
+        *(run(name, GOOD, 1, 500.0) for name in ("3 small", "5 small", "3 large")),
+        run("3 small", KILLED, 1, 900.0, verdict="INVALID", why="2 messages lost"),
+        run("3 small", KILLED, 2, 900.0),
+        run("5 small", KILLED, 1, 900.0, p99=250.0),
+        run("3 large", KILLED, 1, 100.0),
+    )
+    assert {name: rank for name, (rank, _) in places(found, GOOD).items()} == {"3 small": 1, "5 small": 2, "3 large": 3}
+    assert places(found, KILLED) == {
+        "3 small": (None, "broke a promise in 1 of 2 runs: 2 messages lost"),
+        "5 small": (None, "p99 of the time to a confirm 250 ms (100 demanded)"),
+        "3 large": (1, ""),
+    }
+
+
+def test_who_mostly_gave_no_number_has_no_place(tmp_path: Path) -> None:
+    lost = {"status": "not held", "why": "busy", "values": {}}
+    found = ranked(tmp_path, run("3 small", GOOD, 1, 500.0), *(run("5 small", GOOD, n, 0.0, **lost) for n in (1, 2)))
+    assert places(found, GOOD)["5 small"] == (None, "no number in 2 of 2 runs: busy")
+
+
+def test_the_table_and_the_page_show_it(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path)
+    results = Results.read(tmp_path / "sizes")
+    results.begin(OF, sweep.text)
+    results.enter(run("3 small", GOOD, 1, 300.0))
+    results.enter(run("3 large", GOOD, 1, 300.0, verdict="INVALID", why="lost <2>"))
+    write_page(results, sweep, tmp_path / "runs")
+    assert "| 3 small | 3 x small | 150 | 1. 125 at 300/s |" in table(results, sweep)
+    assert "out: broke a promise in 1 of 1 runs: lost <2>" in table(results, sweep)
+    page = (tmp_path / "sizes" / "index.html").read_text()
+    assert "lost &lt;2&gt;" in page and "25&nbsp;% of its machine" in page
+
+
+def refused(folder: Path, **changes: Any) -> str:
+    with pytest.raises(SweepFileError) as error:
+        loaded(folder, leaderboard={**SWEEP["leaderboard"], **changes})
+    return str(error.value)
+
+
+def test_what_cannot_be_ranked_is_refused(tmp_path: Path) -> None:
+    three = {"node": "small", "count": 3}
+    fewer = {**SWEEP["leaderboard"]["clusters"], "5 small": three}
+    assert "leaderboard.clusters.5 small: 3 machines are paid for, and 5 brokers are played" in refused(
+        tmp_path, clusters=fewer
+    )
+    assert "axis 'cluster' has 3 small, 5 small, 3 large" in refused(tmp_path, clusters={"3 small": three})
+    assert "there is no axis 'clutser'" in refused(tmp_path, axis="clutser")
+    assert "no price for 'tiny'" in refused(tmp_path, clusters={**fewer, "5 small": {"node": "tiny", "count": 5}})
+    assert "0.0001 of 'small' is too little for a broker" in refused(tmp_path, scale=0.0001)
+    assert "confirm_p50_ms is not among what is measured" in refused(tmp_path, demands={"confirm_p50_ms": 1})
+    assert "confirm_p99_ms is no rate" in refused(tmp_path, rate="confirm_p99_ms")
+
+
+def test_processes_cannot_be_held_to_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.sweep.yaml"
+    path.write_text(yaml.safe_dump(SWEEP))
+    with pytest.raises(SweepFileError, match=r"leaderboard: topology.broker_size: the driver local"):
+        load(path)
+
+
+def test_prices_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text(yaml.safe_dump(PRICES))
+    board = loaded(tmp_path, leaderboard={**SWEEP["leaderboard"], "prices": "prices.yaml"}).spec.leaderboard
+    assert isinstance(board, Leaderboard) and board.known_prices().nodes["large"].per_month == 200
+    (tmp_path / "prices.yaml").write_text(yaml.safe_dump({**PRICES, "nodes": {"small": {"cores": 2}}}))
+    assert "prices.yaml: nodes.small.memory_gb: Field required" in refused(tmp_path, prices="prices.yaml")
+    assert "nowhere.yaml" in refused(tmp_path, prices="nowhere.yaml")
