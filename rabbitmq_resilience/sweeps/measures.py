@@ -123,6 +123,16 @@ def _number(name: str, seen: Seen) -> float | None:
     return value
 
 
+def _round_trip_ms(of: str, seen: Seen) -> float | None:
+    """Of the whole run; infinity where more than one in a hundred were not answered."""
+    network = (seen.document.get("consequences") or {}).get("network") or {}
+    found = network.get("round_trips", {}).get(of)
+    if found is None:
+        return None
+    value: float | None = found["p99_ms"]
+    return math.inf if found["lost"] > 0.01 * (found["lost"] + found["answered"]) else value
+
+
 #: From when a message was due; in words as tables have them.
 _WAITS = {
     f"{of}_p{str(p).replace('.', '_')}_ms": Measure(
@@ -142,6 +152,12 @@ MEASURES: Mapping[str, Measure] = {
     "recovered_s": Measure("s", "lower", "difference", partial(_told, "recovered_s"), "time to recover"),
     "kept_ratio": Measure("", "higher", "difference", partial(_told, "kept_ratio"), "throughput kept"),
     "slowest_ratio": Measure("", "higher", "difference", partial(_told, "slowest_ratio"), "throughput at the least"),
+    **{
+        f"{of}_round_trip_p99_ms": Measure(
+            "ms", "lower", "ratio", partial(_round_trip_ms, of), f"p99 of the raw round trips {words}"
+        )
+        for of, words in (("clients", "from clients to brokers"), ("brokers", "between brokers"))
+    },
     "cpu_busy": Measure("", "lower", "ratio", _busy, "part of this machine's processors that was busy"),
     "memory_ratio": Measure("", "lower", "ratio", partial(_number, "memory_ratio_max"), "most of its memory limit"),
 }
