@@ -127,15 +127,20 @@ def _in_pods(known: KnownCluster, ways: Ways) -> Iterator[str]:
                 yield text
             else:
                 print(f"  {text}")
-        yield from _left(known, ways)
     except MachineError as error:
         yield str(error)
+    yield from _left(known, ways)
 
 
 def _left(known: KnownCluster, ways: Ways) -> Iterator[str]:
-    for machine in ways.keepers.values():
-        if left := watchdog.armed(machine):
-            yield f"not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+    for name, machine in ways.keepers.items():
+        try:
+            left = watchdog.armed(machine)
+        except MachineError as error:
+            yield f"{name}: what is not healed cannot be told: {error}"
+            continue
+        if left:
+            yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
 def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:

@@ -68,19 +68,24 @@ class Secret(Spec):
         return first[0]
 
 
-_FORWARDED = re.compile(r"port-forward:(?P<port>[1-9]\d{0,4})")
+FORWARD = "port-forward:"
+_PORT_MAX = 65_535
+_FORWARDED = re.compile(rf"{FORWARD}(?P<port>[1-9][0-9]{{0,4}})")
 
 
 def forwarded_port(address: str | None) -> int | None:
     """The port of the node's pod, where its address is one (``port-forward:5672``); None otherwise."""
     found = _FORWARDED.fullmatch(address or "")
-    return None if found is None else int(found["port"])
+    port = 0 if found is None else int(found["port"])
+    return port if 0 < port <= _PORT_MAX else None
 
 
 def _url(schemes: Mapping[str, int]) -> AfterValidator:
     def checked(text: str) -> str:
         if forwarded_port(text) is not None:
             return text
+        if text.startswith(FORWARD):
+            raise ValueError(f"{text!r} is no port of a pod; write {FORWARD}PORT, with 1 to {_PORT_MAX}")
         try:
             parts = urlsplit(text)
             usable = parts.scheme in schemes and parts.hostname and (parts.port or 1) > 0
@@ -102,21 +107,36 @@ def parts_have_login(text: str) -> bool:
     return "@" in text.partition("://")[2].partition("/")[0]
 
 
+def _metrics(text: str) -> str:
+    parts = urlsplit(text)
+    if forwarded_port(text) is not None:
+        return text
+    if parts.path.rstrip("/") not in ("", "/metrics") or parts.query:
+        raise ValueError(f"{text!r}: leave out what follows the port; several paths of the broker's own are read")
+    return text
+
+
 AmqpUrl = Annotated[str, _url(_AMQP)]
+MetricsUrl = Annotated[str, _url({"http": 80}), AfterValidator(_metrics)]
 HttpUrl = Annotated[str, _url(_HTTP)]
 
 
 class AttachedNode(Spec):
     """``name`` is the Erlang name. Addresses may be ports of the node's pod where ``offers`` has kubernetes
     (``port-forward:5672``): they are reached through the API server then, without TLS. ``zone`` is anything by which
-    people tell zones apart. ``prometheus``: where the broker tells its metrics, path included; without it, scenarios
-    that are measured are refused."""
+    people tell zones apart. ``prometheus``: where the broker tells its metrics, without TLS; without it, scenarios that
+    are measured are refused."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]
     zone: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     amqp: AmqpUrl
     management: HttpUrl
-    prometheus: HttpUrl | None = None
+    prometheus: MetricsUrl | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Those that are stated."""
+        return tuple(filter(None, (self.amqp, self.management, self.prometheus)))
 
     @property
     def endpoint(self) -> Endpoint:

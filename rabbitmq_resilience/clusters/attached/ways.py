@@ -65,8 +65,7 @@ class Ways(Closing):
 @contextmanager
 def reached(known: KnownCluster) -> Iterator[KnownCluster]:
     """The same cluster, with addresses at which programs of this machine reach it. Raises ClusterError."""
-    texts = (text for one in known.stated.nodes for text in (one.amqp, one.management, one.prometheus))
-    if all(forwarded_port(text) is None for text in texts):
+    if all(forwarded_port(text) is None for one in known.stated.nodes for text in one.addresses):
         yield known
         return
     with client_module("tunnels").forwarded(known) as found:

@@ -61,6 +61,8 @@ def test_a_pod_is_called_as_its_nodes_host_begins_or_as_the_file_says(folder: Pa
     ("text", "why"),
     [
         (SAID, "nodes: port-forward:15672, port-forward:5672 goes with offers: {kubernetes: ...}"),
+        (SAID.replace("port-forward:5672", "port-forward:99999", 1), "'port-forward:99999' is no port of a pod; write"),
+        (SAID.replace("port-forward:5672", "port-forward:\u0665", 1), "is no port of a pod; write port-forward:PORT"),
         (SAID + "offers: {kubernetes: {namespace: Shop}}\n", "offers.kubernetes.namespace"),
         (SAID + "offers: {kubernetes: {pods: {rabbit@other: a}}}\n", "offers.kubernetes.pods: rabbit@other is none of"),
         (SAID + "offers: {kubernetes: {}, ssh: {}}\n", "has one way, and not ssh and kubernetes"),
@@ -135,6 +137,27 @@ def test_the_role_of_the_docs_has_what_is_asked_for(
     wanted = {(verb, f"{what}/{sub}" if sub else what) for verb, what, sub in rights.wanted(stated)}
     assert wanted == {("get", "pods"), ("get", "pods/log"), ("create", "pods/exec")} | beside_the_usual
     assert wanted <= granted()
+
+
+@pytest.mark.parametrize("field", ["amqp", "management", "prometheus"])
+def test_one_address_by_port_forward_needs_the_right_to_forward(folder: Path, field: str) -> None:
+    plain = yaml.safe_load(SAID + "offers: {kubernetes: {}}\n")
+    addresses = {"amqp": "amqp://broker:5672", "management": "http://broker:15672", "prometheus": "http://broker:15692"}
+    for one in plain["nodes"]:
+        one.update(addresses)
+    stated = known(folder, yaml.safe_dump(plain)).stated
+    assert ("create", "pods", "portforward") not in rights.wanted(stated)
+    plain["nodes"][1][field] = "port-forward:7"
+    stated = known(folder, yaml.safe_dump(plain)).stated
+    assert ("create", "pods", "portforward") in rights.wanted(stated)
+
+
+@pytest.mark.parametrize("address", ["https://broker:15692", "http://broker:15692/metrics/detailed"])
+def test_metrics_that_would_be_looked_for_elsewhere_are_refused(folder: Path, address: str) -> None:
+    plain = yaml.safe_load(SAID + "offers: {kubernetes: {}}\n")
+    plain["nodes"][0]["prometheus"] = address
+    with pytest.raises(ClusterFileError, match=r"nodes\[0\]\.prometheus"):
+        known(folder, yaml.safe_dump(plain))
 
 
 class PrintedLog:

@@ -31,7 +31,7 @@ def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
     by_pod = [act for act in ("kill", "stop") if act in stated.allow and getattr(offer, act) == "pod"]
     otherwise = {*by_pod, "cut"} if offer.cut_by == "network_policy" else {*by_pod}
     by_container = [act for act in ("kill", "stop", *_BESIDE) if act in stated.allow and act not in otherwise]
-    forwarded = any(forwarded_port(text) for one in stated.nodes for text in (one.amqp, one.management))
+    forwarded = any(forwarded_port(text) for one in stated.nodes for text in one.addresses)
     found = [("get", "pods", ""), ("get", "pods", "log"), ("create", "pods", "exec")]
     found += [("delete", "pods", "")] if by_pod else []
     found += [("patch", "pods", "ephemeralcontainers")] if by_container else []

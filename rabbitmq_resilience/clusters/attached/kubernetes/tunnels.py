@@ -21,7 +21,6 @@ from rabbitmq_resilience.clusters.attached.spec import AttachedNode, forwarded_p
 from rabbitmq_resilience.tools.closing import Closing
 
 _SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
-_PATHS = {"prometheus": "/metrics"}
 
 
 class Tunnel(Closing):
@@ -106,7 +105,7 @@ def forwarded(known: KnownCluster) -> Iterator[KnownCluster]:
                 port = forwarded_port(getattr(node, field))
                 if port is not None:
                     tunnel = stack.enter_context(Tunnel(pods, offer.pod_of(node.name), port))
-                    changed[field] = f"{scheme}://127.0.0.1:{tunnel.port}{_PATHS.get(field, '')}"
+                    changed[field] = f"{scheme}://127.0.0.1:{tunnel.port}"
             return node.model_copy(update=changed)
 
         nodes = tuple(here(node) for node in known.stated.nodes)
