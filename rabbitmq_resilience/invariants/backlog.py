@@ -44,7 +44,7 @@ class Backlog(InvariantSpec):
     def check(self, history: History) -> Finding:
         facts = history.facts
         steady_us, chaos_us = facts.phases.get("steady"), facts.phases.get("chaos")
-        depths = list(_depths(facts))
+        depths = list(depths_of(facts))
         if steady_us is None or chaos_us is None or not depths:
             return Finding(Verdict.UNKNOWN, "the brokers did not tell what the queues held")
         steady = max((depth for t_us, depth in depths if steady_us <= t_us < chaos_us), default=0)
@@ -103,7 +103,7 @@ def _drained_us(depths: Sequence[tuple[int, int]], peak_us: int, rest: float) ->
     return drained_us
 
 
-def _depths(facts: Facts) -> Iterator[tuple[int, int]]:
+def depths_of(facts: Facts) -> Iterator[tuple[int, int]]:
     """All that the queues held, at each moment at which each told what it holds."""
     for event in facts.of_kind(SampleEvent):
         held = [row.get(kind) for row in event.queues.values() for kind in ("ready", "unacked")]

@@ -12,6 +12,7 @@ from pathlib import Path
 from rabbitmq_resilience.pages.html import render
 from rabbitmq_resilience.record.whole_files import write_whole
 from rabbitmq_resilience.sweeps.comparison_page import comparison_file
+from rabbitmq_resilience.sweeps.depths import depths
 from rabbitmq_resilience.sweeps.leaderboard import ranking
 from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
 from rabbitmq_resilience.sweeps.results import Results
@@ -100,6 +101,7 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         colours=COLOURS,
         compared=[found.names for found in of_axis(results, sweep.spec)],
         comparison_file=comparison_file,
+        depths=depths(found),
         board=ranking(results, sweep.spec),
         around=around,
     )

@@ -24,7 +24,7 @@ from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
-from rabbitmq_resilience.sweeps.measures import Seen, measured, shortfall
+from rabbitmq_resilience.sweeps.measures import Seen, depth_over_time, measured, shortfall
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
 from rabbitmq_resilience.sweeps.summary import PAGE
@@ -156,6 +156,7 @@ class SweepInPlay:
             status=status,
             verdict=str(result.verdict),
             broker_version=str(result.document.get("broker_version") or ""),
+            depth=tuple(depth_over_time(seen)),
             why=why,
             values=values,
             run=result.run.name,

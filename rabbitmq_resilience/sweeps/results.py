@@ -74,7 +74,8 @@ Value = Annotated[float | None, BeforeValidator(_read), PlainSerializer(_written
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """One run. ``labels``: {axis: label}. ``values``: {measure: number}, infinity for what never came, None for what
-    was not measured; none at all unless the run was ``measured``. ``why``: in a sentence, where it was not."""
+    was not measured; none at all unless the run was ``measured``. ``why``: in a sentence, where it was not. ``depth``:
+    what queues held at moments, as ``measures.depth_over_time``."""
 
     round: int
     labels: Mapping[str, str]
@@ -87,6 +88,7 @@ class Line:
     took_s: float | None
     at: str
     broker_version: str = ""
+    depth: tuple[tuple[float, int], ...] = ()
 
     @property
     def key(self) -> tuple[int, tuple[tuple[str, str], ...]]:
