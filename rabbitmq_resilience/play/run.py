@@ -46,7 +46,8 @@ LOAD_FLOWS_WITHIN_S = 90.0
 #: A consumer subscribes to its queues one after another.
 SUBSCRIBED_WITHIN_S = 0.03
 LAST_CONFIRMS_WITHIN_S = 5.0
-#: Longer than the brokers' statistics interval, so that a depth of zero is believed only when it is old enough.
+#: Longer than RabbitMQ's own statistics interval, so that a depth of zero is believed only when it is old enough; with
+#: a longer one by as much.
 DRAIN_IDLE_S = 6.0
 #: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s.
 NUMBERS_SETTLE_S = 7.0
@@ -196,11 +197,13 @@ def _phases(
         _spend(load, seconds_s=scenario.settled_s)
     phase("drain")
     load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
-    drained = load.drain(lambda: depths(observer, queues), idle_s=DRAIN_IDLE_S, timeout_s=scenario.phases.drain_s)
+    interval_s = scenario.topology.statistics_interval_s or 0
+    idle_s = max(DRAIN_IDLE_S, interval_s + 1.0)
+    drained = load.drain(lambda: depths(observer, queues), idle_s=idle_s, timeout_s=scenario.phases.drain_s)
     events.record("drain", **vars(drained))
     if scraping is not None:
         await_acknowledged(observer, timeout_s=scenario.phases.drain_s)
-        _spend(load, seconds_s=NUMBERS_SETTLE_S)
+        _spend(load, seconds_s=max(NUMBERS_SETTLE_S, interval_s + 1.0))
     if scenario.workload.declare_every_s is not None:
         known = read_metadata(context.cluster, load.load.vhost, timeout_s=METADATA_AGREES_WITHIN_S)
         events.record("metadata", nodes=known)

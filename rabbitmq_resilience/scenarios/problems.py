@@ -184,13 +184,17 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 def _setting_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """Lines of rabbitmq.conf that the harness writes itself."""
-    instead = {"cluster_partition_handling": "partition_handling", "net_ticktime": "net_ticktime_s"}
+    instead = {
+        "cluster_partition_handling": "partition_handling",
+        "net_ticktime": "net_ticktime_s",
+        "collect_statistics_interval": "statistics_interval_s",
+    }
     for name in scenario.topology.settings:
         field = next((field for key, field in instead.items() if name == key or name.startswith(f"{key}.")), None)
         if field is not None:
             yield ("topology", "settings", name), f"is said by topology.{field}; write it there"
         elif is_in_owned_family(name):
-            yield ("topology", "settings", name), "is the harness's own, which must know its ports, logs and statistics"
+            yield ("topology", "settings", name), "is the harness's own, which must know its ports and logs"
 
 
 def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:

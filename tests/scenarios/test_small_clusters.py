@@ -45,7 +45,7 @@ def test_two_nodes_can() -> None:
     ("name", "value", "told"),
     [
         ("listeners.tcp.1", 5672, "topology.settings.listeners.tcp.1: is the harness's own"),
-        ("collect_statistics_interval", 30_000, "is the harness's own"),
+        ("collect_statistics_interval", 30_000, "is said by topology.statistics_interval_s"),
         ("net_ticktime", 60, "is said by topology.net_ticktime_s"),
         ("cluster_partition_handling", "autoheal", "is said by topology.partition_handling"),
         ("a b", 1, "topology.settings"),
@@ -74,6 +74,12 @@ def test_only_containers_are_held_to_a_size() -> None:
         parsed(sized)
     text = yaml.safe_dump({**PLAIN, "topology": {"name": "small", **sized}})
     assert fault_file.parse(text, driver="docker").topology.broker_size is not None
+
+
+def test_brokers_renew_their_numbers_as_often_as_the_topology_says() -> None:
+    assert "collect_statistics_interval = 1000\n" in rabbitmq_conf(parsed({"zones": {"a": 3}}).topology)
+    slow = parsed({"zones": {"a": 3}, "statistics_interval_s": 30}).topology
+    assert "collect_statistics_interval = 30000\n" in rabbitmq_conf(slow)
 
 
 def test_compose_holds_brokers_to_their_size() -> None:

@@ -63,7 +63,7 @@ def harness_keys(
         "prometheus.tcp.ip": listen,
         "prometheus.tcp.port": str(ports.prometheus),
         **partition_handling_keys(topology, broker_name),
-        "collect_statistics_interval": "1000",
+        "collect_statistics_interval": str(1000 * (topology.statistics_interval_s or 1)),
         "log.file.level": "info",
         **formation,
     }

@@ -201,7 +201,7 @@ class ManagementApi(Closing):
         return answer
 
     def queues(self, vhost: str, *, columns: Collection[str] = (), timeout_s: float | None = None) -> list[Json]:
-        """One mapping a queue of the virtual host. Counters lag by the statistics interval (1 s here)."""
+        """One mapping a queue of the virtual host. Counters lag by the statistics interval, 1 s by default."""
         wanted = ",".join(columns) or QUEUE_COLUMNS
         answer: list[Json] = self.get(f"queues/{_part(vhost)}", params={"columns": wanted}, timeout_s=timeout_s)
         return answer
