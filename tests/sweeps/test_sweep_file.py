@@ -178,7 +178,7 @@ def test_a_run_is_expected_to_take_its_phases_and_a_little_more(tmp_path: Path) 
     "path", sorted((Path(__file__).parents[2] / "sweeps").glob("*.sweep.yaml")), ids=lambda p: p.name
 )
 def test_what_is_in_the_folder_is_accepted_and_no_larger_than_an_hour(path: Path) -> None:
-    sweep = load(path)
+    sweep = load(path, driver="docker" if "--driver docker" in path.read_text() else "local")
     assert len(sweep.chosen(whole=False)) <= 30
     assert sweep.spec.repeats * sum(expected_s(cell.scenario) for cell in sweep.chosen(whole=False)) < 3600
 
