@@ -27,6 +27,7 @@ from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.known_defects import (
     BREAKS_OFF_HEALING,
     CONFIRMED_IN_A_MINORITY,
+    CONFIRMED_WHILE_PAUSING,
     DECIDES_TOO_SOON,
     DISCARDS_TOO_MUCH,
     PARTED_WHILE_STARTING,
@@ -160,6 +161,6 @@ def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> t
     if topology.partition_handling == "autoheal" or (choice is not None and choice.recover == "autoheal"):
         known += [DECIDES_TOO_SOON, BREAKS_OFF_HEALING, DISCARDS_TOO_MUCH]
     if topology.partition_handling != "autoheal":
-        known += [CONFIRMED_IN_A_MINORITY, STAYS_PARTED_AFTER_A_BLIP]
+        known += [CONFIRMED_IN_A_MINORITY, CONFIRMED_WHILE_PAUSING, STAYS_PARTED_AFTER_A_BLIP]
     mine = [k for k in known if not k.queue_types or workload.queue_type in k.queue_types]
     return tuple(as_demanded(mine, demanded))

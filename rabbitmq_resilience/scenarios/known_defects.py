@@ -31,6 +31,17 @@ CONFIRMED_IN_A_MINORITY = _defect(
     trace="pauses_late",
 )
 
+#: A node that pauses takes a second and more to stop, and leads and confirms until it has. Where a cut is shorter, its
+#: clients come back to it meanwhile, and what it confirms is gone when it has started again from the others. Found by
+#: random schedules (3.10.8); the reference says what the broker means to promise.
+CONFIRMED_WHILE_PAUSING = _defect(
+    "no_loss",
+    broker="<4",
+    reference="rabbitmq/rabbitmq-server#9523",
+    queue_types=("mirrored",),
+    trace="leads_while_pausing",
+)
+
 #: Brokers that decide before each has seen the whole split decide again and again, and restart the sides in turn.
 DECIDES_TOO_SOON = _defect(
     "partition_mode",

@@ -21,6 +21,10 @@ _STOPS_OR_STARTS = "RabbitMQ is asked to"
 #: Of 120 pauses of 3.8.9 and 3.10.8 in time, the latest came 0.53 s after the first peer was lost.
 LATE_S = 2.0
 
+_PEER_BACK = re.compile(r"node \S+ up$")
+_PROMOTES = "Promoting mirror"
+_HAS_STOPPED = ("Successfully stopped RabbitMQ", "RabbitMQ is asked to start", " Starting RabbitMQ")
+
 _DECIDES = "Autoheal decision"
 #: A restart takes some seconds, and requests are ignored until it is over. To notice a new cut, and its end, takes
 #: longer, but for cuts that close connections and for a net_ticktime of a few seconds.
@@ -41,13 +45,33 @@ def pauses_late(log: str) -> bool:
     return False
 
 
+def leads_while_pausing(log: str) -> bool:
+    """The node found itself in a minority, and before it had stopped for that it saw a peer again and took the lead of
+    a queue: it takes a second or more to stop, and goes on meanwhile."""
+    saw: set[str] | None = None
+    for _, text in _lines(log):
+        if text.startswith(_PAUSES):
+            saw = saw or set()
+        elif text.startswith(_HAS_STOPPED):
+            saw = None
+        elif saw is not None:
+            saw |= {"peer"} if _PEER_BACK.match(text) else {"lead"} if _PROMOTES in text else set()
+            if saw == {"peer", "lead"}:
+                return True
+    return False
+
+
 def decides_anew(log: str) -> bool:
     """The node that decides under autoheal did so twice, the second time so soon that it is about the same split."""
     decided_s = [at_s for at_s, text in _lines(log) if text.startswith(_DECIDES)]
     return any(b - a <= ANEW_WITHIN_S for a, b in itertools.pairwise(decided_s))
 
 
-TRACES: Mapping[str, Trace] = {"decides_anew": decides_anew, "pauses_late": pauses_late}
+TRACES: Mapping[str, Trace] = {
+    "decides_anew": decides_anew,
+    "pauses_late": pauses_late,
+    "leads_while_pausing": leads_while_pausing,
+}
 
 
 def _lines(log: str) -> Iterator[tuple[float, str]]:
