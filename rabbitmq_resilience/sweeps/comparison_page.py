@@ -64,18 +64,23 @@ def _shown(found: Comparison, title: str, apart: Sequence[str]) -> Mapping[str, 
     }
 
 
-def comparison_file(label: str) -> str:
-    """The name of a page, without its folder and what it ends with."""
-    return "comparison-" + re.sub(r"[^\w.-]+", "-", label).strip("-.")[:60]
+def comparison_file(number: int, label: str) -> str:
+    """The name of a page, without its folder and what it ends with. ``number``: which of the axis' labels it is, as two
+    labels may look alike in the name of a file."""
+    return f"comparison-{number}-" + re.sub(r"[^\w.-]+", "-", label).strip("-.")[:60]
 
 
-def write_comparisons(results: Results, spec: SweepSpec) -> None:
-    """Into the folder of the results, one for each label but the first one of the axis that is compared."""
-    for found in of_axis(results, spec):
+def write_comparisons(results: Results, spec: SweepSpec, *, runs: int) -> None:
+    """Into the folder of the results, one for each label but the first one of the axis that is compared. ``runs``: how
+    many are to be played."""
+    played = sum(line.status != "broken off" for line in results.lines)
+    early = "that a word that is looked for until it comes means less"
+    apart = [f"only {played} of {runs} runs were played until now: mind {early}"] if played < runs else []
+    for place, found in enumerate(of_axis(results, spec), 2):
         title = f"{spec.title}: {spec.compared} {found.names[1]}"
-        path = results.folder / comparison_file(found.names[1])
-        write_whole(path.with_name(f"{path.name}.md"), comparison_markdown(found, title=title))
-        write_whole(path.with_name(f"{path.name}.html"), comparison_page(found, title=title))
+        path = results.folder / comparison_file(place, found.names[1])
+        write_whole(path.with_name(f"{path.name}.md"), comparison_markdown(found, title=title, apart=apart))
+        write_whole(path.with_name(f"{path.name}.html"), comparison_page(found, title=title, apart=apart))
 
 
 def _rows(found: Comparison) -> Mapping[str, Sequence[Row]]:

@@ -99,8 +99,10 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         played=len(results.lines),
         size=(WIDTH, HEIGHT),
         colours=COLOURS,
-        compared=[found.names for found in of_axis(results, sweep.spec)],
-        comparison_file=comparison_file,
+        compared=[
+            (found.names, comparison_file(number, found.names[1]))
+            for number, found in enumerate(of_axis(results, sweep.spec), 2)
+        ],
         depths=depths(found),
         board=ranking(results, sweep.spec),
         around=around,

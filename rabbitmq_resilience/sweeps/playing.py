@@ -65,6 +65,7 @@ class SweepInPlay:
         self._results = Results.read(folder)
         self._began_s: float | None = None
         self._left: list[Turn] = []
+        self._runs = 0
         self._header: Header | None = None
 
     def turns(self, *, whole: bool) -> list[Turn]:
@@ -75,7 +76,9 @@ class SweepInPlay:
         spec = self._sweep.spec
         order = rounds(self._sweep.chosen(whole=whole), spec.repeats, seed=spec.seed)
         done = {line.key for line in self._results.lines if line.status != "broken off"}
-        self._left = [turn for turn in (Turn(*each) for each in order) if turn.key not in done]
+        turns = [Turn(*each) for each in order]
+        self._runs = len(turns)
+        self._left = [turn for turn in turns if turn.key not in done]
         return self._left
 
     def test(self, turn: Turn, *, checks_only: bool) -> Callable[..., None]:
@@ -190,7 +193,7 @@ class SweepInPlay:
         self._results.enter(line)
         write_tables(self._results, self._sweep)
         write_page(self._results, self._sweep, runs_folder(request.config))
-        write_comparisons(self._results, self._sweep.spec)
+        write_comparisons(self._results, self._sweep.spec, runs=self._runs)
 
     def _of(self, request: pytest.FixtureRequest) -> Of:
         if self._header is None:

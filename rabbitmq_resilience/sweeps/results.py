@@ -8,7 +8,7 @@
         runs.csv, runs.parquet   the same as a table
         table.md        medians with intervals, a line each cell
         index.html      the page
-        comparison-LABEL.md, .html   of an axis that is compared: LABEL beside its first one
+        comparison-2-LABEL.md, .html   of an axis that is compared: its second label beside the first
 
 Results of two machines, commits, broker versions or sweep files are never mixed.
 """

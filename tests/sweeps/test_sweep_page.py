@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.wheres import where
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP, loaded, with_changes
 
@@ -76,3 +79,25 @@ def test_what_queues_held_is_drawn_on_the_same_axes_for_each_cell(tmp_path: Path
     assert re.findall(r'class="depth" points="([^"]*)"', text) == ["0.0,90.0 130.0,0.0", "65.0,45.0 260.0,90.0"]
     assert text.count('class="begun" x1="65.0"') == 2
     assert "0 to 100, from -5 s to 15 s" in text
+
+
+def test_labels_that_look_alike_in_file_names_have_a_comparison_each(tmp_path: Path) -> None:
+    axis = {"name": "kinds", "settings": {"0": {}, "1 %": {"workload.in_flight": 1}, "1": {"workload.in_flight": 2}}}
+    changes = ((("axes",), [axis]), (("compared",), "kinds"), (("repeats",), 6))
+    sweep = loaded(tmp_path, with_changes(*changes))
+    results = Results.read(tmp_path / "mine")
+    results.begin(OF, sweep.text)
+    for label in ("0", "1 %", "1"):
+        results.enter(replace(line("1", "quorum", 1), labels={"kinds": label}))
+    write_comparisons(results, sweep.spec, runs=18)
+    write_page(results, sweep, tmp_path / "runs")
+    files = {path.name: path.read_text() for path in (tmp_path / "mine").glob("comparison-*.html")}
+    assert len(files) == 2
+    assert all("only 3 of 18 runs were played until now" in text for text in files.values())
+    linked = re.findall(r'href="(comparison-[^"]+)"', (tmp_path / "mine" / "index.html").read_text())
+    assert sorted(linked) == sorted(files)
+
+
+def test_no_two_cells_are_called_alike() -> None:
+    assert where({"a": "1, b 2", "b": "3"}) != where({"a": "1", "b": "2, b 3"})
+    assert where({"a": "1", "b": "2"}) == "a 1, b 2"
