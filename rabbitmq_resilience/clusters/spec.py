@@ -103,6 +103,9 @@ class PauseIfAllDown(Spec):
 SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][\w$-]*(\.[\w$/-]+)*$", max_length=200)]
 SettingValue = bool | int | float | Annotated[str, StringConstraints(pattern=r"^[^\s#][^\r\n#]*$", max_length=500)]
 
+#: The memory of which a broker may use a part (``vm_memory_high_watermark``), where it cannot see how much that is.
+_TOTAL_MEMORY = "total_memory_available_override_value"
+
 Count = Annotated[int, Field(ge=1, le=BALANCERS_MAX)]
 
 
@@ -161,7 +164,8 @@ class Network(Spec):
 
 class BrokerSize(Spec):
     """What each broker's container may use: so many CPU-seconds a second, and so much memory, above which the kernel
-    kills it."""
+    kills it. RabbitMQ is told how much memory there is (``total_memory_available_override_value``), unless ``settings``
+    tell it otherwise."""
 
     cores: Annotated[float, Field(ge=0.01, le=1024)]
     memory_mb: Annotated[int, Field(ge=64, le=16_000_000)]
@@ -249,9 +253,10 @@ class Topology(Spec):
     @property
     def setting_lines(self) -> Mapping[str, str]:
         """``settings`` as rabbitmq.conf has them."""
-        return {
-            name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in self.settings.items()
-        }
+        # Brokers take the memory of the whole machine for theirs, whatever holds their container.
+        sized = {} if self.broker_size is None else {_TOTAL_MEMORY: self.broker_size.memory_bytes}
+        stated = {**sized, **self.settings}
+        return {name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in stated.items()}
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -82,6 +82,14 @@ def test_brokers_renew_their_numbers_as_often_as_the_topology_says() -> None:
     assert "collect_statistics_interval = 30000\n" in rabbitmq_conf(slow)
 
 
+def test_brokers_are_told_the_memory_that_they_are_held_to() -> None:
+    sized: dict[str, Any] = {"name": "s", "zones": {"a": 1}, "broker_size": {"cores": 0.5, "memory_mb": 512}}
+    assert "total_memory_available_override_value = 536870912" in rabbitmq_conf(Topology.model_validate(sized))
+    stated = {**sized, "settings": {"total_memory_available_override_value": "400MB"}}
+    assert "total_memory_available_override_value = 400MB" in rabbitmq_conf(Topology.model_validate(stated))
+    assert "total_memory" not in rabbitmq_conf(Topology.model_validate({"name": "s", "zones": {"a": 1}}))
+
+
 def test_compose_holds_brokers_to_their_size() -> None:
     topology = Topology.model_validate(
         {"name": "s", "zones": {"a": 1}, "broker_size": {"cores": 0.5, "memory_mb": 512}}

@@ -10,6 +10,7 @@ from rabbitmq_resilience.clusters.containers.cluster import DockerCluster
 from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
 
 pytestmark = [pytest.mark.broker, pytest.mark.engine]
@@ -25,8 +26,14 @@ def test_a_broker_has_its_size_and_gets_it_back_after_a_limit() -> None:
         assert isinstance(cluster, DockerCluster)
         assert cluster.resources("a1").memory_bytes == 700 * 2**20
         assert cluster.resources("a1").unlimited
-        (node,) = cluster.api("a1").nodes()
-        assert node["mem_limit"] < 700 * 2**20, "RabbitMQ knows what it may use"
+        # A broker that is just up tells its limits only with its first numbers.
+        (node,) = wait_until(
+            cluster.api("a1").nodes,
+            until=lambda rows: all("mem_limit" in row for row in rows),
+            timeout_s=30,
+            what="the broker to tell its memory limit",
+        )
+        assert node["mem_limit"] == pytest.approx(0.4 * 700 * 2**20, rel=0.01), "RabbitMQ's own share of what it has"
 
         cluster.limit("a1", cpus=0.5, memory_bytes=None)
         assert not cluster.resources("a1").unlimited
