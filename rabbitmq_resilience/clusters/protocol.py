@@ -200,6 +200,10 @@ class Cluster(Protocol):
         gone."""
         ...
 
+    def pids(self) -> Mapping[str, int]:
+        """The processes of the nodes that have one which this machine can look at: {node: its number}."""
+        ...
+
     def exit_status(self, node: str) -> int | None:
         """How the node's last process ended: negative, or over 128, by a signal. None while it is there, or where
         nobody can tell."""

@@ -162,6 +162,9 @@ class RunningCluster(Formed):
     def restarts_brokers(self) -> bool:
         return False
 
+    def pids(self) -> Mapping[str, int]:
+        return {}
+
     def exit_status(self, node: str) -> int | None:
         return self._brokers[node].exit_status
 

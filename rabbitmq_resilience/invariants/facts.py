@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, TypeVarTuple, Unpack
@@ -180,6 +180,19 @@ class Facts:
             if begun_us < end_us and event.t_us > start_us
         ]
         return sum(parts) / len(parts) if parts else 0.0
+
+    def waited_s(self, nodes: Iterable[str], start_us: float, end_us: float) -> float:
+        """For how long, at the most, that broker among ``nodes`` which waited longest was ready to run meanwhile, and
+        this machine had no processor for it. 0 where nobody looked. Each event tells of the time since the one before,
+        and not when in it."""
+        told = dict.fromkeys(nodes, 0.0)
+        begun_us = self.origin_us
+        for event in self.of_kind(MachineEvent):
+            shared_s = seconds(max(0.0, min(event.t_us, end_us) - max(begun_us, start_us)))
+            for node in told:
+                told[node] += min(shared_s, event.waited_s.get(node, 0.0))
+            begun_us = event.t_us
+        return max(told.values(), default=0.0)
 
     @cached_property
     def queues(self) -> tuple[QueueFacts, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
+from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.measured import Curve, Curves, curves
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import (
@@ -55,7 +56,8 @@ class Followers(InvariantSpec):
 
     A member of a quorum queue is behind while its log, as far as it is written, does not reach what any member had
     committed 10 s before. Of a mirrored queue, mirrors that are not synchronised are behind. A member
-    that told nothing leaves it UNKNOWN, and so does a record that ends too early.
+    that told nothing leaves it UNKNOWN, and so does a record that ends too early. What this machine may have made late
+    is UNKNOWN as with ``recovery``.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -88,6 +90,9 @@ class Followers(InvariantSpec):
         if late:
             told = tuple(f"{f.name} was behind at {facts.at(f.last_behind_us or 0)}" for f in late)
             summary = f"{told[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after the last healing"
+            last_us, came = max(f.last_behind_us or 0 for f in late), all(f.caught_up_us is not None for f in late)
+            if excuse := of_this_machine(facts, start_us, last_us, allowed_s=self.within_s, came=came):
+                return Finding(Verdict.UNKNOWN, f"{summary}; {excuse}", numbers, told[:EXAMPLES_MAX], coverage)
             return Finding(Verdict.INVALID, summary, numbers, told[:EXAMPLES_MAX], coverage)
         if lost:
             summary = f"{lost[0].name} was still behind when the record ended, {seconds(end_us - start_us):g} s after"

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts, QueueFacts
+from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
 from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
+from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.starved import starved
 from rabbitmq_resilience.invariants.times import Period, periods, times
 from rabbitmq_resilience.invariants.units import seconds
@@ -19,9 +20,6 @@ from rabbitmq_resilience.record.events import RecoveryEvent, SampleEvent
 
 #: What was seen at a moment to be missing; empty if nothing was.
 Observation = tuple[int, str]
-
-#: How much later than allowed a busy machine may make it.
-LATE_TIMES_MAX = 2
 
 #: For so long all must have been there at the end. What is there in one look, and in no other, came by chance.
 WHOLE_S_MIN = 2.0
@@ -35,10 +33,11 @@ class Recovery(InvariantSpec):
     delivers, for good: what falls ill again has not recovered (a queue that is listed as ill once only, and not again
     for 10 s, was slow to tell). A queue does not deliver if nothing of it arrives for 30 s while it has ready messages,
     and consumers that are connected and hold none. A run that waited for recovery in vain, confirms and deliveries
-    included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late,
-    and not twice as late, while other programs take much of this machine is UNKNOWN, and so is what was seen whole for
-    less than 2 s at the end, or was not looked at for 10 s since it was whole. Exclusive queues go with their
-    consumers, so with them it is looked at until the drain begins.
+    included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late
+    is UNKNOWN where a broker waited for a processor of this machine for so long that it would have been in time without
+    that, and where it is not twice as late while other programs take much of this machine. UNKNOWN is also what was
+    seen whole for less than 2 s at the end, or was not looked at for 10 s since it was whole. Exclusive queues go with
+    their consumers, so with them it is looked at until the drain begins.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
@@ -84,9 +83,15 @@ class Recovery(InvariantSpec):
         """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
         waited_s = seconds(given_up.t_us - start_us)
         summary = f"not recovered {waited_s:g} s after healing: {given_up.detail}"
-        verdict = Verdict.INVALID if waited_s >= self.within_s else Verdict.UNKNOWN
+        certain = waited_s >= self.within_s
+        excuse = self._excuse(facts, start_us, given_up.t_us, came=False) if certain else ""
+        verdict = Verdict.INVALID if certain and not excuse else Verdict.UNKNOWN
         numbers = {"recovered_after_s": None, "watched_s": waited_s}
-        return Finding(verdict, summary, numbers, (f"{given_up.detail} at {facts.at(given_up.t_us)}",))
+        examples = (f"{given_up.detail} at {facts.at(given_up.t_us)}",)
+        return Finding(verdict, f"{summary}; {excuse}" if excuse else summary, numbers, examples)
+
+    def _excuse(self, facts: Facts, start_us: float, end_us: float, *, came: bool) -> str:
+        return of_this_machine(facts, start_us, end_us, allowed_s=self.within_s, came=came)
 
     def _finding(self, facts: Facts, watched: _Watched) -> Finding:
         start_us, recovered_us = watched.start_us, watched.recovered_us
@@ -97,20 +102,20 @@ class Recovery(InvariantSpec):
         if recovered_us is None:
             told = "; ".join(observations[-1][1] for observations in watched.seen if observations[-1][1])
             certain = watched_s >= self.within_s and not watched.ill_in_one_look
-            verdict = Verdict.INVALID if certain else Verdict.UNKNOWN
-            summary = f"not recovered {watched_s:g} s after healing: {told}"
+            excuse = self._excuse(facts, start_us, start_us + watched_s * 1e6, came=False) if certain else ""
+            verdict = Verdict.INVALID if certain and not excuse else Verdict.UNKNOWN
+            summary = "; ".join(filter(None, [f"not recovered {watched_s:g} s after healing: {told}", excuse]))
             return Finding(verdict, summary, {"recovered_after_s": None, "watched_s": watched_s}, examples)
         after_s = seconds(recovered_us - start_us)
         late = after_s > self.within_s
-        others = facts.others_cpu(start_us, recovered_us)
-        disturbed = late and after_s <= LATE_TIMES_MAX * self.within_s and others >= OTHERS_CPU_MIN
+        excuse = self._excuse(facts, start_us, recovered_us, came=True) if late else ""
         doubt = watched.doubt(facts, recovered_us, due_us=start_us + self.within_s * 1e6)
         told = f"; {watched.behind} mirrors were not synchronised even at the end" if watched.behind else ""
-        if disturbed:
-            told += f"; other programs took {others:.0%} of this machine's processors then"
+        if excuse:
+            told += f"; {excuse}"
         summary = f"whole {after_s:g} s after the last fault was healed; allowed are {self.within_s:g} s{told}"
         return Finding(
-            Verdict.UNKNOWN if disturbed or doubt else Verdict.INVALID if late else Verdict.VALID,
+            Verdict.UNKNOWN if excuse or doubt else Verdict.INVALID if late else Verdict.VALID,
             f"{doubt}; as far as was seen, {summary}" if doubt else summary,
             {"recovered_after_s": after_s, "watched_s": watched_s, "mirrors_behind": watched.behind},
             examples if late else (),

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -50,18 +51,46 @@ def _part(share: float) -> float:
     return round(min(1.0, max(0.0, share)), 3)
 
 
+@dataclass(frozen=True)
+class Waited:
+    """For how long each thread of each broker has been ready to run and had no processor, so far: {broker: {thread:
+    seconds}}. Only Linux tells: the second number of ``schedstat``, in nanoseconds (Documentation/scheduler there)."""
+
+    of_s: Mapping[str, Mapping[int, float]]
+
+    @classmethod
+    def by_now(cls, pids: Mapping[str, int]) -> Waited:
+        return cls({name: dict(_threads_waited_s(pid)) for name, pid in pids.items()})
+
+    def longest_s(self, before: Waited) -> dict[str, float]:
+        """Of each broker that tells, the longest that one of its threads waited since ``before``."""
+        return {
+            name: round(max(s - before.of_s.get(name, {}).get(thread, 0.0) for thread, s in threads.items()), 3)
+            for name, threads in self.of_s.items()
+            if threads
+        }
+
+
+def _threads_waited_s(pid: int) -> Iterator[tuple[int, float]]:
+    with suppress(OSError, ValueError, IndexError):  # it ends meanwhile, or the kernel does not tell
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            yield int(thread.name), int((thread / "schedstat").read_text().split()[1]) / 1e9
+
+
 @contextmanager
-def cpu_watched(record: Callable[..., object], *, every_s: float = EVERY_S) -> Iterator[None]:
-    """Records one event ``machine`` each ``every_s`` until the block ends."""
+def cpu_watched(
+    record: Callable[..., object], brokers: Callable[[], Mapping[str, int]], *, every_s: float = EVERY_S
+) -> Iterator[None]:
+    """Records one event ``machine`` each ``every_s`` until the block ends. ``brokers``: {broker: its process}."""
     ended = threading.Event()
 
     def watch() -> None:
-        before = Spent.by_now()
+        before, waited_before = Spent.by_now(), Waited.by_now(brokers())
         while not ended.wait(every_s):
-            now = Spent.by_now()
+            now, waited = Spent.by_now(), Waited.by_now(brokers())
             busy, others = now.shares(before)
-            record("machine", busy=busy, others=others)
-            before = now
+            record("machine", busy=busy, others=others, waited_s=waited.longest_s(waited_before))
+            before, waited_before = now, waited
 
     thread = threading.Thread(target=watch, name="watch-machine", daemon=True)
     thread.start()

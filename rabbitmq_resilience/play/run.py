@@ -139,7 +139,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             routes = establish(cluster, scenario.workload, vhost=vhost)
             events.record("queues", queues=queues, **_queues_besides(scenario.workload, list(queues), routes))
             with (
-                cpu_watched(events.record),
+                cpu_watched(events.record, cluster.pids),
                 round_trips_watched(cluster, events.record),
                 measured(scenario, cluster, stage.run, events) as scraping,
                 Observer(

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from typing import Any
 
-from rabbitmq_resilience.play.cpu_watch import Others, Spent, cpu_watched
+import pytest
+
+from rabbitmq_resilience.play.cpu_watch import Others, Spent, Waited, cpu_watched
 from rabbitmq_resilience.record.events import MachineEvent, NoteEvent
 from rabbitmq_resilience.tools.waiting import wait_until
 
@@ -31,12 +35,46 @@ def test_what_others_do_is_told_from_what_we_do() -> None:
     def record(kind: str, **fields: Any) -> None:
         told.append({"kind": kind, **fields})
 
-    with cpu_watched(record, every_s=0.5):
+    with cpu_watched(record, lambda: {"a1": os.getpid()}, every_s=0.5):
         subprocess.run([sys.executable, "-c", SPIN], check=True)
         wait_until(lambda: len(told) >= 4, timeout_s=60, what="four looks at the machine")
     assert {event["kind"] for event in told} == {"machine"}
     assert max(event["others"] for event in told) > 0.05
     assert all(event["others"] <= event["busy"] for event in told)
+    assert all(event["waited_s"].keys() == {"a1"} for event in told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells for how long threads waited")
+def test_who_shares_a_processor_waits_for_it_and_who_sleeps_does_not() -> None:
+    shared = min(os.sched_getaffinity(0))
+    spinning = f"import os\nos.sched_setaffinity(0, {{{shared}}})\nprint(flush=True)\nwhile True: pass"
+    sleeping = "import time\nprint(flush=True)\ntime.sleep(60)"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        for code in (spinning, spinning, spinning, sleeping)
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        pids = {name: process.pid for name, process in zip("abcd", started, strict=True)}
+        before, began_s = Waited.by_now(pids), time.monotonic()
+        wait_until(lambda: time.monotonic() - began_s > 2, timeout_s=60, what="2 s")
+        waited_s = Waited.by_now(pids).longest_s(before)
+        took_s = time.monotonic() - began_s
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    assert waited_s["d"] < 0.25 * took_s
+    assert sum(waited_s[name] for name in "abc") > 1.5 * took_s  # two of three wait at any time; a look may be late
+
+
+def test_threads_that_came_and_went_between_two_looks() -> None:
+    before = Waited({"a1": {1: 3.0, 2: 5.0}, "b1": {7: 1.0}})
+    now = Waited({"a1": {1: 3.5, 3: 0.75}, "b1": {}, "c1": {9: 2.0}})
+    assert now.longest_s(before) == {"a1": 0.75, "c1": 2.0}
+    assert Waited.by_now({"gone": 2**22 + 1}).longest_s(now) == {}
 
 
 def test_only_much_is_worth_telling() -> None:

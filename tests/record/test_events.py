@@ -46,6 +46,7 @@ LATER = {
     "reconnect",
     "services",
     "shards",
+    "waited_s",
 }
 PLAIN = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=3)
 ROWS = st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)

@@ -131,6 +131,9 @@ class AttachedCluster(Closing):
     def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - nobody can tell
         return None
 
+    def pids(self) -> Mapping[str, int]:
+        return {}
+
     @property
     def restarts_brokers(self) -> bool:
         return self._nodes.restarted

@@ -162,6 +162,5 @@ class LocalCluster(RunningCluster):
         return cls.formed_on(opened, topology, found, compiled_erlang(found), **fields)
 
     def pids(self) -> dict[str, int]:
-        """The processes of the nodes that have one."""
         assert isinstance(self._host, LocalHost)
         return {n: pid for n, process in self._host.brokers.items() if (pid := process.pid) is not None}

@@ -1,0 +1,103 @@
+"""What this machine made late is told from what RabbitMQ was late with; held to made-up brokers of which it is known
+how long they would have taken on a machine of their own."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from rabbitmq_resilience.invariants.lateness import of_this_machine
+from rabbitmq_resilience.invariants.recovery import Recovery
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.record.events import Event
+from tests.invariants.literal import cluster, event, history, node_states, phases, queues, sample
+
+HEALED_S = 70  # the recovery phase begins then
+TICKS_PER_S = 2
+
+
+def looks(every_s: int, waited_s: dict[str, list[float]], *, others: float = 0.0) -> list[Event]:
+    """``waited_s``: of each node, how long it waited in each second from the beginning."""
+    length_s = max(map(len, waited_s.values()))
+    return [
+        event(
+            until_s,
+            "machine",
+            busy=1.0,
+            others=others,
+            waited_s={node: sum(told[until_s - every_s : until_s]) for node, told in waited_s.items()},
+        )
+        for until_s in range(every_s, length_s + 1, every_s)
+    ]
+
+
+def recovery(back_s: float, machine: list[Event], *, within_s: float = 15, end_s: int = 140) -> Finding:
+    """Of a1, which comes back at that moment."""
+    told = phases(recovery=HEALED_S, drain=end_s - 2, end=end_s)
+    states = node_states(end_s=end_s, unlike={"a1": [(40, back_s, "paused")]})
+    seen = [sample(at) for at in range(end_s)]
+    return Recovery(within_s=within_s).check(history((), (), [cluster(), queues("q1"), told, states, seen, machine]))
+
+
+def waits(node: str, *, from_s: int, to_s: int, each_s: float) -> dict[str, list[float]]:
+    return {node: [each_s if from_s <= at < to_s else 0.0 for at in range(140)]}
+
+
+def test_late_by_no_more_than_the_late_node_waited_for_a_processor() -> None:
+    told = recovery(95, looks(5, waits("a1", from_s=70, to_s=95, each_s=0.8)))
+    assert told.verdict is Verdict.UNKNOWN
+    assert told.summary.endswith("; a broker waited for a processor of this machine for 20 s of that")
+    assert recovery(95, looks(5, waits("a1", from_s=70, to_s=95, each_s=0.3))).verdict is Verdict.INVALID
+
+
+def test_what_nodes_waited_that_were_there_or_at_other_times_excuses_nothing() -> None:
+    assert recovery(95, looks(5, waits("b1", from_s=70, to_s=95, each_s=0.8))).verdict is Verdict.INVALID
+    assert recovery(95, looks(5, waits("a1", from_s=0, to_s=70, each_s=0.8))).verdict is Verdict.INVALID
+    assert recovery(95, looks(5, waits("a1", from_s=95, to_s=140, each_s=0.8))).verdict is Verdict.INVALID
+
+
+def test_who_hangs_is_not_excused_by_a_busy_machine() -> None:
+    """It never comes back, and hardly wants a processor."""
+    told = recovery(140, looks(5, waits("a1", from_s=70, to_s=140, each_s=0.05), others=0.9))
+    assert (told.verdict, told.numbers["recovered_after_s"]) == (Verdict.INVALID, None)
+    starved = recovery(140, looks(5, waits("a1", from_s=70, to_s=140, each_s=0.95), others=0.9))
+    assert (starved.verdict, starved.numbers["recovered_after_s"]) == (Verdict.UNKNOWN, None)
+
+
+def test_what_is_in_time_needs_no_excuse() -> None:
+    assert recovery(80, looks(5, waits("a1", from_s=70, to_s=80, each_s=0.9))).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_made_up_brokers_are_late_by_themselves_or_by_their_machine(seed: int) -> None:
+    """A broker that comes back runs, sleeps or waits for a processor in each half second, as is drawn. On a machine of
+    its own it would have taken what it ran and slept."""
+    source = random.Random(seed)  # noqa: S311 - no secret
+    told: Counter[str] = Counter()
+    for _ in range(150):
+        within_s, takes_s = source.randint(5, 40), source.randint(5, 60)
+        does = source.choices(("runs", "sleeps", "waits"), weights=[source.random() for _ in range(3)], k=2 * takes_s)
+        free_s = sum(what != "waits" for what in does) / TICKS_PER_S
+        waited = [0.0] * 140
+        for tick, what in enumerate(does):
+            waited[HEALED_S + tick // TICKS_PER_S] += (what == "waits") / TICKS_PER_S
+        every_s = source.randint(1, 5)
+        verdict = recovery(HEALED_S + takes_s, looks(every_s, {"a1": waited}), within_s=within_s).verdict
+        if takes_s <= within_s:
+            assert verdict is Verdict.VALID
+        elif free_s <= within_s:
+            assert verdict is Verdict.UNKNOWN, (within_s, takes_s, free_s, every_s)
+        elif free_s > within_s + 2:  # nodes and queues are looked at twice a second, and once
+            assert verdict is Verdict.INVALID, (within_s, takes_s, free_s, every_s)
+        told[str(verdict)] += 1
+    assert all(told[verdict] > 10 for verdict in ("VALID", "UNKNOWN", "INVALID")), told
+
+
+def test_others_excuse_what_came_and_not_what_never_came() -> None:
+    facts = history((), (), [cluster(), phases(), looks(5, {"a1": [0.0] * 140}, others=0.5)]).facts
+    start_us, end_us = (facts.origin_us + at * 1_000_000 for at in (70, 95))
+    told = {came: of_this_machine(facts, start_us, end_us, allowed_s=15, came=came) for came in (True, False)}
+    assert told == {True: "other programs took 50% of this machine's processors then", False: ""}
+    assert not of_this_machine(facts, start_us, end_us, allowed_s=12, came=True)  # over twice as late
