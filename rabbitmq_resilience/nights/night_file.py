@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +50,8 @@ class Machine:
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """``night``: when it began. ``name``: what the user calls it, such as a CI job. ``suite_commit``: of the checkout
-    whose scenarios are played, where that is known. ``budget_min``: None where everything is to be played."""
+    whose scenarios are played, where that is known. ``budget_min``: None where everything is to be played. ``planned``:
+    the scenarios that were to be played; early nights do not tell."""
 
     kind: ClassVar[str] = "night"
 
@@ -62,6 +63,7 @@ class Header:
     driver: str
     budget_min: float | None
     format: int = FORMAT
+    planned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +177,12 @@ class Night:
     torn: bool = False
     tested: Sequence[Tested] = ()
 
+    @property
+    def not_reached(self) -> list[str]:
+        """What was to be played, and had no turn before the night ended; of one that goes on, has none yet."""
+        had = {scenario for lines in (self.played, self.tested, self.left_out) for scenario in _scenarios(lines)}
+        return [scenario for scenario in self.header.planned if scenario not in had]
+
     @classmethod
     def of(cls, path: Path, lines: Sequence[Line], *, torn: bool = False) -> Self:
         """Of the lines of a file, the first of which is a header. Raises NightFileError."""
@@ -189,6 +197,10 @@ class Night:
             torn,
             [line for line in lines if isinstance(line, Tested)],
         )
+
+
+def _scenarios(lines: Iterable[Played | Tested | LeftOut]) -> Iterator[str]:
+    return (line.scenario for line in lines)
 
 
 class NightWriter:

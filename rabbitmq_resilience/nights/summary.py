@@ -71,6 +71,8 @@ def summary(night: Night, earlier: Sequence[Night], *, runs: Path) -> str:
         changes=[(row.known, row.where, row.change) for row in known if row.change is not None],
         left_out=sorted(night.left_out, key=_last_played)[:TOLD_MAX],
         left_out_more=max(0, len(night.left_out) - TOLD_MAX),
+        not_reached=night.not_reached[:TOLD_MAX],
+        not_reached_more=max(0, len(night.not_reached) - TOLD_MAX),
         skipped=Counter(test.why for test in night.tested if test.outcome == "skipped").most_common(),
         busy=f"{sum(others) / len(others):.0%}" if others and sum(others) / len(others) >= OTHERS_CPU_MIN else "",
         unknown_while_busy=sum(

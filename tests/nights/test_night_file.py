@@ -46,7 +46,7 @@ def test_a_night_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_lines_are_those_that_were_agreed(tmp_path: Path) -> None:
     path = written(tmp_path / "night.jsonl", PLAYED)
     first, second = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    assert first == {"is": "night", **asdict(HEADER)}
+    assert first == {"is": "night", **asdict(HEADER), "planned": []}
     assert second == {"is": "played", **asdict(PLAYED)}
 
 

@@ -167,7 +167,12 @@ def test_a_night_that_is_killed_keeps_what_it_had_and_the_next_goes_on(tmp_path:
     (killed,) = nights(folder)
     assert killed.ended is None
     assert [run.scenario for run in killed.played] == [scenario(i, titles[i]) for i in (0, 1)]
-    assert summaries.summary(killed, [], runs=folder / "reports" / "runs").count("it was killed") == 1
+    text = summaries.summary(killed, [], runs=folder / "reports" / "runs")
+    assert text.count("it was killed") == 1
+    assert set(killed.not_reached) == {scenario(i, title) for i, title in enumerate(titles)} - {
+        run.scenario for run in killed.played
+    }
+    assert f"{len(titles) - 2} of {len(titles)} had no turn before the night ended:" in text
 
     (folder / "s2.fault.yaml").unlink()
     if memory == "nights":

@@ -97,6 +97,16 @@ def test_what_was_never_played_and_what_was_not_for_longest_come_first() -> None
     assert "| and 6 more |" in text
 
 
+def test_what_had_no_turn_before_the_night_ended_is_named() -> None:
+    header = replace(HEADER, planned=(BAD.scenario, "skipped", "over", *(f"s{n}" for n in range(22))))
+    over = LeftOut(scenario="over", why="over", last_played=None)
+    one = replace(night(BAD, tests=(ended("skipped", "skipped"),), left_out=(over,), status=2), header=header)
+    text = summary(one, [], runs=Path("nowhere"))
+    assert "22 of 25 had no turn before the night ended:" in text
+    assert ("| s0 |" in text, "| skipped |" in text, "| and 2 more |" in text) == (True, False, True)
+    assert "had no turn" not in summary(night(BAD), [], runs=Path("nowhere"))  # nothing was planned, as far as is known
+
+
 def test_the_command_makes_it_of_a_killed_night(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with NightWriter(tmp_path / "night.jsonl", HEADER) as writer:
         writer.write(PLAYED)
