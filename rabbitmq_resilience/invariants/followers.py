@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -33,12 +33,14 @@ NOTHING_TOLD = Curve(np.zeros(0, np.int64), np.zeros(0))
 
 @dataclass(frozen=True)
 class Follower:
-    """How one member of a queue did after the last healing; moments are None where nothing was seen."""
+    """How one member of a queue did after the last healing; moments are None where nothing was seen. ``nodes``: those
+    one of which it is on."""
 
     name: str
     last_behind_us: int | None
     caught_up_us: int | None
     entries_behind: int = 0
+    nodes: frozenset[str] = frozenset()
 
     @property
     def is_silent(self) -> bool:
@@ -90,9 +92,9 @@ class Followers(InvariantSpec):
         if late:
             told = tuple(f"{f.name} was behind at {facts.at(f.last_behind_us or 0)}" for f in late)
             summary = f"{told[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after the last healing"
-            last_us, came = max(f.last_behind_us or 0 for f in late), all(f.caught_up_us is not None for f in late)
-            if excuse := of_this_machine(facts, start_us, last_us, allowed_s=self.within_s, came=came):
-                return Finding(Verdict.UNKNOWN, f"{summary}; {excuse}", numbers, told[:EXAMPLES_MAX], coverage)
+            excuses = [self._excuse(facts, f, start_us) for f in late]
+            if all(excuses):
+                return Finding(Verdict.UNKNOWN, f"{summary}; {excuses[0]}", numbers, told[:EXAMPLES_MAX], coverage)
             return Finding(Verdict.INVALID, summary, numbers, told[:EXAMPLES_MAX], coverage)
         if lost:
             summary = f"{lost[0].name} was still behind when the record ended, {seconds(end_us - start_us):g} s after"
@@ -103,6 +105,10 @@ class Followers(InvariantSpec):
             return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
         summary = f"every follower had caught up {numbers['caught_up_after_s']:g} s after the last healing"
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
+
+    def _excuse(self, facts: Facts, late: Follower, start_us: int) -> str:
+        came, until_us = late.caught_up_us is not None, late.last_behind_us or start_us
+        return of_this_machine(facts, late.nodes, start_us, until_us, allowed_s=self.within_s, came=came)
 
 
 def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
@@ -119,7 +125,7 @@ def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iter
                 # one that falls silent before the end, or has only told what it was when the fault was healed
                 last_us = int(lacking.t_us[-1]) if len(lacking) else 0
                 told = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + TOLD_LATE_S * 1e6)
-                yield _member(name, lacking) if told else Follower(name, None, None)
+                yield replace(_member(name, lacking), nodes=frozenset([node])) if told else Follower(name, None, None)
 
 
 def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
@@ -156,4 +162,5 @@ def _mirrors(facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
             f"a mirror of {queue.name}",
             last_behind_us=seen[behind[-1]][0] if behind and told else None,
             caught_up_us=seen[after][0] if after < len(seen) and told else None,
+            nodes=queue.holders,
         )

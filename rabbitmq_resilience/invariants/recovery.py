@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
@@ -23,6 +24,8 @@ Observation = tuple[int, str]
 
 #: For so long all must have been there at the end. What is there in one look, and in no other, came by chance.
 WHOLE_S_MIN = 2.0
+#: How much later than nodes their queues are seen to be whole: they are looked at seldomer.
+SEEN_LATER_S = 2.0
 #: A queue that is listed as ill again so soon was not slow to tell.
 SLOW_TO_TELL_EVERY_S = 10.0
 
@@ -34,10 +37,11 @@ class Recovery(InvariantSpec):
     for 10 s, was slow to tell). A queue does not deliver if nothing of it arrives for 30 s while it has ready messages,
     and consumers that are connected and hold none. A run that waited for recovery in vain, confirms and deliveries
     included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late
-    is UNKNOWN where a broker waited for a processor of this machine for so long that it would have been in time without
-    that, and where it is not twice as late while other programs take much of this machine. UNKNOWN is also what was
-    seen whole for less than 2 s at the end, or was not looked at for 10 s since it was whole. Exclusive queues go with
-    their consumers, so with them it is looked at until the drain begins.
+    and not twice as late is UNKNOWN where a broker that came last waited for a processor of this machine for so long
+    that it would have been in time without that, and while other programs take much of this machine; what never came,
+    only where such a broker waited for half of the time and more. UNKNOWN is also what was seen whole for less than 2 s
+    at the end, or was not looked at for 10 s since it was whole. Exclusive queues go with their consumers, so with them
+    it is looked at until the drain begins.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
@@ -91,7 +95,8 @@ class Recovery(InvariantSpec):
         return Finding(verdict, f"{summary}; {excuse}" if excuse else summary, numbers, examples)
 
     def _excuse(self, facts: Facts, start_us: float, end_us: float, *, came: bool) -> str:
-        return of_this_machine(facts, start_us, end_us, allowed_s=self.within_s, came=came)
+        nodes = _last_to_come(facts, start_us, end_us)
+        return of_this_machine(facts, nodes, start_us, end_us, allowed_s=self.within_s, came=came)
 
     def _finding(self, facts: Facts, watched: _Watched) -> Finding:
         start_us, recovered_us = watched.start_us, watched.recovered_us
@@ -159,6 +164,22 @@ class _Watched:
         if recovered_us <= due_us and held_s < WHOLE_S_MIN:
             return f"all was there for {held_s:g} s only before the record ended (make phases.settled_s longer)"
         return ""
+
+
+def _last_to_come(facts: Facts, start_us: float, end_us: float) -> frozenset[str]:
+    """The nodes on which it depended in the end: those that were not up in the last look that misses one, or the
+    members of the queues that were ill after that; all where neither was."""
+    all_nodes = frozenset(facts.cluster.nodes if facts.cluster else ())
+    away, ill = frozenset[str](), frozenset[str]()
+    away_us = ill_us = -math.inf
+    for t_us, states in facts.node_states:
+        if start_us <= t_us <= end_us and (now := frozenset(n for n in all_nodes if states.get(n) != "up")):
+            away, away_us = now, t_us
+    for event in facts.of_kind(SampleEvent):
+        now = frozenset(n for q in facts.queues if ill_queues([q], event.queues) for n in q.members)
+        if start_us <= event.t_us <= end_us and now:
+            ill, ill_us = now, event.t_us
+    return (ill if ill_us > away_us + SEEN_LATER_S * 1e6 else away) or all_nodes
 
 
 def ill_nodes(states: Mapping[str, str], known: Iterable[str] = ()) -> str:

@@ -72,9 +72,10 @@ class Waited:
 
 
 def _threads_waited_s(pid: int) -> Iterator[tuple[int, float]]:
-    with suppress(OSError, ValueError, IndexError):  # it ends meanwhile, or the kernel does not tell
+    with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            yield int(thread.name), int((thread / "schedstat").read_text().split()[1]) / 1e9
+            with suppress(OSError, IndexError):  # it ends meanwhile, or the kernel does not tell
+                yield int(thread.name), int((thread / "schedstat").read_text().split()[1]) / 1e9
 
 
 @contextmanager
