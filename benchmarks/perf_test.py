@@ -151,9 +151,8 @@ def let_run(load: RunningWorkload, *, seconds: float) -> None:
 
 def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> Measured:
     """Run PerfTest on queues that exist already."""
-    with subprocess.Popen(
-        perf_test_command(cluster, workload, vhost, plan), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    command = perf_test_command(f"127.0.0.1:{cluster.amqp_endpoint('a1').port}/{vhost}", workload, plan)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         lines: list[str] = []
         samples: list[tuple[float, int, int, CpuSeconds]] = []
@@ -171,11 +170,12 @@ def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan)
     return measured(ended_s - began_s, confirmed, received, before, after)
 
 
-def perf_test_command(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> list[str]:
+def perf_test_command(place: str, workload: Workload, plan: Plan) -> list[str]:
+    """``place``: the host, port and virtual host, as in a URI."""
     producers, consumers = max(workload.publishers, workload.queues), max(workload.consumers, workload.queues)
     prefetch = max(1, workload.prefetch * workload.consumers // consumers)
     options: dict[str, object] = {
-        "uri": f"amqp://guest:guest@127.0.0.1:{cluster.amqp_endpoint('a1').port}/{vhost}",
+        "uri": f"amqp://guest:guest@{place}",
         "queue-pattern": "q%d",
         "queue-pattern-from": 1,
         "queue-pattern-to": workload.queues,

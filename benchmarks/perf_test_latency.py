@@ -1,0 +1,284 @@
+"""Compares the latency of our clients with that of RabbitMQ PerfTest's, at the same rates, and tells Python's part.
+
+    .venv/bin/python -m benchmarks.perf_test_latency [--rates 100 1000 5000] [--rounds 3] [--queue-types classic quorum]
+
+Both sides have one publisher, one consumer and one queue of the same type on the same node, the same rate, messages in
+flight, prefetch, acknowledgements and message size, in one cluster, in turn. A message's time runs from when it was
+sent until it was received, and until it was confirmed, as PerfTest has both; ours also from when it was due until it
+was received, which PerfTest does not tell. Each second after the warm-up has its median and its 99th percentile; shown
+are the medians of all seconds of all rounds, and the highest 99th percentile.
+
+What Python itself adds: both sides do the same once more against ``benchmarks.echo_broker``, which hands a message on
+and takes no time of its own beyond that. The latency of ours there is what our clients, the kernel and the echo need;
+PerfTest has the same kernel and the same echo, so the difference is what Python adds, and recording and checking each
+message with it. Nothing is judged: the numbers of a busy machine are those of its other programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import get_args
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.echo_broker import echoing
+from benchmarks.perf_test import Plan, QueueType, fetch_perf_test, let_run, perf_test_command
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.record.history import (
+    DELIVERIES,
+    DELIVERIES_SUFFIX,
+    PUBLISHES,
+    PUBLISHES_SUFFIX,
+    StreamReader,
+    now_us,
+)
+from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.workloads.drain import Depth
+from rabbitmq_resilience.workloads.load import Address
+from rabbitmq_resilience.workloads.queues import declare, depths, queue_names
+from rabbitmq_resilience.workloads.run import addresses, start
+from rabbitmq_resilience.workloads.spec import Workload
+
+OURS, PERF_TEST = "ours", "PerfTest"
+#: Any would do.
+ECHO_VHOST = "echo"
+SECOND_US = 1_000_000
+_TIME = re.compile(r"\btime (?P<time_s>[\d.]+) s,")
+_LATENCY = re.compile(r"(?P<of>consumer|confirm) latency: (?P<percentiles>\d+(/\d+){4}) µs")
+
+Moments = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Server:
+    """What clients connect to: a broker, or the echo. ``depths`` tells what its queues hold."""
+
+    address: Address
+    vhost: str
+    depths: Callable[[], Mapping[str, Depth]]
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """The median and the 99th percentile of each second, in ms."""
+
+    median_ms: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+
+    def add(self, waited_ms: npt.NDArray[np.float64]) -> None:
+        """One second more, by what its messages waited."""
+        self.median_ms.append(float(np.percentile(waited_ms, 50)))
+        self.p99_ms.append(float(np.percentile(waited_ms, 99)))
+
+    def extend(self, other: Latencies) -> None:
+        self.median_ms.extend(other.median_ms)
+        self.p99_ms.extend(other.p99_ms)
+
+
+#: What is measured: until a message is received, from when it was sent and from when it was due; and until it is
+#: confirmed.
+RECEIVED, FROM_DUE, CONFIRMED = "received", "received, from due", "confirmed"
+_CALLED = {"consumer": RECEIVED, "confirm": CONFIRMED}
+Measured = Mapping[str, Latencies]
+
+
+def nothing() -> Measured:
+    return {name: Latencies() for name in (RECEIVED, FROM_DUE, CONFIRMED)}
+
+
+def cells(measured: Measured) -> list[str]:
+    """Of a row: medians of the seconds, and of what is received the highest 99th percentile."""
+    highest = _told(max(measured[RECEIVED].p99_ms))
+    return [*_middle(measured[RECEIVED]), highest, *_middle(measured[FROM_DUE]), *_middle(measured[CONFIRMED])]
+
+
+def _middle(latencies: Latencies) -> list[str]:
+    both = (latencies.median_ms, latencies.p99_ms)
+    return [_told(median(values_ms)) if values_ms else "" for values_ms in both]
+
+
+def _told(ms: float) -> str:
+    return f"{ms:.3f}" if ms < 10 else f"{ms:.1f}"
+
+
+def ours(server: Server, workload: Workload, plan: Plan) -> Measured:
+    """Run our workload; raises ``AssertionError`` if it does not end verified."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        load = start(
+            workload,
+            addresses=[server.address],
+            queues=queue_names(workload),
+            vhost=server.vhost,
+            run=1,
+            seed=1,
+            folder=folder,
+        )
+        with load:
+            load.await_connected(timeout_s=120)
+            let_run(load, seconds=plan.warm_up_s)
+            began_us = now_us()
+            let_run(load, seconds=plan.measure_s)
+            ended_us = now_us()
+            assert load.stop_publishers(timeout_s=60), "outstanding confirms did not come"
+            drained = load.drain(server.depths, idle_s=5, timeout_s=120)
+            assert drained.complete and drained.unconsumed == 0, drained
+        return by_second(folder, began_us, ended_us)
+
+
+def by_second(folder: Path, began_us: int, ended_us: int) -> Measured:
+    """Of what was sent in each whole second of that time by the one publisher, whose messages all came."""
+    sent_us, due_us, confirmed_us = (
+        _by_sequence(folder, PUBLISHES_SUFFIX, PUBLISHES, name) for name in ("sent_us", "due_us", "outcome_us")
+    )
+    received_us = _by_sequence(folder, DELIVERIES_SUFFIX, DELIVERIES, "received_us")
+    found = nothing()
+    for start_us in range(began_us, ended_us - SECOND_US + 1, SECOND_US):
+        mine = (sent_us >= start_us) & (sent_us < start_us + SECOND_US)
+        if mine.any():
+            found[RECEIVED].add((received_us - sent_us)[mine] / 1000)
+            found[FROM_DUE].add((received_us - due_us)[mine] / 1000)
+            found[CONFIRMED].add((confirmed_us - sent_us)[mine] / 1000)
+    return found
+
+
+def _by_sequence(folder: Path, suffix: str, schema: object, column: str) -> Moments:
+    """That moment of each message; the first, where it came again."""
+    batches = [batch for path in sorted(folder.glob(f"*{suffix}")) for batch in StreamReader(path, schema).together()]
+    sequence, at_us = (
+        np.concatenate([batch.column(name).to_numpy() for batch in batches]) for name in ("sequence", column)
+    )
+    found = np.full(int(sequence.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(found, sequence, at_us)
+    return found
+
+
+def perf_test(server: Server, workload: Workload, plan: Plan) -> Measured:
+    """Run PerfTest on a queue that exists already."""
+    place = f"{server.address.host}:{server.address.port}/{server.vhost}"
+    command = perf_test_command(place, workload, plan)
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    lines = run.stdout.splitlines()
+    found = read_seconds(lines, plan)
+    assert len(found[RECEIVED].p99_ms) > 2, "PerfTest reported no latencies:\n" + "\n".join(lines[-20:])
+    return found
+
+
+def read_seconds(lines: Iterable[str], plan: Plan) -> Measured:
+    """What PerfTest printed each second of the time that is measured."""
+    found = nothing()
+    for line in lines:
+        time_s = _TIME.search(line)
+        if time_s and plan.warm_up_s < float(time_s["time_s"]) <= plan.warm_up_s + plan.measure_s:
+            for told in _LATENCY.finditer(line):
+                _, middle_us, _, _, high_us = map(int, told["percentiles"].split("/"))
+                found[_CALLED[told["of"]]].median_ms.append(middle_us / 1000)
+                found[_CALLED[told["of"]]].p99_ms.append(high_us / 1000)
+    return found
+
+
+SIDES: Mapping[str, Callable[[Server, Workload, Plan], Measured]] = {OURS: ours, PERF_TEST: perf_test}
+
+
+def compare(served: Callable[[str], Server], workload: Workload, *, rounds: int, plan: Plan) -> dict[str, Measured]:
+    """Both sides in turn; ours first in even rounds, second in odd ones. ``served`` makes a server ready for a side."""
+    found = {side: nothing() for side in SIDES}
+    for number in range(rounds):
+        for side in sorted(SIDES, reverse=number % 2 == 0):
+            measured = SIDES[side](served(f"{workload.queue_type}-{number}-{side}"), workload, plan)
+            for name, latencies in measured.items():
+                found[side][name].extend(latencies)
+    return found
+
+
+def on_cluster(cluster: LocalCluster, workload: Workload, name: str) -> Server:
+    """A fresh virtual host with the queue; those before it are gone."""
+    api = cluster.api("a1")
+    for vhost in api.vhosts():
+        if vhost != "/":
+            api.delete_vhost(vhost)
+    declare(cluster, workload, vhost=name)
+    return Server(addresses(cluster)[0], name, lambda: depths(api, name))
+
+
+def laid_out(arguments: argparse.Namespace, queue_type: QueueType, rate_per_s: int) -> Workload:
+    return Workload(
+        queue_type=queue_type,
+        leaders_on=("a1",),
+        rate_per_s=rate_per_s,
+        in_flight=arguments.in_flight,
+        prefetch=arguments.prefetch,
+        ack_every=arguments.ack_every,
+        message_bytes=arguments.message_bytes,
+    )
+
+
+def add_rows(table: Table, title: str, found: Mapping[str, Measured]) -> None:
+    for side in SIDES:
+        table.add_row(title, side, *cells(found[side]))
+
+
+def python_adds_ms(found: Mapping[str, Measured]) -> Sequence[float]:
+    """The differences of the medians and of the 99th percentiles."""
+    a, b = found[OURS][RECEIVED], found[PERF_TEST][RECEIVED]
+    return median(a.median_ms) - median(b.median_ms), median(a.p99_ms) - median(b.p99_ms)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compare the latency of our clients with that of RabbitMQ PerfTest's.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up-s", type=float, default=8)
+    parser.add_argument("--measure-s", type=float, default=15)
+    parser.add_argument("--rates", type=int, nargs="+", default=[100, 1000, 5000], help="messages a second")
+    parser.add_argument("--queue-types", nargs="+", choices=get_args(QueueType), default=["classic", "quorum"])
+    parser.add_argument("--in-flight", type=int, default=200)
+    parser.add_argument("--prefetch", type=int, default=200)
+    parser.add_argument("--ack-every", type=int, default=1, help="messages acknowledged together by a consumer")
+    parser.add_argument("--message-bytes", type=int, default=1000)
+    parser.add_argument("--rabbitmq-home", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    fetch_perf_test()
+    plan = Plan(arguments.warm_up_s, arguments.measure_s)
+    table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s; latencies in ms")
+    columns = ("median", "p99", "highest p99", "median from due", "p99 from due", "median confirm", "p99 confirm")
+    for column in ("queue", "side", *columns):
+        table.add_column(column, justify="right" if column in columns else "left")
+    told = []
+    with echoing() as port:
+        echo = Server(Address("echo", "127.0.0.1", port), ECHO_VHOST, dict)
+        for rate_per_s in arguments.rates:
+            workload = laid_out(arguments, "classic", rate_per_s)
+            found = compare(lambda _: echo, workload, rounds=arguments.rounds, plan=plan)
+            add_rows(table, f"echo, {rate_per_s:,}/s", found)
+            middle_ms, high_ms = python_adds_ms(found)
+            told.append(f"At {rate_per_s:,}/s Python adds {middle_ms:.3f} ms (median) and {high_ms:.3f} ms (p99).")
+    broker = find_broker(arguments.rabbitmq_home)
+    with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1}), broker=broker) as cluster:
+        for queue_type, rate_per_s in itertools.product(arguments.queue_types, arguments.rates):
+            workload = laid_out(arguments, queue_type, rate_per_s)
+            served = partial(on_cluster, cluster, workload)
+            found = compare(served, workload, rounds=arguments.rounds, plan=plan)
+            add_rows(table, f"{queue_type}, {rate_per_s:,}/s", found)
+    Console(width=120).print(table, *told, sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

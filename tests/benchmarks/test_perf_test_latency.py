@@ -1,0 +1,86 @@
+"""Latencies beside PerfTest's: what is read of both sides is what was there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.echo_broker import echoing
+from benchmarks.perf_test import Plan
+from benchmarks.perf_test_latency import (
+    CONFIRMED,
+    ECHO_VHOST,
+    FROM_DUE,
+    OURS,
+    PERF_TEST,
+    RECEIVED,
+    Server,
+    by_second,
+    nothing,
+    ours,
+    python_adds_ms,
+    read_seconds,
+)
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.workloads.load import Address, deliveries_path, publishes_path
+from rabbitmq_resilience.workloads.spec import Workload
+from tests.invariants.literal import deliver, publish, us, write_stream
+
+#: As PerfTest 2.22.1 printed it.
+PRINTED = """\
+id: test-1, starting producer #0
+id: test-1, time 1.014 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: 1/2/3/4/5 µs, \
+confirm latency: 6/7/8/9/10 µs
+id: test-1, time 2.001 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: \
+100/2000/3000/4000/5000 µs, confirm latency: 10/700/800/900/1000 µs
+id: test-1, time 3.000 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: \
+100/4000/5000/6000/7000 µs, confirm latency: 10/800/900/1000/1100 µs
+id: test-1, time 4.000 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: \
+1/2/3/4/5 µs, confirm latency: 6/7/8/9/10 µs
+id: test-1, consumer latency min/median/75th/95th/99th 1/2/3/4/5 µs
+"""
+
+
+def test_of_what_perf_test_prints_the_time_that_is_measured_counts() -> None:
+    found = read_seconds(PRINTED.splitlines(), Plan(warm_up_s=1.5, measure_s=1.5))
+    assert (found[RECEIVED].median_ms, found[RECEIVED].p99_ms) == ([2.0, 4.0], [5.0, 7.0])
+    assert (found[CONFIRMED].median_ms, found[CONFIRMED].p99_ms) == ([0.7, 0.8], [1.0, 1.1])
+    assert found[FROM_DUE].p99_ms == []
+
+
+def test_a_second_of_ours_is_of_what_was_sent_in_it(tmp_path: Path) -> None:
+    """100 messages each second that are due 2 ms before they are sent, and received 1 ms later, or 9 in the last."""
+    rows, came = [], []
+    for sequence in range(300):
+        sent_s = 10 + sequence / 100
+        waited_s = 0.001 if sequence < 200 else 0.009
+        row = publish(sequence, sent_s, Outcome.CONFIRMED)
+        rows.append({**row, "route": 0, "due_us": row["sent_us"] - 2000, "outcome_us": row["sent_us"] + 3000})
+        came.append(deliver(sequence, sent_s + waited_s))
+    write_stream(publishes_path(tmp_path, "publisher-0", 0), PUBLISHES, rows)
+    write_stream(deliveries_path(tmp_path, "consumer-0", 0), DELIVERIES, came)
+    found = by_second(tmp_path, us(11), us(13.5))
+    assert found[RECEIVED].p99_ms == pytest.approx([1, 9], abs=0.01)
+    assert found[FROM_DUE].median_ms == pytest.approx([3, 11], abs=0.01)
+    assert found[CONFIRMED].p99_ms == pytest.approx([3, 3], abs=0.01)
+
+
+def test_what_python_adds_is_the_difference() -> None:
+    found = {OURS: nothing(), PERF_TEST: nothing()}
+    for side, middle_ms in ((OURS, 3.0), (PERF_TEST, 1.0)):
+        found[side][RECEIVED].median_ms.extend([middle_ms] * 3)
+        found[side][RECEIVED].p99_ms.extend([middle_ms * 2] * 3)
+    assert python_adds_ms(found) == (2.0, 4.0)
+
+
+def test_our_clients_are_measured_without_a_broker() -> None:
+    """Whatever the echo hands on arrives, also what came before there was a consumer, and is confirmed."""
+    with echoing() as port:
+        server = Server(Address("echo", "127.0.0.1", port), ECHO_VHOST, dict)
+        load = Workload(queue_type="classic", rate_per_s=200, ack_every=1, message_bytes=1000)
+        found = ours(server, load, Plan(warm_up_s=0.5, measure_s=3.1))
+    assert 1 <= len(found[RECEIVED].p99_ms) <= 3
+    both = zip(found[RECEIVED].median_ms, found[FROM_DUE].median_ms, strict=True)
+    assert all(0 < from_sent <= from_due for from_sent, from_due in both)
+    assert all(ms > 0 for ms in found[CONFIRMED].median_ms)
