@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -14,8 +15,11 @@ import numpy.typing as npt
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
-from rabbitmq_resilience.invariants.times import Times, periods, times
+from rabbitmq_resilience.invariants.owners import absences
+from rabbitmq_resilience.invariants.times import NEVER, Times, periods, times
+from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.events import WorkerEvent
 from rabbitmq_resilience.record.history import Outcome
 
 #: From then on quorum queues give up a message that came back to them 20 times, also where nobody rejected it (release
@@ -27,10 +31,13 @@ SETTLED_WITHIN_S = 10.0
 #: How long a disturbance is felt after its nodes were seen up again.
 FELT_FOR_S = 30.0
 
+Moments = npt.NDArray[np.float64]
+
 
 class DeadLetterPromise(InvariantSpec):
     """Dead letters are owed for the messages that consumers received and rejected, and where queues have limits besides
-    for those that were confirmed and never came out of their queue.
+    for those that were confirmed and never came out of their queue; by each queue of a message, and to each queue that
+    takes its dead letters.
 
     With ``at_least_once`` one that does not arrive is INVALID, whatever happened. With ``at_most_once`` brokers promise
     less: it is counted apart where a step disturbed brokers between the time at which its message was sent and that at
@@ -40,6 +47,10 @@ class DeadLetterPromise(InvariantSpec):
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
     what came back to them 20 times, from 4.0 on: there a step excuses it, if somebody received the message.)
+
+    Where consumers acknowledge automatically or early, what they held when their connection ended is gone, or rejected,
+    and nobody knows: no dead letter is owed for what may have been that, and one may come. (``no_loss`` finds what is
+    gone.)
 
     Where no dead letter came after a fault had begun, it is UNKNOWN, and where nothing became one.
     """
@@ -51,24 +62,28 @@ class DeadLetterPromise(InvariantSpec):
         promised = facts.dead_letters
         if promised is None:
             return Finding(Verdict.UNKNOWN, "the load has no dead_letters: state them in the workload")
-        letters, excused = facts_of(history).letters, facts_of(history).excused
-        missing = {name: one.missing for name, one in letters.items()}
-        lost = {name: flags & ~excused[name] for name, flags in missing.items()}
+        known = facts_of(history)
+        letters = known.letters
+        missing = {key: one.missing for key, one in letters.items()}
+        permitted = {key: flags & (known.excused[key] | known.in_hand[key]) for key, flags in missing.items()}
+        lost = {key: flags & ~permitted[key] for key, flags in missing.items()}
         arrived = _count(one.arrived for one in letters.values())
         calm = not any(step.injected for step in facts.steps)
         numbers = {
             "owed": _count(one.owed for one in letters.values()),
             "lost": _count(lost.values()),
-            "lost_permitted": _count(missing.values()) - _count(lost.values()),
+            "lost_permitted": _count(permitted.values()),
             "arrived": arrived,
             "unasked": _count(one.unasked for one in letters.values()),
             "duplicates": ledger.letters_read - arrived,
         }
-        unmarked = ledger.letters_fresh - _count(m.dead_fresh for m in ledger.messages.values())
-        doubled = unmarked if calm and not promised.at_least_once else 0
+        fresh = _count(flags for m in ledger.messages.values() for lane in m.lanes for flags in lane.dead_fresh)
+        doubled = ledger.letters_fresh - fresh if calm and not promised.at_least_once else 0
         summary = f"{numbers['owed']} messages became dead letters; {numbers['lost']} of them never arrived"
         if numbers["lost_permitted"]:
-            summary += f", and {numbers['lost_permitted']} more that may be lost: {_AT_MOST_ONCE}"
+            reasons = {_AT_MOST_ONCE: known.excused, _IN_HAND.format(promised.acks): known.in_hand}
+            told = [why for why, flags in reasons.items() if any((missing[key] & flags[key]).any() for key in missing)]
+            summary += f", and {numbers['lost_permitted']} more that may be lost: {'; '.join(told)}"
         if numbers["unasked"]:
             summary += f", and {numbers['unasked']} arrived that nobody rejected"
         if doubled:
@@ -82,41 +97,53 @@ class DeadLetterPromise(InvariantSpec):
 
 
 _AT_MOST_ONCE = "dead_letters.strategy is at_most_once, and brokers were disturbed"
+_IN_HAND = "acks are {}, and a connection of a consumer ended"
+
+#: Publisher, lane, and the place of the queue that takes a dead letter (``record.letters``).
+Key = tuple[int, int, int]
+#: By sequence.
+Chosen = Mapping[Key, Flags]
 
 
 @dataclass(frozen=True)
 class _Letters:
-    """Of one publisher, by sequence: which dead letters are ``owed``, which ``arrived``, and which nobody asked for.
-    ``received``: which messages came out of their queue."""
+    """Of one key, by sequence: which dead letters are ``owed``, which ``arrived``, and which nobody asked for.
+    ``received``: which messages came out of their queue, and ``rejectable`` those of which consumers reject each."""
 
     owed: Flags
     arrived: Flags
     unasked: Flags
     received: Flags
+    rejectable: Flags
 
     @property
     def missing(self) -> Flags:
         return self.owed & ~self.arrived
 
     @classmethod
-    def of(cls, ledger: Ledger, publisher: int, promised: DeadLetterFacts, *, given_up: bool) -> _Letters:
+    def of(cls, ledger: Ledger, key: Key, promised: DeadLetterFacts, *, given_up: bool) -> _Letters:
         """``given_up``: whether queues may have given up messages that came again and again."""
+        publisher, number, place = key
         m = ledger.messages[publisher]
-        sequence = np.arange(len(m.outcome))
-        received = m.received
-        rejected = received & ledger.letters.rejected(np.full(len(sequence), publisher), sequence)
-        kept = (m.outcome == Outcome.CONFIRMED) & ~received
+        lane, sequence = m.lanes[number], np.arange(len(m.outcome))
+        goes = promised.letters.have(lane.queue, place)
+        received, arrived = lane.received & goes, lane.dead[place]
+        rejectable = goes & promised.letters.rejected(np.full(len(sequence), publisher), sequence)
+        rejected = received & rejectable
+        kept = (m.outcome == Outcome.CONFIRMED) & goes & ~received
         owed = rejected | kept if promised.limited else rejected
-        unasked = m.dead & ~rejected & ~(received & given_up)
-        return cls(owed, m.dead, unasked & (not promised.limited), received)
+        unasked = arrived & ~rejected & ~(received & given_up)
+        return cls(owed, arrived, unasked & (not promised.limited), received, rejectable)
 
 
 @dataclass(frozen=True)
 class LetterFacts:
-    """By publisher; ``excused``: which of the missing letters may be, by sequence."""
+    """``excused``: which of the missing letters may be, as brokers were disturbed or passed their queue over;
+    ``in_hand``: of which messages a consumer may have had when it was lost."""
 
-    letters: Mapping[int, _Letters]
-    excused: Mapping[int, Flags]
+    letters: Mapping[Key, _Letters]
+    excused: Chosen
+    in_hand: Chosen
 
 
 _found: WeakKeyDictionary[History, LetterFacts] = WeakKeyDictionary()
@@ -128,8 +155,10 @@ def facts_of(history: History) -> LetterFacts:
         promised, ledger = history.facts.dead_letters, ledger_of(history)
         assert promised is not None
         given_up = _may_give_up(history.facts)
-        letters = {name: _Letters.of(ledger, name, promised, given_up=given_up) for name in ledger.messages}
-        _found[history] = LetterFacts(letters, _excused(history, promised, letters))
+        places = range(promised.letters.places)
+        keys = [(p, n, k) for p, m in ledger.messages.items() for n in range(len(m.lanes)) for k in places]
+        letters = {key: _Letters.of(ledger, key, promised, given_up=given_up) for key in keys}
+        _found[history] = _excused(history, promised, letters)
     return _found[history]
 
 
@@ -159,59 +188,105 @@ def _may_give_up(facts: Facts) -> bool:
     return quorum and (newest or upgraded) and any(step.injected for step in facts.steps)
 
 
-def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[int, _Letters]) -> Mapping[int, Flags]:
-    """What at_most_once may have lost: what was on its way when brokers were disturbed."""
-    none = {name: np.zeros(len(one.owed), np.bool_) for name, one in letters.items()}
-    disturbed_us = _disturbed_us(history.facts)
-    if promised.at_least_once or disturbed_us.empty or not any(one.missing.any() for one in letters.values()):
-        return none
-    sent_us = {name: np.full(len(flags), -np.inf) for name, flags in none.items()}
-    for publisher, sequence, at_us in pieces(history.publishes(), "publisher", "sequence", "sent_us"):
-        for (name,), rows in grouped(publisher):
-            sent_us[name][sequence[rows]] = at_us[rows]
+def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, _Letters]) -> LetterFacts:
+    """What at_most_once may have lost: what was on its way when brokers were disturbed, or never came to its queue; and
+    what consumers may have held that do not wait with their acknowledgements, when a connection of one ended (which a
+    broker may notice later). That may have been rejected, too."""
+    none = {key: np.zeros(len(one.owed), np.bool_) for key, one in letters.items()}
+    disturbed_us = NEVER if promised.at_least_once else _disturbed_us(history.facts)
+    ends_us = NEVER if promised.acks == "manual" else _ends_us(history.facts)
+    doubtful = any((one.missing | one.unasked).any() for one in letters.values())
+    if not doubtful or (disturbed_us.empty and ends_us.empty):
+        return LetterFacts(letters, none, none)
+    sent_us = _sent_us(history, letters)
     left_us = _left_us(history, letters)
-    found = dict(none)
-    for name, one in letters.items():
-        settled_us = left_us[name] + (promised.held_s + SETTLED_WITHIN_S) * 1e6
-        on_its_way = np.zeros(len(one.owed), np.bool_)
-        for start, end in periods(disturbed_us):
-            on_its_way |= (sent_us[name] < end) & (settled_us >= start)
-        found[name] = one.missing & on_its_way
+    excused, in_hand, told = dict(none), dict(none), dict(letters)
+    over = {} if promised.at_least_once else _passed_over(history, letters)
+    for key, one in letters.items():
+        settled_us = left_us[key[:2]] + (promised.held_s + SETTLED_WITHIN_S) * 1e6
+        began_us = sent_us[key[:2]]
+        excused[key] = one.missing & (_meets(began_us, settled_us, disturbed_us) | over.get(key, False))
+        held = ~one.received & _meets(began_us, settled_us, ends_us)
+        in_hand[key] = one.missing & held
+        told[key] = replace(one, unasked=one.unasked & ~(one.rejectable & held))
+    return LetterFacts(told, excused, in_hand)
+
+
+def _passed_over(history: History, letters: Mapping[Key, _Letters]) -> Chosen:
+    """Of what never came out of its queue, what brokers may not have routed to it (``unrouted``)."""
+    ledger = ledger_of(history)
+    gone = {key: one.missing & ~one.received for key, one in letters.items()}
+    if not sharing(history.facts, ledger) or not any(flags.any() for flags in gone.values()):
+        return {}
+    found = {key: np.zeros(len(flags), np.bool_) for key, flags in gone.items()}
+    columns = ("publisher", "lane", "sequence", "queue", "node", "sent_us", "outcome_us")
+    for piece in pieces(history.publishes(), *columns):
+        rows = dict(zip(columns, piece, strict=True))
+        for _, mine in passed_over(history, ledger, rows):
+            for (publisher, lane), its in grouped(rows["publisher"], rows["lane"]):
+                over = rows["sequence"][its][mine[its]]
+                for key in (key for key in found if key[:2] == (publisher, lane)):
+                    found[key][over] = gone[key][over]
     return found
 
 
-def _left_us(history: History, letters: Mapping[int, _Letters]) -> Mapping[int, npt.NDArray[np.float64]]:
-    """When each message had left its queue at the latest: it was received for the last time, or where it never was, a
-    later one of its publisher came from its queue for the first time; infinity if none did. With priorities a later
-    one tells nothing."""
+def _meets(start_us: Moments, end_us: Moments, when: Times) -> Flags:
+    """Which of the spans have a moment in those times."""
+    found = np.zeros(len(start_us), np.bool_)
+    for start, end in periods(when):
+        found |= (start_us < end) & (end_us >= start)
+    return found
+
+
+def _ends_us(facts: Facts) -> Times:
+    """From when the connection of a consumer ended until a broker must have noticed that."""
+    workers = {event.worker for event in facts.of_kind(WorkerEvent)}
+    named = [worker.partition("-") for worker in workers]
+    consumers = [int(number) for kind, _, number in named if kind == "consumer" and number.isdigit()]
+    return times((start, end + FELT_FOR_S * 1e6) for one in consumers for start, end in absences(facts, one))
+
+
+def _sent_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple[int, int], Moments]:
+    """By publisher and lane."""
+    sent_us = {key[:2]: np.full(len(one.owed), -np.inf) for key, one in letters.items()}
+    for publisher, lane, sequence, at_us in pieces(history.publishes(), "publisher", "lane", "sequence", "sent_us"):
+        for key, rows in grouped(publisher, lane):
+            sent_us[key[0], key[1]][sequence[rows]] = at_us[rows]
+    return sent_us
+
+
+def _left_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple[int, int], Moments]:
+    """By publisher and lane, when each message had left its queue at the latest: it was received for the last time, or
+    where it never was, a later one of its publisher came from its queue for the first time; infinity if none did. With
+    priorities a later one tells nothing."""
     ledger = ledger_of(history)
-    first_us = {name: np.full(len(one.owed), np.inf) for name, one in letters.items()}
-    last_us = {name: np.full(len(one.owed), -np.inf) for name, one in letters.items()}
-    for publisher, sequence, received_us, intact in _source_deliveries(history):
-        for (name,), rows in grouped(publisher) if len(publisher) else ():
-            whole = intact[rows] & (sequence[rows] < len(first_us.get(name, ())))
-            mine, at_us = sequence[rows][whole], received_us[rows][whole]
-            if name in first_us:
-                np.minimum.at(first_us[name], mine, at_us)
-                np.maximum.at(last_us[name], mine, at_us)
-    for name, one in letters.items():
-        later_us = np.full(len(one.owed), np.inf)
-        for lane in ledger.messages[name].lanes if ledger.priorities is None else ():
-            for queue in np.unique(lane.queue[lane.there]).tolist():
-                of_queue = np.flatnonzero(lane.queue == queue)
-                backwards = np.minimum.accumulate(first_us[name][of_queue][::-1])[::-1]
-                later_us[of_queue] = backwards
-        last_us[name] = np.where(one.received, last_us[name], later_us)
-    return last_us
+    first_us = {key[:2]: np.full(len(one.owed), np.inf) for key, one in letters.items()}
+    last_us = {key[:2]: np.full(len(one.owed), -np.inf) for key, one in letters.items()}
+    for queue, publisher, sequence, received_us in _source_deliveries(history):
+        for (name, source), rows in grouped(publisher, queue) if len(publisher) else ():
+            for number, lane in enumerate(ledger.messages[name].lanes):
+                mine, at_us = sequence[rows], received_us[rows]
+                known = mine < len(lane.queue)
+                known[known] = ledger.shards.first(lane.queue[mine[known]]) == ledger.shards.first_of(source)
+                np.minimum.at(first_us[name, number], mine[known], at_us[known])
+                np.maximum.at(last_us[name, number], mine[known], at_us[known])
+    left_us = {}
+    for key, at_us in last_us.items():
+        lane = ledger.messages[key[0]].lanes[key[1]]
+        later_us = np.full(len(lane.queue), np.inf)
+        for queue in np.unique(lane.queue[lane.there]).tolist() if ledger.priorities is None else ():
+            of_queue = np.flatnonzero(lane.queue == queue)
+            later_us[of_queue] = np.minimum.accumulate(first_us[key][of_queue][::-1])[::-1]
+        left_us[key] = np.where(lane.received, at_us, later_us)
+    return left_us
 
 
-def _source_deliveries(history: History) -> Iterator[tuple[Array, Array, Array, Array]]:
+def _source_deliveries(history: History) -> Iterator[tuple[Array, ...]]:
+    """Queue, publisher, sequence and time of what came whole, and is no dead letter."""
     letters = history.facts.letters
-    columns = ("queue", "publisher", "sequence", "received_us", "intact")
-    for queue, *told in pieces(history.deliveries(), *columns):
-        plain = ~letters.taken_from(queue)
-        publisher, sequence, received_us, intact = (column[plain] for column in told)
-        yield publisher, sequence, received_us, intact
+    for *told, intact in pieces(history.deliveries(), "queue", "publisher", "sequence", "received_us", "intact"):
+        plain = intact & ~letters.taken_from(told[0])
+        yield tuple(column[plain] for column in told)
 
 
 def _unseen(history: History, ledger: Ledger, *, owed: int) -> str:
@@ -232,26 +307,30 @@ def may_lose_letters(facts: Facts) -> bool:
     return told is not None and told.limited and not told.at_least_once
 
 
-def lost_as_letters(history: History, publisher: Array, sequence: Array) -> Iterator[tuple[str, Flags]]:
+def lost_as_letters(history: History, publisher: Array, lane: Array, sequence: Array) -> Iterator[tuple[str, Flags]]:
     """Which of these lost messages may be, and why."""
     if may_lose_letters(history.facts):
         excused = facts_of(history).excused
         mine = np.zeros(len(sequence), np.bool_)
-        for (name,), rows in grouped(publisher) if len(publisher) else ():
-            mine[rows] = excused[name][sequence[rows]]
+        for (name, number), rows in grouped(publisher, lane) if len(publisher) else ():
+            for place in range(history.facts.letters.places):
+                mine[rows] |= excused[name, number, place][sequence[rows]]
         yield f"queues drop them, and {_AT_MOST_ONCE}", mine
 
 
-def _examples(history: History, lost: Mapping[int, Flags]) -> Iterator[str]:
+def _examples(history: History, lost: Chosen) -> Iterator[str]:
     facts = history.facts
-    keys = ((name, sequence) for name, flags in sorted(lost.items()) for sequence in np.flatnonzero(flags).tolist())
-    some = np.array(list(itertools.islice(keys, EXAMPLES_MAX)), np.uint64).reshape(-1, 2)
-    columns = ("queue", "sent_us", "outcome_us")
-    for row in matching(history.publishes(), messages(some[:, 0], some[:, 1]), *columns):
-        taking = facts.letters.queue_of.get(row["queue"])
-        where = facts.queue_name(taking) if taking is not None else "no queue"
-        yield (
-            f"lost: publisher {row['publisher']} sequence {row['sequence']} of {facts.queue_name(row['queue'])}, "
-            f"sent {facts.at(row['sent_us'])}, never came from {where} as a dead letter, "
-            f"phase {facts.phase_at(row['sent_us'])}, {facts.beside(row['sent_us'], row['outcome_us'])}"
-        )
+    keys = ((key, sequence) for key, flags in sorted(lost.items()) for sequence in np.flatnonzero(flags).tolist())
+    places: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for (publisher, lane, place), sequence in itertools.islice(keys, EXAMPLES_MAX):
+        places[publisher, sequence, lane].append(place)
+    wanted = np.array([key[:2] for key in places], np.uint64).reshape(-1, 2)
+    columns = ("lane", "queue", "sent_us", "outcome_us")
+    for row in matching(history.publishes(), messages(wanted[:, 0], wanted[:, 1]), *columns):
+        for place in places.get((row["publisher"], row["sequence"], row["lane"]), ()):
+            taking = facts.letters.queues_of[row["queue"]][place]
+            yield (
+                f"lost: publisher {row['publisher']} sequence {row['sequence']} of {facts.queue_name(row['queue'])}, "
+                f"sent {facts.at(row['sent_us'])}, never came from {facts.queue_name(taking)} as a dead letter, "
+                f"phase {facts.phase_at(row['sent_us'])}, {facts.beside(row['sent_us'], row['outcome_us'])}"
+            )

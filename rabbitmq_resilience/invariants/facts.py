@@ -110,12 +110,14 @@ class QueueFacts:
 
 @dataclass(frozen=True)
 class DeadLetterFacts:
-    """``limited``: queues drop messages by their limits. ``held_s``: how long consumers hold a message at most."""
+    """``limited``: queues drop messages by their limits. ``held_s``: how long consumers hold a message at most.
+    ``acks``: how they acknowledge, as in the workload."""
 
     letters: Letters
     at_least_once: bool
     limited: bool
     held_s: float
+    acks: str = "manual"
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -207,10 +209,12 @@ class Facts:
         index = {queue.name: number for number, queue in enumerate(self.queues)}
         for event in self.of_kind(QueuesEvent):
             if told := event.dead_letters:
-                queue_of = {index[queue]: index[taking] for queue, taking in told["queues"].items()}
-                letters = Letters(queue_of, told["reject_one_in"])
-                sure = told["strategy"] == "at_least_once"
-                return DeadLetterFacts(letters, at_least_once=sure, limited=told["limited"], held_s=told["held_s"])
+                queues_of = {  # in early records each has one
+                    index[queue]: tuple(index[to] for to in ([taking] if isinstance(taking, str) else taking))
+                    for queue, taking in told["queues"].items()
+                }
+                letters, sure = Letters(queues_of, told["reject_one_in"]), told["strategy"] == "at_least_once"
+                return DeadLetterFacts(letters, sure, told["limited"], told["held_s"], told.get("acks", "manual"))
         return None
 
     @property

@@ -36,11 +36,14 @@ Flags = npt.NDArray[np.bool_]
 class Lane:
     """One queue at most of each message of a publisher, by sequence (see ``record.routes.OWED``): the ``queue`` that it
     goes to, whether it was ``received`` from there at all, and whether at least once without the redelivered flag
-    (``fresh``)."""
+    (``fresh``). ``dead`` and ``dead_fresh`` tell the same of its dead letters, for each place of a queue that takes
+    them (``record.letters``)."""
 
     queue: npt.NDArray[np.uint32]
     received: Flags
     fresh: Flags
+    dead: list[Flags] = field(default_factory=list)
+    dead_fresh: list[Flags] = field(default_factory=list)
 
     @property
     def there(self) -> Flags:
@@ -56,15 +59,11 @@ class Lane:
 @dataclass
 class Messages:
     """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), and their queues in
-    ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues, and
-    ``dead`` tells which messages arrived as dead letters, and ``dead_fresh`` which of them without the redelivered
-    flag at least once."""
+    ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues."""
 
     outcome: Bytes = field(default_factory=lambda: np.full(0, NO_ROW, np.uint8))
     lanes: list[Lane] = field(default_factory=list)
     rows: int = 0
-    dead: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
-    dead_fresh: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def publish(self, sequence: Array, outcome: Array, queue: Array, lane: Array) -> None:
         self.rows += len(sequence)
@@ -80,25 +79,27 @@ class Messages:
         for (number,), rows in grouped(lane):
             self.lanes[number].queue[sequence[rows]] = queue[rows]
 
-    def complete(self) -> None:
-        """No row is to come: from now on there are deliveries."""
-        self.dead, self.dead_fresh = np.zeros(len(self.outcome), np.bool_), np.zeros(len(self.outcome), np.bool_)
+    def complete(self, places: int) -> None:
+        """No row is to come: from now on there are deliveries, and dead letters in so many places."""
         for lane in self.lanes:
-            lane.received, lane.fresh = np.zeros(len(lane.queue), np.bool_), np.zeros(len(lane.queue), np.bool_)
+            none = [np.zeros(len(lane.queue), np.bool_) for _ in range(2 + 2 * places)]
+            lane.received, lane.fresh, lane.dead, lane.dead_fresh = none[0], none[1], none[2::2], none[3::2]
 
     @property
     def received(self) -> Flags:
-        """Which messages came from any of their queues."""
+        """Which messages came from any of their queues, or as dead letters of one."""
         received = np.zeros(len(self.outcome), np.bool_)
-        for lane in self.lanes:
-            received |= lane.received
+        for flags in (flags for lane in self.lanes for flags in (lane.received, *lane.dead)):
+            received |= flags
         return received
 
     def attempted(self, lane: Lane) -> Flags:
         return _attempted(self.outcome) & lane.there
 
     def lost(self, lane: Lane) -> Flags:
-        lost: Flags = (self.outcome == Outcome.CONFIRMED) & lane.there & ~lane.received & ~self.dead
+        lost: Flags = (self.outcome == Outcome.CONFIRMED) & lane.there & ~lane.received
+        for arrived in lane.dead:
+            lost &= ~arrived
         return lost
 
 
@@ -208,7 +209,7 @@ class Ledger:
                     again = is_repeated(publisher, sequence) & (outcome == Outcome.CONFIRMED)
                     self.traffic.enter_repeated(outcome_us[again])
         for messages in self.messages.values():
-            messages.complete()
+            messages.complete(self.letters.places)
 
     def companions(self) -> Mapping[int, frozenset[int]]:
         """For each queue that shares a message with others, or may take it instead of another shard, those others."""
@@ -277,13 +278,16 @@ class Ledger:
             messages = self.messages.setdefault(name, Messages())
             known = self._known(name, sequence[rows])
             mine, taken_from = sequence[rows][known], queue[rows][known]
-            published_to = messages.lanes[0].queue[mine] if messages.lanes else taken_from
-            belong = self.letters.belong(published_to, taken_from)
-            fresh = belong & ~redelivered[rows][known]
-            messages.dead[mine[belong]] = True
-            messages.dead_fresh[mine[fresh]] = True
+            again, belong = redelivered[rows][known], np.zeros(len(mine), np.bool_)
+            for lane in messages.lanes:
+                place_of = self.letters.places_of(lane.queue[mine], taken_from)
+                for place in range(self.letters.places):
+                    there = place_of == place
+                    belong |= there
+                    lane.dead[place][mine[there]] = True
+                    lane.dead_fresh[place][mine[there & ~again]] = True
             self.letters_read += int(np.count_nonzero(belong))
-            self.letters_fresh += int(np.count_nonzero(fresh))
+            self.letters_fresh += int(np.count_nonzero(belong & ~again))
             self.misrouted += int(np.count_nonzero(~belong))
 
     def _known(self, publisher: int, sequence: Array) -> Flags:

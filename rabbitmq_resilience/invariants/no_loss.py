@@ -90,7 +90,7 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
     reasons: dict[str, None] = {}
     others = [
         *(passed_over(history, ledger, lost._asdict()) if splits_may else ()),
-        *lost_as_letters(history, lost.publisher, lost.sequence),
+        *lost_as_letters(history, lost.publisher, lost.lane, lost.sequence),
         *gone_with_owners(history, lost.publisher, lost.sequence, lost.queue, lost.sent_us),
     ]
     for reason, mine in others:

@@ -219,8 +219,8 @@ def _queues_besides(workload: Workload, queues: Sequence[str], routes: Routes) -
     if workload.dead_letters is not None:
         stated = workload.dead_letters.model_dump(include={"strategy", "reject_one_in"})
         limited = workload.dead_letters.limited(workload.limits)
-        held_s = {"held_s": workload.held_s}
-        told["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited, **held_s}
+        consumers = {"held_s": workload.held_s, "acks": workload.acks}
+        told["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited, **consumers}
     return told
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,27 +17,39 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Letters:
-    """``queue_of``: for each queue whose dead letters go on to another one that one, by their indexes; of their
-    messages consumers reject one in ``reject_one_in``."""
+    """``queues_of``: for each queue whose dead letters go on to others those, by their indexes, each of which gets
+    every one; of its messages consumers reject one in ``reject_one_in``. The queues of one message send their dead
+    letters to different ones, so that each tells where it comes from."""
 
-    queue_of: Mapping[int, int] = field(default_factory=dict)
+    queues_of: Mapping[int, Sequence[int]] = field(default_factory=dict)
     reject_one_in: int | None = None
 
     @property
     def queues(self) -> frozenset[int]:
         """Those that take dead letters."""
-        return frozenset(self.queue_of.values())
+        return frozenset(queue for taking in self.queues_of.values() for queue in taking)
+
+    @property
+    def places(self) -> int:
+        """To how many queues a dead letter goes at most."""
+        return max(map(len, self.queues_of.values()), default=0)
 
     def taken_from(self, queue: Array) -> Flags:
         """Which deliveries are of dead letters, by the queues that they came from."""
         return np.isin(queue, sorted(self.queues))
 
-    def belong(self, queue: Array, taken_from: Array) -> Flags:
-        """Whether what was published to each ``queue`` may come from each other one as a dead letter."""
-        belong = np.zeros(len(queue), np.bool_)
-        for one, taking in self.queue_of.items():
-            belong |= (queue == one) & (taken_from == taking)
-        return belong
+    def have(self, queue: Array, place: int) -> Flags:
+        """Which of the queues send their dead letters to so many that there is one in that place, counted from 0."""
+        return np.isin(queue, [one for one, taking in self.queues_of.items() if len(taking) > place])
+
+    def places_of(self, queue: Array, taken_from: Array) -> npt.NDArray[np.int64]:
+        """In which place of those that take the dead letters of each ``queue`` the other one stands; -1: in none."""
+        found = np.full(len(queue), -1, np.int64)
+        for one, taking in self.queues_of.items():
+            mine = queue == one
+            for place, other in enumerate(taking) if mine.any() else ():
+                found[mine & (taken_from == other)] = place
+        return found
 
     def rejected(self, publisher: Array, sequence: Array) -> Flags:
         """Which messages consumers reject."""

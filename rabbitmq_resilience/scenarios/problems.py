@@ -150,8 +150,7 @@ def _ways(workload: Workload) -> list[Collection[str]]:
     names, routing = workload.queue_names, workload.routing
     if routing is None:
         return [{name} for name in workload.published_queues]
-    shards = routing.shards(names)
-    return [one.queues.union(*(shards[name] for name in one.shards)) for one in routing.reached(names)]
+    return [*routing.may_take(names)]
 
 
 def _cut_off(step: AnyFault, scenario: Scenario) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -62,7 +63,7 @@ class DrainResult:
 
 Array = npt.NDArray[Any]
 
-#: Publisher and lane (``record.routes``).
+#: Publisher and lane (``record.routes``); of loads with dead letters publisher and queue, the first one of its shards.
 Key = tuple[int, int]
 
 
@@ -92,26 +93,31 @@ class Bitmap:
         both.bits[: len(short)] |= short
         return both
 
-    def minus(self, other: Bitmap) -> int:
-        """How many numbers are in this set and not in the other."""
-        common = min(len(self.bits), len(other.bits))
-        return len(self) - int(np.count_nonzero(self.bits[:common] & other.bits[:common]))
+    def minus(self, other: Bitmap) -> Bitmap:
+        """The numbers of this set that are not in the other."""
+        left, common = Bitmap(), min(len(self.bits), len(other.bits))
+        left.bits = self.bits.copy()
+        left.bits[:common] &= ~other.bits[:common]
+        return left
 
 
 class Tally:
     """Which messages are confirmed and which are received, so far, in each queue that they go to. What consumers reject
-    is received when it comes as a dead letter, and is waited for also where nobody knows whether it was confirmed."""
+    is received when it comes as a dead letter, from each queue that takes it, and is waited for also where nobody knows
+    whether it was confirmed."""
 
     def __init__(self, folder: Path, *, publishers: int, routes: Routes, letters: Letters | None = None) -> None:
         self._folder = folder
         self._publishers = publishers
         self._routes = routes
         self._letters = letters or Letters()
+        self._first = {queue: group[0] for group in routes.shards for queue in group}
         self._publishes: dict[Path, StreamReader] = {}
         self._deliveries: dict[Path, StreamReader] = {}
         self._confirmed: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
         self._received: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
         self._rejected: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
+        self._as_letters: defaultdict[Key, Bitmap] = defaultdict(Bitmap)  # by the queue that they came from
         self.rows = 0
 
     def update(self) -> None:
@@ -120,31 +126,40 @@ class Tally:
             reader = self._publishes.setdefault(path, StreamReader(path, PUBLISHES))
             for batch in reader.batches():
                 owed = self._routes.owed(batch)
-                publisher, lane, sequence, outcome = _columns(owed, "publisher", "lane", "sequence", "outcome")
-                self._mark(self._confirmed, publisher, lane, sequence, outcome == Outcome.CONFIRMED)
+                publisher, queue, sequence, outcome = _columns(owed, "publisher", "queue", "sequence", "outcome")
+                self._mark(self._confirmed, publisher, self._places(queue), sequence, outcome == Outcome.CONFIRMED)
         for path in self._folder.glob(f"*{DELIVERIES_SUFFIX}"):
             reader = self._deliveries.setdefault(path, StreamReader(path, DELIVERIES))
             for batch in reader.batches():
                 publisher, queue, sequence, intact = _columns(batch, "publisher", "queue", "sequence", "intact")
                 self._receive(publisher, queue, sequence, intact)
 
+    def _places(self, queue: Array) -> Array:
+        """What stands for the queues in a ``Key``: lanes, of which there are few, or what dead letters need."""
+        if not self._letters.queues_of:
+            return self._routes.lanes[queue]
+        first = queue.copy()
+        for shard, one in self._first.items():
+            first[queue == shard] = one
+        return first
+
     def _receive(self, publisher: Array, queue: Array, sequence: Array, intact: Array) -> None:
         letter = self._letters.taken_from(queue)
-        lane = np.zeros(len(queue), np.uint16)  # of dead letters: their messages have one queue each
-        lane[~letter] = self._routes.lanes[queue[~letter]]
-        rejected = ~letter & self._letters.rejected(publisher, sequence)
-        self._mark(self._received, publisher, lane, sequence, intact & ~rejected)
+        self._mark(self._as_letters, publisher, queue, sequence, intact & letter)
+        publisher, queue, sequence, intact = (column[~letter] for column in (publisher, queue, sequence, intact))
+        place, rejected = self._places(queue), self._letters.rejected(publisher, sequence)
+        self._mark(self._received, publisher, place, sequence, intact & ~rejected)
         if rejected.any():
-            self._mark(self._rejected, publisher, lane, sequence, intact & rejected)
+            self._mark(self._rejected, publisher, place, sequence, intact & rejected)
 
     def _mark(
-        self, bitmaps: defaultdict[Key, Bitmap], publisher: Array, lane: Array, sequence: Array, chosen: Array
+        self, bitmaps: defaultdict[Key, Bitmap], publisher: Array, place: Array, sequence: Array, chosen: Array
     ) -> None:
         self.rows += len(sequence)
         for number in np.unique(publisher[publisher < self._publishers]).tolist():
             mine = chosen & (publisher == number)
-            for one in np.unique(lane[mine]).tolist():
-                bitmaps[number, one].add(sequence[mine & (lane == one)])
+            for one in np.unique(place[mine]).tolist():
+                bitmaps[number, one].add(sequence[mine & (place == one)])
 
     @property
     def confirmed(self) -> int:
@@ -152,12 +167,19 @@ class Tally:
 
     @property
     def received(self) -> int:
-        return sum(map(len, self._received.values()))
+        arrived = [*self._received.values(), *self._as_letters.values()]
+        return sum(map(len, arrived))
 
     @property
     def unconsumed(self) -> int:
-        awaited = {key: self._confirmed[key].plus(self._rejected[key]) for key in {*self._confirmed, *self._rejected}}
-        return sum(messages.minus(self._received[key]) for key, messages in awaited.items())
+        return sum(self._missing(key) for key in {*self._confirmed, *self._rejected})
+
+    def _missing(self, key: Key) -> int:
+        """Of what was confirmed or rejected: what neither came nor arrived as a dead letter wherever it must."""
+        missing = self._confirmed[key].plus(self._rejected[key]).minus(self._received[key])
+        taking = self._letters.queues_of.get(key[1], ()) if len(missing) else ()
+        lacking = [missing.minus(self._as_letters[key[0], queue]) for queue in taking] or [missing]
+        return len(functools.reduce(Bitmap.plus, lacking))
 
 
 def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:

@@ -84,7 +84,7 @@ class Load:
     order; without them each address is that of a node. ``turns`` are what messages are published with, in the order of
     their routes (``record.routes``); without them each queue has its own. ``services`` say who reads what at which
     pace; without them all consumers read all queues. ``dead_letter_queues`` has for the index of each queue whose dead
-    letters go on to another one the index of that; consumers of such queues reject one message in ``reject_one_in``.
+    letters go on to others the indexes of those; consumers of such queues reject one message in ``reject_one_in``.
     ``declared_with``: what consumers declare their exclusive queues with; None where queues are there."""
 
     run: int
@@ -121,7 +121,7 @@ class Load:
     services: tuple[Served, ...] = ()
     message_sizes: tuple[Mapping[str, int], ...] = ()
     priorities: tuple[int, ...] = ()
-    dead_letter_queues: Mapping[int, int] = field(default_factory=dict)
+    dead_letter_queues: Mapping[int, Sequence[int]] = field(default_factory=dict)
     reject_one_in: int | None = None
     declared_with: Mapping[str, Any] | None = None
 
@@ -238,7 +238,9 @@ class Load:
         rows = ("queues", "variable_rate", "variable_processing", "nodes", "message_sizes", "priorities")
         fields |= {name: tuple(fields.get(name, ())) for name in rows}
         letters = fields.get("dead_letter_queues", {})
-        fields["dead_letter_queues"] = {int(queue): taking for queue, taking in letters.items()}
+        fields["dead_letter_queues"] = {  # in early records each has one
+            int(queue): tuple([taking] if isinstance(taking, int) else taking) for queue, taking in letters.items()
+        }
         fields["turns"] = tuple(Turn(*row) for row in fields.get("turns", ()))
         fields["services"] = tuple(Served(*row) for row in fields.get("services", ()))
         return cls(addresses=addresses, proxied_addresses=proxied_addresses, **fields)

@@ -175,11 +175,11 @@ def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]
 
 def own_arguments(workload: Workload, queue: str) -> dict[str, object]:
     """What one of the workload's queues is declared with besides. A queue of dead letters drops none of them."""
-    letters, taking = workload.dead_letters, workload.dead_letter_queues
-    if letters is not None and queue not in taking:
+    letters = workload.dead_letters
+    if letters is not None and queue in letters.taking(workload.services):
         return {}
     limits = workload.limits.arguments if workload.limits else {}
-    return limits if letters is None else {**limits, **letters.arguments(taking[queue])}
+    return limits if letters is None else {**limits, **letters.arguments(workload, queue)}
 
 
 def _places(api: ManagementApi, vhost: str, kind: str, node_of: Mapping[str, str]) -> dict[str, QueuePlace]:

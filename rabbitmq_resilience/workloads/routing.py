@@ -155,9 +155,17 @@ class Routing(Spec):
 
     def reached(self, queues: Sequence[str]) -> list[Reached]:
         """Where each turn leads."""
-        exchanges = {one.name: (one.type, one.alternate_exchange) for one in self.exchanges}
-        router = Router(exchanges, self.bound(queues))
+        router = self.router(queues)
         return [router.reached(*turn) for turn in self.turns]
+
+    def may_take(self, queues: Sequence[str]) -> list[frozenset[str]]:
+        """The queues that a message of each turn may go to; which shard takes it, only the broker knows."""
+        shards = self.shards(queues)
+        return [one.queues.union(*(shards[name] for name in one.shards)) for one in self.reached(queues)]
+
+    def router(self, queues: Sequence[str]) -> Router:
+        exchanges = {one.name: (one.type, one.alternate_exchange) for one in self.exchanges}
+        return Router(exchanges, self.bound(queues))
 
     def check(self, queues: Sequence[str]) -> None:
         """Raises ValueError with what does not go together, or leads nowhere."""

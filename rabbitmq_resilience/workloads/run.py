@@ -252,7 +252,10 @@ def start(
         shared={role: grouped(getattr(workload, f"{role}s"), alone=_indexes(alone, role)) for role in ROLES},
         nodes=tuple(nodes),
         turns=_turns(workload),
-        dead_letter_queues={queues.index(queue): queues.index(to) for queue, to in workload.dead_letter_queues.items()},
+        dead_letter_queues={
+            queues.index(queue): tuple(map(queues.index, taking))
+            for queue, taking in workload.dead_letter_queues.items()
+        },
         reject_one_in=workload.dead_letters.reject_one_in if workload.dead_letters else None,
         services=tuple(map(_served, workload.services)),
         declared_with=declared_with,

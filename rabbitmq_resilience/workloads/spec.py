@@ -239,6 +239,12 @@ class Workload(Spec):
         return self
 
     @model_validator(mode="after")
+    def _dead_lettered(self) -> Self:
+        for problem in self.dead_letters.problems(self) if self.dead_letters is not None else ():
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
     def _messages(self) -> Self:
         if self.message_sizes and self.message_bytes != type(self).model_fields["message_bytes"].default:
             raise ValueError("message_bytes is one size and message_sizes are several: leave one of them out")
@@ -270,14 +276,14 @@ class Workload(Spec):
         return [self.queue_pattern.replace("%d", str(number)) for number in range(1, self.queues + 1)]
 
     @property
-    def dead_letter_queues(self) -> Mapping[str, str]:
-        """For each queue whose dead letters go on to another one, that one."""
-        return self.dead_letters.queue_of(self.services) if self.dead_letters is not None else {}
+    def dead_letter_queues(self) -> Mapping[str, tuple[str, ...]]:
+        """For each queue whose dead letters go on to others, those."""
+        return self.dead_letters.queues_of(self) if self.dead_letters is not None else {}
 
     @property
     def published_queues(self) -> list[str]:
         """Those that publishers publish to, unless ``routing`` says where messages go; in index order."""
-        taking = set(self.dead_letter_queues.values())
+        taking = self.dead_letters.taking(self.services) if self.dead_letters is not None else ()
         return [name for name in self.queue_names if name not in taking]
 
     @property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from random import Random
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.dead_letters import SETTLED_WITHIN_S, DeadLetterPromise
+from rabbitmq_resilience.invariants.dead_letters import FELT_FOR_S, SETTLED_WITHIN_S, DeadLetterPromise
 from rabbitmq_resilience.invariants.no_loss import NoLoss
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.uptime import Uptime
@@ -38,11 +38,30 @@ from tests.invariants.literal import (
     write_stream,
 )
 
-#: The dead letters of q1 and q3 go to d1 and those of q2 to d2.
 QUEUES = ("q1", "d1", "q2", "q3", "d2")
-TAKEN_BY = {"q1": "d1", "q2": "d2", "q3": "d1"}
 FAULT_S = 20
-PUBLISHED, TAKING = (0, 2, 3), {0: 1, 2: 4, 3: 1}
+#: When consumer 0 is killed, and when it is connected again.
+GONE_S, BACK_S = 30, 31
+PUBLISHED, TAKING = (0, 2, 3), {0: (1,), 2: (4,), 3: (1,)}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The queues of each route, and who takes the dead letters of each queue, by their indexes."""
+
+    routes: Sequence[tuple[int, ...]] = ((0,), (2,), (3,))
+    taking: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: TAKING)
+
+    @property
+    def table(self) -> Routes:
+        return Routes.of([list(route) for route in self.routes])
+
+
+EACH = Layout()
+FANNED_OUT = Layout(routes=((0, 2), (3,), (2, 3)))
+#: Those of q1 go to both.
+DOUBLED = Layout(taking={**TAKING, 0: (1, 4)})
+BOTH = Layout(routes=((0, 3), (2,)), taking={0: (1,), 2: (1, 4), 3: (4,)})
 
 
 @dataclass(frozen=True)
@@ -54,19 +73,24 @@ class Setting:
     kind: str = "quorum"
     version: str = "3.10.8"
     held_s: float = 0
+    layout: Layout = EACH
+    acks: str = "manual"
 
     def events(self) -> list[Any]:
         places = {name: {"type": self.kind, "members": list(THREE), "leader": "a1"} for name in QUEUES}
         letters = {
-            "queues": TAKEN_BY,
+            "queues": {QUEUES[queue]: [QUEUES[to] for to in taking] for queue, taking in self.layout.taking.items()},
             "strategy": "at_least_once" if self.at_least_once else "at_most_once",
             "reject_one_in": self.reject_one_in,
             "limited": self.limited,
             "held_s": self.held_s,
+            "acks": self.acks,
         }
         killed = [fault(FAULT_S, 50, down=["c1"], name="kill")] if self.faulty else []
         declared = event(0, "queues", queues=places, dead_letters=letters)
-        return [cluster(version=self.version), declared, phases(), node_states(), *killed]
+        lost = [(0, "connected"), (GONE_S, "killed"), (BACK_S, "connected")]
+        consumer = [event(at_s, "worker", worker="consumer-0", event=what, node="a1") for at_s, what in lost]
+        return [cluster(version=self.version), declared, phases(), node_states(), *killed, *consumer]
 
 
 settings = st.builds(
@@ -77,25 +101,32 @@ settings = st.builds(
     reject_one_in=st.sampled_from([None, 1, 2, 5]),
     kind=st.sampled_from(["quorum", "classic"]),
     version=st.sampled_from(["3.10.8", "4.0.5"]),
+    layout=st.sampled_from([EACH, FANNED_OUT, DOUBLED, BOTH]),
+    acks=st.sampled_from(["manual", "manual", "automatic", "early"]),
 )
 
 
 @dataclass(frozen=True)
-class Message:
-    """One message of a history, and what became of it; times in seconds."""
+class Copy:
+    """A message in one of its queues, and what became of it; times in seconds. ``letters``: the queues from which it
+    came as a dead letter."""
 
     publisher: int
     sequence: int
     queue: int
     confirmed: bool
     came: bool
-    letter: bool
-    turned_down: bool
-    asked: bool
+    letters: frozenset[int]
+    rejectable: bool
+    sent_s: float
     first_s: float
     last_s: float
 
-    def left_s(self, others: Sequence[Message]) -> float:
+    @property
+    def turned_down(self) -> bool:
+        return self.came and self.rejectable
+
+    def left_s(self, others: Sequence[Copy]) -> float:
         """When it had left its queue at the latest."""
         if self.came:
             return self.last_s
@@ -107,55 +138,74 @@ class Message:
 class Told:
     """What a history says, and what is true of it. ``repeated``: letters that came twice, unmarked."""
 
+    setting: Setting
     publishes: Sequence[Row]
     deliveries: Sequence[Row]
-    messages: Sequence[Message]
+    copies: Sequence[Copy]
     repeated: int
 
-    def history(self, setting: Setting) -> History:
-        return history(self.publishes, self.deliveries, setting.events())
+    def history(self) -> History:
+        return history(self.publishes, self.deliveries, self.setting.events())
 
-    def count(self, of: Callable[[Message], bool]) -> int:
-        return sum(map(of, self.messages))
+    def letters(self) -> Iterator[tuple[Copy, int]]:
+        """Each copy with each queue that would take its dead letter."""
+        return ((m, taking) for m in self.copies for taking in self.setting.layout.taking[m.queue])
 
-    def excused(self, setting: Setting, m: Message) -> bool:
+    def asked(self, m: Copy) -> bool:
+        return m.turned_down or (self.setting.limited and m.confirmed and not m.came)
+
+    def disturbed(self, m: Copy) -> bool:
         """Whether at_most_once may have lost its letter: all were sent before what the fault did was over."""
-        disturbed = setting.faulty and not setting.at_least_once
-        return disturbed and m.left_s(self.messages) + SETTLED_WITHIN_S >= FAULT_S
+        disturbed = self.setting.faulty and not self.setting.at_least_once
+        return disturbed and m.left_s(self.copies) + SETTLED_WITHIN_S >= FAULT_S
+
+    def in_hand(self, m: Copy) -> bool:
+        """Whether the consumer may have held it when it was killed, though it told nobody."""
+        unheard = self.setting.acks != "manual" and not m.came
+        return unheard and m.sent_s < BACK_S + FELT_FOR_S and m.left_s(self.copies) + SETTLED_WITHIN_S >= GONE_S
+
+    def unasked(self, m: Copy) -> bool:
+        gives_up = self.setting.kind == "quorum" and self.setting.version.startswith("4") and self.setting.faulty
+        known = m.turned_down or (m.came and gives_up) or (m.rejectable and self.in_hand(m))
+        return not known and not self.setting.limited
 
 
 def told(setting: Setting, random: Random, *, messages: int, losses: int) -> Told:
-    """Row by row: each message is sent, maybe confirmed, maybe received (again), maybe a dead letter (again)."""
+    """Row by row: each message is sent, maybe confirmed, and in each of its queues maybe received (again), maybe a dead
+    letter (again)."""
     rejected = Rejected(setting.reject_one_in) if setting.reject_one_in else lambda *_: False
     publishes, deliveries, found, repeated = [], [], [], 0
+    lanes = setting.layout.table.lanes
     for publisher, sequence in ((p, s) for p in range(2) for s in range(messages)):
-        queue, at_s = random.choice(PUBLISHED), 1 + 75 * sequence / messages
+        route, at_s = random.choice(setting.layout.routes), 1 + 75 * sequence / messages
         outcome = random.choice([*[Outcome.CONFIRMED] * 6, Outcome.UNKNOWN, Outcome.NACKED])
-        publishes.append(publish(sequence, at_s, outcome, publisher=publisher, queue=queue))
         confirmed = outcome is Outcome.CONFIRMED
         fields: dict[str, Any] = {"publisher": publisher, "sequence": sequence}
-        came = (confirmed or random.random() < 0.3) and not (setting.limited and random.random() < 0.3)
-        letter = (came and rejected(publisher, sequence)) or (confirmed and not came)
-        if losses and random.random() < 0.2:
-            losses -= 1
-            came, letter = random.choice([(came, False), (False, letter), (False, False), (came, True)])
-        again_s = random.choice([None, 0.5])
-        if came:
-            deliveries.append(deliver(at_s=at_s + 0.1, queue=queue, **fields))
-            if again_s is not None:
-                deliveries.append(deliver(at_s=at_s + again_s, queue=queue, again=True, **fields))
-        if letter:
-            as_letter = deliver(at_s=at_s + 0.2, queue=TAKING[queue], consumer=1, **fields)
-            marked = deliver(at_s=at_s + 0.3, queue=TAKING[queue], consumer=1, again=True, **fields)
-            deliveries += random.choice([[as_letter], [as_letter, marked], [as_letter, as_letter]])
-            repeated += deliveries[-2:] == [as_letter, as_letter]
-        turned_down = came and rejected(publisher, sequence)
-        asked = turned_down or (setting.limited and confirmed and not came)
-        last_s = at_s + max(0.1, again_s or 0)
-        whole = (publisher, sequence, queue, confirmed, came, letter, turned_down, asked, at_s + 0.1, last_s)
-        found.append(Message(*whole))
+        for queue in route:
+            publishes.append(publish(sequence, at_s, outcome, publisher=publisher, queue=queue, lane=int(lanes[queue])))
+            taking = setting.layout.taking[queue]
+            came = (confirmed or random.random() < 0.3) and not (setting.limited and random.random() < 0.3)
+            letter = (came and rejected(publisher, sequence)) or (confirmed and not came)
+            letters = {*taking} if letter else set()
+            if losses and random.random() < 0.2:
+                losses -= 1
+                came = random.random() < 0.5
+                letters = {one for one in taking if random.random() < 0.5}
+            again_s = random.choice([None, 0.5])
+            if came:
+                deliveries.append(deliver(at_s=at_s + 0.1, queue=queue, **fields))
+                if again_s is not None:
+                    deliveries.append(deliver(at_s=at_s + again_s, queue=queue, again=True, **fields))
+            for one in sorted(letters):
+                as_letter = deliver(at_s=at_s + 0.2, queue=one, consumer=1, **fields)
+                marked = deliver(at_s=at_s + 0.3, queue=one, consumer=1, again=True, **fields)
+                deliveries += random.choice([[as_letter], [as_letter, marked], [as_letter, as_letter]])
+                repeated += deliveries[-2:] == [as_letter, as_letter]
+            last_s, turned = at_s + max(0.1, again_s or 0), rejected(publisher, sequence)
+            whole = (publisher, sequence, queue, confirmed, came, frozenset(letters), turned, at_s, at_s + 0.1, last_s)
+            found.append(Copy(*whole))
     deliveries.sort(key=lambda row: row["received_us"])
-    return Told(publishes, deliveries, found, repeated)
+    return Told(setting, publishes, deliveries, found, repeated)
 
 
 drawn = st.tuples(settings, st.randoms(use_true_random=False), st.integers(1, 60), st.sampled_from([0, 0, 1, 5]))
@@ -165,25 +215,23 @@ drawn = st.tuples(settings, st.randoms(use_true_random=False), st.integers(1, 60
 def test_what_is_judged_is_what_was_planted(drawn: tuple[Setting, Random, int, int]) -> None:
     setting, random, messages, losses = drawn
     made = told(setting, random, messages=messages, losses=losses)
-    recorded = made.history(setting)
+    recorded = made.history()
     found = DeadLetterPromise().check(recorded)
-    gone = [m for m in made.messages if m.asked and not m.letter]
-    permitted = [m for m in gone if made.excused(setting, m)]
-    gives_up = setting.kind == "quorum" and setting.version.startswith("4") and setting.faulty
-    unasked = made.count(lambda m: m.letter and not m.turned_down and not (m.came and gives_up))
-    unasked = 0 if setting.limited else unasked
-    assert found.numbers["owed"] == made.count(lambda m: m.asked)
+    gone = [m for m, taking in made.letters() if made.asked(m) and taking not in m.letters]
+    permitted = [m for m in gone if made.disturbed(m) or made.in_hand(m)]
+    unasked = sum(made.unasked(m) for m, taking in made.letters() if taking in m.letters)
+    assert found.numbers["owed"] == sum(made.asked(m) for m, _ in made.letters())
     assert found.numbers["lost"] == len(gone) - len(permitted)
     assert found.numbers["lost_permitted"] == len(permitted)
-    assert (found.numbers["unasked"], found.numbers["arrived"]) == (unasked, made.count(lambda m: m.letter))
+    assert (found.numbers["unasked"], found.numbers["arrived"]) == (unasked, sum(len(m.letters) for m in made.copies))
     doubled = made.repeated if not setting.faulty and not setting.at_least_once else 0
     wrong = len(gone) > len(permitted) or unasked or doubled
     assert (found.verdict is Verdict.INVALID) == bool(wrong)
     if not found.numbers["owed"] and not wrong:
         assert found.verdict is Verdict.UNKNOWN
     lost = NoLoss().check(recorded).numbers
-    missing = [m for m in made.messages if m.confirmed and not m.came and not m.letter]
-    excused = [m for m in missing if setting.limited and made.excused(setting, m)]
+    missing = [m for m in made.copies if m.confirmed and not m.came and not m.letters]
+    excused = [m for m in missing if setting.limited and made.disturbed(m)]
     assert (lost["lost"], lost["lost_permitted"]) == (len(missing) - len(excused), len(excused))
     assert (lost["unexpected"], lost["misrouted"]) == (0, 0)
 
@@ -195,16 +243,17 @@ def test_the_tally_waits_for_what_was_rejected(
     setting, random, messages, losses = drawn
     made = told(setting, random, messages=messages, losses=losses)
     folder = tmp_path_factory.mktemp("tally")
-    routes = Routes.of([[queue] for queue in PUBLISHED])
-    sent = [{**row, "route": PUBLISHED.index(row["queue"])} for row in made.publishes]
+    layout = setting.layout
+    of_messages: dict[tuple[int, int], list[Row]] = {}
+    for row in made.publishes:
+        of_messages.setdefault((row["publisher"], row["sequence"]), []).append(row)
+    sent = [{**rows[0], "route": layout.routes.index(tuple(r["queue"] for r in rows))} for rows in of_messages.values()]
     write_stream(publishes_path(folder, "publisher-0", 0), PUBLISHES, sent)
     write_stream(deliveries_path(folder, "consumer-0", 0), DELIVERIES, made.deliveries)
-    tally = Tally(folder, publishers=2, routes=routes, letters=Letters(TAKING, setting.reject_one_in))
+    tally = Tally(folder, publishers=2, routes=layout.table, letters=Letters(layout.taking, setting.reject_one_in))
     tally.update()
-    awaited = made.count(
-        lambda m: (m.confirmed or m.turned_down) and not (m.came and not m.turned_down) and not m.letter
-    )
-    assert tally.unconsumed == awaited
+    settled = [m for m in made.copies if (m.came and not m.turned_down) or m.letters == {*layout.taking[m.queue]}]
+    assert tally.unconsumed == sum((m.confirmed or m.turned_down) and m not in settled for m in made.copies)
 
 
 PLAIN = Setting(at_least_once=True, limited=False, faulty=True, reject_one_in=1, kind="classic")

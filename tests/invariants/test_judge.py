@@ -174,7 +174,7 @@ def whole_run() -> History:
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
     publishes = [publish(n, at_s) | {"node": 1} for n, at_s in enumerate(times)]
     deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
-    rejected = Letters({0: 1}, ONE_IN).rejected(np.zeros(len(times), int), np.arange(len(times)))
+    rejected = Letters({0: (1,)}, ONE_IN).rejected(np.zeros(len(times), int), np.arange(len(times)))
     deliveries += [deliver(n, times[n] + 0.02, queue=1, consumer=1) for n in np.flatnonzero(rejected).tolist()]
     rebalanced = fault(40, 40.5, step=9, name="rebalance")
     asked = [event(at, "flow_states", node="a1", connections={"running": 2}, flow_queues=[]) for at in range(5, 95, 5)]

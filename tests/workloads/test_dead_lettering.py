@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def workload(**fields: Any) -> Workload:
 
 def test_the_queues_of_one_service_take_the_dead_letters_of_all_others() -> None:
     plain = workload()
-    assert plain.dead_letter_queues == {"orders-1": "failed-1", "orders-2": "failed-2", "orders-3": "failed-1"}
+    assert plain.dead_letter_queues == {"orders-1": ("failed-1",), "orders-2": ("failed-2",), "orders-3": ("failed-1",)}
     assert plain.published_queues == ["orders-1", "orders-2", "orders-3"]
     assert own_arguments(plain, "orders-2") == {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed-2"}
     assert own_arguments(plain, "failed-2") == {}
@@ -68,7 +69,9 @@ AT_LEAST_ONCE = {"to": "failed", "strategy": "at_least_once"}
         ({"dead_letters": {"to": "failed"}}, "nothing becomes one; say how many messages consumers reject"),
         ({"dead_letters": {"to": "failed"}, "limits": {"expires_ms": 5}}, "do not go with limits.expires_ms"),
         ({"limits": {"expires_ms": 5}}, "do not go with limits.expires_ms"),
-        ({"acks": "automatic"}, "do not go with acks: automatic"),
+        ({"acks": "automatic"}, "reject_one_in does not go with acks: automatic"),
+        ({"dead_letters": {**LETTERS, "routing_key": "k"}}, "routing_key goes with an exchange"),
+        ({"dead_letters": {**LETTERS, "exchange": "dlx"}}, "dlx is none of the exchanges of routing; they are none"),
         ({"confirms": "ignored"}, "do not go with confirms: ignored"),
         ({"services": [{"name": "orders"}, {"name": "failed", "queues": 2}]}, "failed has 2 queues and the others 1"),
         (
@@ -76,7 +79,10 @@ AT_LEAST_ONCE = {"to": "failed", "strategy": "at_least_once"}
             "overflow: reject-publish, not drop-head",
         ),
         ({"copy_every": 2}, "do not go with copy_every"),
-        ({"routing": {"publish": [{"routing_key": "orders-1"}]}}, "do not go with routing"),
+        (
+            {"routing": {"publish": [{"routing_key": "failed-1"}]}},
+            "'failed-1' leads to failed-1, which takes dead letters",
+        ),
         ({"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5}}, "nothing becomes one"),
         (
             {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5, "overflow": "drop-head", "message_ttl_ms": 1}},
@@ -90,6 +96,92 @@ def test_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as refused:
         workload(**fields)
     assert told in str(refused.value)
+
+
+def routed(*bindings: dict[str, Any], publish: Sequence[dict[str, Any]], **letters: Any) -> Workload:
+    """The exchanges ``in`` (a topic one) and ``hash``; dead letters go to the topic exchange ``dead``."""
+    exchanges = [{"name": "in", "type": "topic"}, {"name": "dead", "type": "topic"}]
+    if any(binding["exchange"] == "hash" for binding in bindings):
+        exchanges.append({"name": "hash", "type": "consistent_hash"})
+    routing = {"exchanges": exchanges, "bindings": bindings, "publish": publish}
+    return workload(routing=routing, dead_letters={**LETTERS, "exchange": "dead", **letters})
+
+
+def bound(exchange: str, key: str, *queues: str) -> dict[str, Any]:
+    return {"exchange": exchange, "routing_key": key, "queues": list(queues)}
+
+
+IN = [bound("in", "new.*", "orders-1"), bound("in", "#", "orders-2")]
+NEW = [{"exchange": "in", "routing_key": "new.%d", "routing_keys": 3}]
+
+
+def test_dead_letters_keep_their_routing_keys_or_have_another_one() -> None:
+    kept = routed(*IN[:1], bound("dead", "new.#", "failed-1"), publish=NEW)
+    assert kept.dead_letter_queues == {"orders-1": ("failed-1",)}
+    assert own_arguments(kept, "orders-1") == {"x-dead-letter-exchange": "dead"}
+    both = bound("dead", "failed", "failed-1", "failed-2")
+    other = routed(*IN[:1], both, publish=NEW, routing_key="failed")
+    assert other.dead_letter_queues == {"orders-1": ("failed-1", "failed-2")}
+    assert own_arguments(other, "orders-1") == {
+        "x-dead-letter-exchange": "dead",
+        "x-dead-letter-routing-key": "failed",
+    }
+    assert own_arguments(other, "failed-1") == {}
+
+
+def test_each_queue_of_a_message_has_dead_letters_of_its_own() -> None:
+    """By the default exchange, the first queue's go to the first one that takes them, in turn."""
+    fanned_out = workload(routing={"exchanges": [{"name": "in", "type": "topic"}], "bindings": IN, "publish": NEW})
+    assert fanned_out.dead_letter_queues["orders-1"] == ("failed-1",)
+    assert fanned_out.dead_letter_queues["orders-2"] == ("failed-2",)
+
+
+ANY = bound("dead", "#", "failed-1")
+HASHED = [{"exchange": "hash", "routing_key": "k.%d", "routing_keys": 9}]
+
+
+@pytest.mark.parametrize(
+    ("bindings", "publish", "told"),
+    [
+        ([*IN[:1], bound("dead", "old.#", "failed-1")], NEW, "those of orders-1 would go to no queue"),
+        ([*IN[:1], bound("dead", "#", "orders-3")], NEW, "those of orders-1 would go to orders-3; let them go to some"),
+        (
+            [*IN[:1], bound("dead", "new.1", "failed-1"), bound("dead", "new.*", "failed-2")],
+            NEW,
+            "those of orders-1 would go to different queues by the routing keys of its messages",
+        ),
+        (
+            [*IN, ANY],
+            NEW,
+            "a message goes to orders-1 and to orders-2, and failed-1 would take the dead letters of both",
+        ),
+        ([*IN[:1], bound("in", "#", "failed-2"), ANY], NEW, "'new.1' leads to failed-2, which takes dead letters"),
+        ([bound("hash", "1", "orders-1", "orders-2"), ANY], HASHED, ""),
+    ],
+)
+def test_it_must_be_known_where_a_dead_letter_comes_from(
+    bindings: list[dict[str, Any]], publish: list[dict[str, Any]], told: str
+) -> None:
+    if not told:
+        assert routed(*bindings, publish=publish).dead_letter_queues["orders-2"] == ("failed-1",)
+        return
+    with pytest.raises(ValidationError) as refused:
+        routed(*bindings, publish=publish)
+    assert told in str(refused.value)
+
+
+def test_shards_must_send_their_dead_letters_to_the_same_queues() -> None:
+    exchanges = [{"name": "hash", "type": "consistent_hash"}]
+    hashed = {"exchanges": exchanges, "bindings": [bound("hash", "1", "orders-1", "orders-2")], "publish": HASHED}
+    with pytest.raises(ValidationError, match=r"those of the shards orders-1, orders-2 must all go to the same queues"):
+        workload(routing=hashed)
+
+
+@pytest.mark.parametrize("acks", ["automatic", "early"])
+def test_consumers_may_acknowledge_what_they_have_not_worked_on(acks: str) -> None:
+    slow = [{**service, "processing_ms": 1 if acks == "early" else 0} for service in SERVICES]
+    letters = {"to": "failed"} | ({"reject_one_in": 10} if acks == "early" else {})
+    assert workload(acks=acks, services=slow, dead_letters=letters, limits={"message_ttl_ms": 100}).acks == acks
 
 
 FILE = """\
@@ -128,6 +220,6 @@ def test_what_cannot_be_judged_beside_dead_letters_is_refused(load: str, demande
 
 
 def test_a_load_is_read_as_it_was_saved(tmp_path: Path) -> None:
-    saved = replace(load(queues=2), dead_letter_queues={0: 1}, reject_one_in=3)
+    saved = replace(load(queues=2), dead_letter_queues={0: (1,)}, reject_one_in=3)
     saved.save(tmp_path)
     assert Load.read(tmp_path) == saved

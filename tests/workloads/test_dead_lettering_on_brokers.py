@@ -75,6 +75,49 @@ def test_what_is_rejected_arrives_as_a_dead_letter_and_nothing_else(
     assert {row["queue"] for row in rows if not rejected(row["publisher"], row["sequence"])} <= {0, 1}
 
 
+def routing(*queues: str) -> dict[str, Any]:
+    """Messages go to all of the queues; those of the exchange ``dead`` to both queues of dead letters."""
+    return {
+        "exchanges": [{"name": "in", "type": "fanout"}, {"name": "dead", "type": "topic"}],
+        "bindings": [
+            {"exchange": "in", "queues": queues},
+            {"exchange": "dead", "routing_key": "order.#", "queues": ["failed-1", "failed-2"]},
+        ],
+        "publish": [{"exchange": "in", "routing_key": "order.%d", "routing_keys": 5}],
+    }
+
+
+FAILED = {"name": "failed", "queues": 2, "consumers": 2}
+
+
+@pytest.mark.parametrize("key", [None, "order.failed"])
+def test_dead_letters_go_where_their_routing_key_leads(cluster: LocalCluster, tmp_path: Path, key: str | None) -> None:
+    """Each to both queues, by the key that it keeps or by another one."""
+    services = [{"name": "orders"}, FAILED]
+    letters = {"to": "failed", "exchange": "dead", "routing_key": key, "reject_one_in": 3}
+    with running(cluster, tmp_path, services=services, dead_letters=letters, routing=routing("orders-1")):
+        pass
+    rejected, rows = Rejected(3), deliveries(tmp_path)
+    sent = messages(publishes(tmp_path), Outcome.CONFIRMED)
+    came = [[(row["publisher"], row["sequence"]) for row in rows if row["queue"] == queue] for queue in range(3)]
+    assert set(came[0]) == sent
+    owed = sorted(message for message in sent if rejected(*message))
+    assert sorted(came[1]) == sorted(came[2]) == owed
+
+
+def test_each_queue_of_a_message_has_dead_letters_of_its_own(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Of consumers that reject before they work, too."""
+    services = [{"name": "orders", "processing_ms": 1}, {"name": "copies"}, FAILED]
+    fields = {"services": services, "dead_letters": {"to": "failed", "reject_one_in": 3}, "acks": "early"}
+    with running(cluster, tmp_path, routing=routing("orders-1", "copies-1"), **fields):
+        pass
+    rejected, rows = Rejected(3), deliveries(tmp_path)
+    sent = messages(publishes(tmp_path), Outcome.CONFIRMED)
+    came = [{(row["publisher"], row["sequence"]) for row in rows if row["queue"] == queue} for queue in range(4)]
+    owed = {message for message in sent if rejected(*message)}
+    assert came == [sent, sent, owed, owed]
+
+
 def test_what_expires_arrives_as_a_dead_letter(cluster: LocalCluster, tmp_path: Path) -> None:
     """The consumer takes longer for what it holds than a message may wait."""
     services = [{"name": "orders", "processing_ms": 20}, {"name": "failed"}]

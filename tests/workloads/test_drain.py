@@ -137,4 +137,4 @@ def test_bitmaps_of_different_sizes() -> None:
     small, large = Bitmap(), Bitmap()
     small.add(np.array([1, 2]))
     large.add(np.array([2, 1 << 20]))
-    assert (len(small), len(large), small.minus(large), large.minus(small)) == (2, 2, 1, 1)
+    assert (len(small), len(large), len(small.minus(large)), len(large.minus(small))) == (2, 2, 1, 1)
