@@ -134,7 +134,7 @@ class Churn:
         def declared(_: Any) -> None:
             channel.queue_delete(name, callback=lambda _: done(well=True))
 
-        channel.queue_declare(name, auto_delete=True, callback=declared)
+        channel.queue_declare(name, exclusive=True, auto_delete=True, callback=declared)
 
     def _open_binding(self, number: int, done: Done) -> None:
         channel, key = self._channel_held, f"{CHURN_PREFIX}{number}"
@@ -148,7 +148,8 @@ class Churn:
 
     @property
     def _bound(self) -> str:
-        return f"{CHURN_PREFIX}bound"
+        """Of each connection its own: a broker may keep the one before for a while."""
+        return f"{CHURN_PREFIX}bound-{self._tried}"
 
     @property
     def _connection_held(self) -> Connection:
@@ -175,7 +176,7 @@ class Churn:
     def _on_open(self, connection: Connection) -> None:
         def opened(channel: Channel) -> None:
             channel.add_on_close_callback(lambda _, reason: connection.abort(str(reason)))
-            channel.queue_declare(self._bound, callback=lambda _: served(channel))
+            channel.queue_declare(self._bound, exclusive=True, callback=lambda _: served(channel))
 
         def served(channel: Channel) -> None:
             self._channel = channel
