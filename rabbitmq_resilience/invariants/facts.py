@@ -84,8 +84,10 @@ class QueueFacts:
     kind: str
     members: frozenset[str]
     elsewhere: frozenset[str] = frozenset()
-    #: The consumer that an exclusive queue belongs to, with which it moves.
+    #: The consumer that declares the queue: with it an exclusive one moves, and an expiring one may.
     consumer: int | None = None
+    #: For how long a queue must have had no consumer to be gone.
+    expires_s: float | None = None
 
     @property
     def holders(self) -> frozenset[str]:
@@ -338,4 +340,5 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 def _queue(name: str, told: Mapping[str, Any], nodes: frozenset[str]) -> QueueFacts:
     kind, members, consumer = told["type"], frozenset(told["members"]), told.get("consumer")
     moves = consumer is not None or (kind == "mirrored" and len(members) >= COPIES_THAT_MOVE_MIN)
-    return QueueFacts(name, kind, members, nodes - members if moves else frozenset(), consumer)
+    elsewhere = nodes - members if moves else frozenset()
+    return QueueFacts(name, kind, members, elsewhere, consumer, told.get("expires_s"))

@@ -1,8 +1,11 @@
-"""Exclusive queues go with the connection of their consumer, whoever ended it, and their messages go with them.
+"""Queues that their consumers declare. Exclusive ones go with the connection of their consumer, whoever ended it, and
+their messages go with them. Those that expire do so when they had no consumer for that long.
 
-Source: RabbitMQ, "Queues" (exclusive queues are deleted when their connection is closed or gone). A broker may notice
-later than the client that a connection is gone; until then it takes messages for the queue, and does not let the
-consumer declare it anew. So what was sent before the consumer was connected again may be gone.
+Sources: RabbitMQ, "Queues" (exclusive queues are deleted when their connection is closed or gone), and "Time-To-Live
+and Expiration" (a queue is deleted when it was unused for its time: it had no consumer and was not declared again; that
+may come later, and begins anew when its node starts). A broker may notice later than the client that a connection is
+gone; until then it takes messages for the queue, and does not let the consumer declare an exclusive one anew. So what
+was sent before the consumer was connected again may be gone. It may also notice earlier, where nothing gets through.
 """
 
 from __future__ import annotations
@@ -26,29 +29,35 @@ from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent
 REASON = (
     'an exclusive queue is deleted with what it holds when the connection of its consumer is gone (RabbitMQ, "Queues")'
 )
+EXPIRED = 'a queue expires with what it holds when it had no consumer for limits.expires_ms (RabbitMQ, "Time-To-Live")'
+#: How much earlier than its client a broker may notice that a connection is gone: by two heartbeats.
+NOTICED_EARLIER_S = 10.0
 _CONSUMER = "consumer"
 #: What ends a connection before the end of the run.
 _ENDS = ("connection_lost", "killed")
 
 
 class Stay(NamedTuple):
-    """A connection of a consumer: to which node, from when, and until when."""
+    """A connection of a consumer: to which node, from when, and until when; ``killed``: with its process."""
 
     node: str
     start_us: float
     end_us: float
+    killed: bool = False
 
 
 def lacking_of(facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float) -> Times:
     """When a queue may stand still (``Promises.lacking``). An exclusive one may while the node of its consumer may not
-    serve, as a classic queue there, and while steps kept its consumer away."""
+    serve, as a classic queue there, and while steps kept its consumer away. One that expires may be where it was
+    before, too."""
     if queue.consumer is None:
         return promised.lacking(queue, grace_s=grace_s)
     lacking = later(kept_away(facts, _CONSUMER).when(queue.consumer), end_us=grace_s * 1e6)
     for stay in facts.once(_stays).get(queue.consumer, ()):
         there = QueueFacts(queue.name, "classic", frozenset({stay.node}))
         known = stay.node in cluster.nodes
-        at_us = times([(stay.start_us, stay.end_us + grace_s * 1e6)])
+        end_us = NEVER_US if queue.expires_s is not None else stay.end_us + grace_s * 1e6
+        at_us = times([(stay.start_us, end_us)])
         lacking |= at_us & promised.lacking(there, grace_s=grace_s) if known else at_us
     return lacking
 
@@ -60,16 +69,17 @@ def gone_with_owners(
     of the same publisher, before its connection was gone, was not in the queue any more (unless priorities let that one
     overtake it)."""
     facts = history.facts
-    exclusive = {index: q.consumer for index, q in enumerate(facts.queues) if q.consumer is not None}
-    concerned = exclusive.keys() & {*queue.tolist()}
+    owned = {index for index, q in enumerate(facts.queues) if q.consumer is not None}
+    concerned = owned & {*queue.tolist()}
     if not concerned:
         return
     overtaken_us = _overtaken_us(history, publisher, sequence, queue, concerned)
-    gone = np.zeros(len(queue), np.bool_)
-    for index in concerned:
-        for start_us, end_us in absences(facts, exclusive[index]):
-            gone |= (queue == index) & (sent_us < end_us) & (overtaken_us > start_us)
-    yield REASON, gone
+    for reason in (REASON, EXPIRED):
+        gone = np.zeros(len(queue), np.bool_)
+        for index in (i for i in concerned if (facts.queues[i].expires_s is not None) == (reason == EXPIRED)):
+            for start_us, end_us in may_be_gone(facts, facts.queues[index]):
+                gone |= (queue == index) & (sent_us < end_us) & (overtaken_us > start_us)
+        yield reason, gone
 
 
 def _overtaken_us(
@@ -95,11 +105,39 @@ def _overtaken_us(
     return found
 
 
+def may_be_gone(facts: Facts, queue: QueueFacts) -> list[Period]:
+    """From when the queue had no consumer until that was connected again, where it may have been gone in between."""
+    if queue.consumer is None:
+        return []
+    if queue.expires_s is None:
+        return absences(facts, queue.consumer)
+    found = []
+    for stay, again_us in _absences(facts, queue.consumer):
+        if again_us - _noticed_us(facts, stay) >= queue.expires_s * 1e6:
+            found.append((stay.end_us, again_us))
+    return found
+
+
+def _noticed_us(facts: Facts, stay: Stay) -> float:
+    """When the broker may have noticed that the connection is gone: of a process that is killed, then and not before,
+    unless something kept the two apart."""
+    early_us = stay.end_us - NOTICED_EARLIER_S * 1e6
+    apart = times(s.possible_us for s in facts.steps if s.injected and (s.clients_cut or s.starved or s.down))
+    if stay.killed and (apart & times([(early_us, stay.end_us)])).empty:
+        return stay.end_us
+    return early_us
+
+
 def absences(facts: Facts, consumer: int) -> list[Period]:
     """From when a connection of that consumer was gone until it was connected again."""
+    return [(stay.end_us, again_us) for stay, again_us in _absences(facts, consumer)]
+
+
+def _absences(facts: Facts, consumer: int) -> Iterator[tuple[Stay, float]]:
+    """Each connection that ended, and when there was another one."""
     stays = facts.once(_stays).get(consumer, ())
     again = [*(stay.start_us for stay in stays[1:]), NEVER_US]
-    return [(stay.end_us, start_us) for stay, start_us in zip(stays, again, strict=False) if stay.end_us < NEVER_US]
+    return ((stay, start_us) for stay, start_us in zip(stays, again, strict=False) if stay.end_us < NEVER_US)
 
 
 def _stays(facts: Facts) -> Mapping[int, list[Stay]]:
@@ -114,7 +152,7 @@ def _stays(facts: Facts) -> Mapping[int, list[Stay]]:
         if event.event == "connected":
             open_.setdefault(consumer, (event.node, event.t_us))
         elif event.event in _ENDS and consumer in open_:
-            found[consumer].append(Stay(*open_.pop(consumer), event.t_us))
+            found[consumer].append(Stay(*open_.pop(consumer), event.t_us, killed=event.event == "killed"))
     for consumer, (node, start_us) in open_.items():
         found[consumer].append(Stay(node, start_us, NEVER_US))
     return found

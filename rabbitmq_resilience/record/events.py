@@ -69,10 +69,12 @@ class ClusterEvent(Event):
 @dataclass(frozen=True, kw_only=True)
 class QueuesEvent(Event):
     """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}, and
-    of exclusive ones the number of the "consumer" whose they are.
+    of those that consumers declare the number of that "consumer"; "expires_s": for how long one must have had none to
+    be gone.
     ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses.
-    ``dead_letters``, where they go on to other queues: {"queues": {queue: the one that takes them}, "strategy",
-    "reject_one_in", "limited": whether queues drop messages, "held_s": how long consumers hold one at most}."""
+    ``dead_letters``, where they go on to other queues: {"queues": {queue: [each that takes them]}, "strategy",
+    "reject_one_in", "limited": whether queues drop messages, "held_s": how long consumers hold one at most, "acks": how
+    they acknowledge}."""
 
     kind: ClassVar[str] = "queues"
 

@@ -203,9 +203,10 @@ def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple
         others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if "balancers" in other.offers]
         text = f"the driver {driver} has no load balancers; take {' or '.join(others)}"
         yield ("topology", "balancers"), f"{text}, or a topology without them"
-    if scenario.workload.exclusive:
-        text = "an exclusive queue is at the node of its consumer, which a balancer chooses"
-        yield ("workload", "exclusive"), f"{text}; take a topology without balancers"
+    if scenario.workload.owned:
+        field = "exclusive" if scenario.workload.exclusive else "redeclare"
+        text = "a queue that its consumer declares is at the node of that, which a balancer chooses"
+        yield ("workload", field), f"{text}; take a topology without balancers"
     if scenario.workload.reconnect == "own_zone":
         text = "balancers are in no zone, and choose the node of a client"
         yield ("workload", "reconnect"), f"{text}; write reconnect: anywhere, or take a topology without them"

@@ -114,7 +114,7 @@ class Consumer:
         self._channel = channel
         for tag, queue in self._queues.items():
             if self._load.declared_with is not None:
-                channel.queue_declare(self._load.queues[queue], exclusive=True, **self._load.declared_with)
+                channel.queue_declare(self._load.queues[queue], **self._load.declared_with)
             channel.basic_consume(
                 self._load.queues[queue],
                 _never_called,

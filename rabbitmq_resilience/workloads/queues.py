@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.drain import Depth, DepthsUnknown
-from rabbitmq_resilience.workloads.exclusive import EXCLUSIVE
+from rabbitmq_resilience.workloads.exclusive import EXCLUSIVE, EXPIRING
 from rabbitmq_resilience.workloads.load import COPIES, share
 from rabbitmq_resilience.workloads.queue_settings import Mirroring
 from rabbitmq_resilience.workloads.spec import Workload
@@ -28,12 +28,13 @@ POLICY = "workload"
 
 class QueuePlace(TypedDict):
     """Where a queue is; nodes by their names in the topology, the leader first among the members. ``consumer``: the
-    number of the one that an exclusive queue belongs to."""
+    number of the one that declares it. ``expires_s``: for how long it must have had none to be gone."""
 
     type: str
     members: list[str]
     leader: str
     consumer: NotRequired[int]
+    expires_s: NotRequired[float]
 
 
 def queue_names(workload: Workload) -> list[str]:
@@ -68,8 +69,8 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
 
     A broker that has just formed its cluster may be slow to answer, so each step is repeated until it does. Raises
-    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses. Exclusive queues are declared
-    by their consumers (see ``declared_by_consumers``); of them it is told where they are going to be.
+    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses. Of queues that their consumers
+    declare (see ``declared_by_consumers``) it is told where they are going to be.
     """
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
@@ -77,7 +78,7 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     policy = queue_policy(workload)
     if policy:
         insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
-    if workload.exclusive:
+    if workload.owned:
         return _with_their_consumers(workload, topology)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     kind = queue_arguments(workload, topology)
@@ -107,11 +108,12 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
 
 
 def declared_by_consumers(workload: Workload, topology: Topology) -> Mapping[str, Any] | None:
-    """What consumers declare their exclusive queues with; None where queues are there before them."""
-    if not workload.exclusive:
+    """What consumers declare their queues with; None where queues are there before them."""
+    if not workload.owned:
         return None
     limits = workload.limits.arguments if workload.limits else {}
-    return {"durable": workload.durable, "arguments": {**queue_arguments(workload, topology), **limits}}
+    arguments = {**queue_arguments(workload, topology), **limits}
+    return {"durable": workload.durable, "exclusive": workload.exclusive, "arguments": arguments}
 
 
 def _with_their_consumers(workload: Workload, topology: Topology) -> dict[str, QueuePlace]:
@@ -121,10 +123,14 @@ def _with_their_consumers(workload: Workload, topology: Topology) -> dict[str, Q
         for consumer in range(workload.consumers)
         for queue in share(consumer, workload.consumers, workload.queues)
     }
+    expires_ms = workload.limits.expires_ms if workload.redeclare and workload.limits else None
+    kind = EXCLUSIVE if expires_ms is None else EXPIRING
     found: dict[str, QueuePlace] = {}
     for queue, name in enumerate(queue_names(workload)):
         node = homes[owners[queue] % len(homes)]
-        found[name] = QueuePlace(type=EXCLUSIVE, members=[node], leader=node, consumer=owners[queue])
+        found[name] = QueuePlace(type=kind, members=[node], leader=node, consumer=owners[queue])
+        if expires_ms is not None:
+            found[name]["expires_s"] = expires_ms / 1000
     return found
 
 

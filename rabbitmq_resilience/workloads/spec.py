@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.workloads.background import Churn
 from rabbitmq_resilience.workloads.dead_letters import AT_LEAST_ONCE, DeadLetters
-from rabbitmq_resilience.workloads.exclusive import exclusive_problems
+from rabbitmq_resilience.workloads.exclusive import owner_problems
 from rabbitmq_resilience.workloads.mix import MessageBytes, MessageSize, Priority
 from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.routing import Routing
@@ -105,7 +105,9 @@ class Workload(Spec):
     - ``durable: false`` (classic only, up to 4.2): a queue is gone when its node stops.
     - ``exclusive`` (classic only): consumers declare their queues when they connect, and one is gone with what it holds
       when its consumer's connection is. What was confirmed before the consumer is back may be lost.
-    - ``limits`` let a queue drop what it holds.
+    - ``limits`` let a queue drop what it holds. With ``redeclare`` (classic only) consumers declare their queues each
+      time that they connect, as applications do whose queues expire (``limits.expires_ms``): where a consumer was away
+      for that long, what was confirmed before it is back may be lost. Without it nobody declares them again.
     """
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
@@ -119,6 +121,7 @@ class Workload(Spec):
     max_in_memory_length: Annotated[int, Field(ge=0)] | None = None
     durable: bool = True
     exclusive: bool = False
+    redeclare: bool = False
     limits: QueueLimits | None = None
     single_active_consumer: bool = False
     publishers: Count = 1
@@ -204,13 +207,7 @@ class Workload(Spec):
 
     @model_validator(mode="after")
     def _exclusive(self) -> Self:
-        for problem in exclusive_problems(self) if self.exclusive else ():
-            raise ValueError(problem)
-        return self
-
-    @model_validator(mode="after")
-    def _dead_lettered(self) -> Self:
-        for problem in self.dead_letters.problems(self) if self.dead_letters is not None else ():
+        for problem in owner_problems(self) if self.owned else ():
             raise ValueError(problem)
         return self
 
@@ -267,6 +264,11 @@ class Workload(Spec):
             "queues that are not durable": not (self.durable or self.exclusive),
         }
         return frozenset(name for name, needed in needs.items() if needed)
+
+    @property
+    def owned(self) -> bool:
+        """Whether each queue is declared by its one consumer, when that connects."""
+        return self.exclusive or self.redeclare
 
     @property
     def queue_names(self) -> list[str]:

@@ -47,7 +47,7 @@ def test_what_acts_on_a_queue_and_balancers_are_refused() -> None:
     purge = {"at_s": 1, "for_s": 5, "fault": "purge_queue", "queue": "q1"}
     assert "exclusive queues obey only the consumers" in refused(purge, driver="local", workload=OWN)
     told = refused(driver="local", topology="three_nodes_two_balancers", workload=OWN)
-    assert "an exclusive queue is at the node of its consumer, which a balancer chooses" in told
+    assert "a queue that its consumer declares is at the node of that, which a balancer chooses" in told
 
 
 def test_only_consumers_declare_them() -> None:
@@ -55,6 +55,7 @@ def test_only_consumers_declare_them() -> None:
     told = declared_by_consumers(workload, THREE)
     assert told == {
         "durable": True,
+        "exclusive": True,
         "arguments": {"x-queue-type": "classic", "x-max-priority": 3, "x-max-length": 5},
     }
     assert declared_by_consumers(Workload(queue_type="classic"), THREE) is None
