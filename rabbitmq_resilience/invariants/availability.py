@@ -11,10 +11,10 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.kept_away import nobody_could_publish
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
 from rabbitmq_resilience.invariants.owners import lacking_of
-from rabbitmq_resilience.invariants.publishers import nobody_could_publish
 from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
 from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
 from rabbitmq_resilience.invariants.units import seconds

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.kept_away import kept_away
 from rabbitmq_resilience.invariants.liveness import Promises
-from rabbitmq_resilience.invariants.publishers import kept_away
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.invariants.verdict import History

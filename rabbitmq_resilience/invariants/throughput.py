@@ -11,6 +11,7 @@ from pydantic import Field
 from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, ClusterFacts, Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
+from rabbitmq_resilience.invariants.kept_away import somebody_had_to_connect_anew
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import (
     least_share,
@@ -20,7 +21,6 @@ from rabbitmq_resilience.invariants.liveness import (
     unsettled,
 )
 from rabbitmq_resilience.invariants.owners import lacking_of
-from rabbitmq_resilience.invariants.publishers import somebody_had_to_connect_anew
 from rabbitmq_resilience.invariants.times import Period, left, periods, times, union
 from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.truth import truth_of

@@ -13,8 +13,8 @@ Rate = Annotated[float, Field(ge=0, le=1000)]
 
 class Churn(Spec):
     """How many connections, channels, queues (classic, exclusive, not durable) and bindings are opened and closed again
-    each second, from the start of the load to its end. At most 50 of each are under way at a time, so that a cluster which
-    cannot keep up sees fewer; the record tells how many there were, and how many failed."""
+    each second, from the start of the load to its end. At most 50 of each are under way at a time, so that a cluster
+    which cannot keep up sees fewer; the record tells how many there were, and how many failed."""
 
     connections_per_s: Rate = 0
     channels_per_s: Rate = 0

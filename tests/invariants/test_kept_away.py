@@ -9,7 +9,7 @@ import pytest
 
 from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.publishers import kept_away
+from rabbitmq_resilience.invariants.kept_away import kept_away
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.throughput import Throughput
 from rabbitmq_resilience.invariants.times import Times, periods
