@@ -19,7 +19,6 @@ from rabbitmq_resilience.invariants.owners import absences
 from rabbitmq_resilience.invariants.times import NEVER, Times, periods, times
 from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
-from rabbitmq_resilience.record.events import WorkerEvent
 from rabbitmq_resilience.record.history import Outcome
 
 #: From then on quorum queues give up a message that came back to them 20 times, also where nobody rejected it (release
@@ -240,9 +239,7 @@ def _meets(start_us: Moments, end_us: Moments, when: Times) -> Flags:
 
 def _ends_us(facts: Facts) -> Times:
     """From when the connection of a consumer ended until a broker must have noticed that."""
-    workers = {event.worker for event in facts.of_kind(WorkerEvent)}
-    named = [worker.partition("-") for worker in workers]
-    consumers = [int(number) for kind, _, number in named if kind == "consumer" and number.isdigit()]
+    consumers = {number for number, _ in facts.of_clients("consumer")}
     return times((start, end + FELT_FOR_S * 1e6) for one in consumers for start, end in absences(facts, one))
 
 

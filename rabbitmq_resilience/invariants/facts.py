@@ -27,6 +27,8 @@ from rabbitmq_resilience.record.events import (
 from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.variation import Variation
 
+_CLIENT = re.compile(r"(?P<role>[a-z]+)-(?P<number>[0-9]{1,9})")
+
 #: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
 OTHERS_CPU_MIN = 0.25
 
@@ -144,6 +146,13 @@ class Facts:
 
     def of_kind(self, kind: type[Kind]) -> Iterator[Kind]:
         return iter(self._of_kinds.get(kind, []))
+
+    def of_clients(self, role: str) -> Iterator[tuple[int, WorkerEvent]]:
+        """What is told of each client of that role, with its number. Another name tells nothing here: that it is no
+        worker of the load, ``wholeness`` says."""
+        for event in self.of_kind(WorkerEvent):
+            if (named := _CLIENT.fullmatch(str(event.worker))) and named["role"] == role:
+                yield int(named["number"]), event
 
     @cached_property
     def _of_kinds(self) -> Mapping[type[Event], list[Any]]:

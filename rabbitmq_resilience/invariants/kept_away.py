@@ -12,7 +12,7 @@ from rabbitmq_resilience.invariants.pauses import pauses_of
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, at_least, later, times, union
 from rabbitmq_resilience.invariants.truth import truth_of
-from rabbitmq_resilience.record.events import ClusterEvent, LoadEvent, WorkerEvent
+from rabbitmq_resilience.record.events import ClusterEvent, LoadEvent
 
 _PUBLISHER = "publisher"
 _CHANGES = ("injecting", "injected", "healing", "healed")
@@ -101,14 +101,11 @@ def _cut_off(facts: Facts, client: str, end: str) -> Times:
 def _killed(facts: Facts, role: str) -> Mapping[int, list[Period]]:
     killed_us: dict[int, int] = {}
     found: dict[int, list[Period]] = {}
-    for event in facts.of_kind(WorkerEvent):
-        kind, _, number = event.worker.partition("-")
-        if kind != role or not number.isdigit():
-            continue
+    for client, event in facts.of_clients(role):
         if event.event == "killed":
-            killed_us.setdefault(int(number), event.t_us)
-        elif event.event == "started" and int(number) in killed_us:
-            found.setdefault(int(number), []).append((killed_us.pop(int(number)), event.t_us))
+            killed_us.setdefault(client, event.t_us)
+        elif event.event == "started" and client in killed_us:
+            found.setdefault(client, []).append((killed_us.pop(client), event.t_us))
     for client, start_us in killed_us.items():
         found.setdefault(client, []).append((start_us, NEVER_US))
     return found

@@ -24,7 +24,7 @@ from rabbitmq_resilience.invariants.liveness import Promises
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent
+from rabbitmq_resilience.record.events import LoadEvent
 
 REASON = (
     'an exclusive queue is deleted with what it holds when the connection of its consumer is gone (RabbitMQ, "Queues")'
@@ -144,11 +144,7 @@ def _stays(facts: Facts) -> Mapping[int, list[Stay]]:
     """The connections of each consumer by its number; the last goes on, unless it was lost before the end."""
     open_: dict[int, tuple[str, float]] = {}
     found: dict[int, list[Stay]] = defaultdict(list)
-    for event in facts.of_kind(WorkerEvent):
-        kind, _, number = event.worker.partition("-")
-        if kind != _CONSUMER or not number.isdigit():
-            continue
-        consumer = int(number)
+    for consumer, event in facts.of_clients(_CONSUMER):
         if event.event == "connected":
             open_.setdefault(consumer, (event.node, event.t_us))
         elif event.event in _ENDS and consumer in open_:

@@ -13,7 +13,6 @@ from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.disturbances import calm_of
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.events import WorkerEvent
 
 _ENDS = frozenset({"connection_lost", "killed", "hung", "stopped", "started"})
 #: What the time of sending is where nothing is known of a message.
@@ -97,12 +96,10 @@ NO_ENDS = Ends(_NOTHING, ())
 def connection_ends(facts: Facts) -> Mapping[int, Ends]:
     """Of each consumer that is recorded at all."""
     ends: dict[int, list[tuple[int, str]]] = {}
-    for event in facts.of_kind(WorkerEvent):
-        role, _, index = event.worker.partition("-")
-        if role == "consumer" and index.isdigit():
-            mine = ends.setdefault(int(index), [])
-            if event.event in _ENDS:
-                mine.append((event.t_us, event.event))
+    for consumer, event in facts.of_clients("consumer"):
+        mine = ends.setdefault(consumer, [])
+        if event.event in _ENDS:
+            mine.append((event.t_us, event.event))
     return {
         consumer: Ends(np.array([t_us for t_us, _ in told], np.int64), [event for _, event in told])
         for consumer, told in ends.items()
