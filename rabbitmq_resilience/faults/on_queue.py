@@ -23,6 +23,10 @@ class QueueStep(Step):
         names = queue_names(workload)
         if workload.exclusive:
             return {"queue": "exclusive queues obey only the consumers whose they are; take another step"}
+        letters = workload.dead_letters
+        if letters is not None and self.queue in letters.taking(workload.services):
+            text = f"{self.queue} takes dead letters: those that go with it would be missed as if brokers had lost them"
+            return {"queue": f"{text}; take a queue that publishers publish to"}
         if self.queue in names:
             return {}
         return {"queue": f"{self.queue!r} is not in the workload: {', '.join(names[:8])}"}

@@ -89,7 +89,6 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
     excused = np.zeros(len(lost.queue), np.bool_)
     reasons: dict[str, None] = {}
     others = [
-        *(passed_over(history, ledger, lost._asdict()) if splits_may else ()),
         *lost_as_letters(history, lost.publisher, lost.lane, lost.sequence),
         *gone_with_owners(history, lost.publisher, lost.sequence, lost.queue, lost.sent_us),
     ]
@@ -102,6 +101,9 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
         if mine.any():
             reasons[reason] = None
         excused |= mine
+    for reason, mine in passed_over(history, ledger, lost._asdict(), excused) if splits_may else ():
+        excused |= mine
+        reasons[reason] = None
     chosen: Chosen = {}
     kept = [column[excused] for column in (lost.publisher, lost.lane, lost.sequence)]
     for (publisher, lane), rows in grouped(*kept[:2]) if excused.any() else ():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.columns import Array, grouped, messages, pieces
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Ledger
 from rabbitmq_resilience.invariants.steps import NEVER_US
@@ -35,16 +35,21 @@ def sharing(facts: Facts, ledger: Ledger) -> frozenset[int]:
     )
 
 
-def passed_over(history: History, ledger: Ledger, rows: Mapping[str, Array]) -> Iterator[tuple[str, Flags]]:
+def passed_over(
+    history: History, ledger: Ledger, rows: Mapping[str, Array], excused: Flags | None = None
+) -> Iterator[tuple[str, Flags]]:
     """Which lost messages may never have been routed to their queue, and why, queue by queue: another queue took them,
     the node that confirmed them may have missed that of this one on their way, and nothing that it took came from there
     for as long as a node takes to be missed and to begin again. ``rows``: ``publisher``, ``sequence``, ``queue``,
-    ``node``, ``sent_us`` and ``outcome_us``."""
+    ``node``, ``sent_us`` and ``outcome_us``; ``excused``: those that another queue may have taken and lost."""
     facts = history.facts
     cluster, queues = facts.cluster, sharing(facts, ledger)
     if cluster is None or not queues:
         return
     taken = _taken_elsewhere(ledger, rows)
+    if excused is not None and excused.any():
+        message = messages(rows["publisher"], rows["sequence"])
+        taken |= np.isin(message, message[excused])
     known_us = _came_us(history, ledger, queues)
     for index in sorted(queues):
         queue, mine = facts.queues[index], (rows["queue"] == index) & taken

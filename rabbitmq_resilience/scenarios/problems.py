@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 
 from rabbitmq_resilience.clusters.broker.configuration import is_in_owned_family
@@ -18,6 +19,7 @@ from rabbitmq_resilience.scenarios.expectations import excuse_problems
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.locations import OPTION
 from rabbitmq_resilience.tools.yaml_files import Location
+from rabbitmq_resilience.workloads.dead_letters import AGAIN_AFTER_S
 from rabbitmq_resilience.workloads.limits import Limits
 from rabbitmq_resilience.workloads.load import share
 from rabbitmq_resilience.workloads.services import Service
@@ -102,11 +104,29 @@ def _dead_letter_problems(scenario: Scenario, confirming: Sequence[str]) -> Iter
     if confirming and letters.strategy == "at_least_once" and limits is not None and limits.max_length is not None:
         text = f"{' and '.join(confirming)} cannot be judged where dead letters that a queue keeps fill it"
         yield ("workload", "limits", "max_length"), f"{text}; leave it out"
+    if scenario.schedule and letters.strategy == "at_least_once" and scenario.phases.drain_s <= AGAIN_AFTER_S:
+        text = f"a dead letter whose confirm a fault took is published again after {AGAIN_AFTER_S:g} s, in the drain"
+        yield ("phases", "drain_s"), f"{text}; give it more time, such as 240"
+    most = _messages_max(scenario)
+    known = most is not None and not letters.limited(limits)
+    if known and letters.rejects_none(publishers=scenario.workload.publishers, messages=most or 0):
+        text = f"consumers reject none of the {most} messages that there are at most"
+        yield ("workload", "dead_letters", "reject_one_in"), f"{text}; lower it, or send more"
     latency = scenario.chosen_invariants.get("latency")
     bounds = latency.bounds if isinstance(latency, LatencyBounds) and letters.limited(limits) else ()
     if any(bound.of == "end_to_end" for bound in bounds):
         text = "what expires or is dropped never arrives, so that its latency has no end"
         yield ("invariants", "latency"), f"{text}; demand that of confirms (of: confirm), or leave limits out"
+
+
+def _messages_max(scenario: Scenario) -> int | None:
+    """How many are sent at most, however long recovery takes; None where no rate limits them."""
+    workload, phases = scenario.workload, scenario.phases
+    rates = [workload.rate_per_s, *(step.rate_per_s for step in workload.variable_rate)]
+    if None in rates:
+        return None
+    longest_s = phases.steady_s + scenario.chaos_s + phases.recovery_s + scenario.settled_s
+    return math.ceil(longest_s * max(rate for rate in rates if rate is not None))
 
 
 def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 #: As ``clusters.broker.versions.FEATURES`` calls it.
 AT_LEAST_ONCE = "dead letters that arrive at least once"
 
+#: When a dead letter whose confirm was lost is published again (RabbitMQ's
+#: ``dead_letter_worker_publisher_confirm_timeout``).
+AGAIN_AFTER_S = 180.0
+#: Of more messages for each that is rejected, one is.
+FOR_EACH_MAX = 40
+
 #: Sequences that are drawn together.
 _BLOCK = 4096
 
@@ -109,6 +115,13 @@ class DeadLetters(Spec):
             yield f"dead_letters.exchange: {self.exchange} is none of the exchanges of routing; they are {known}"
         else:
             yield from trouble_of(self.ways(workload), self.taking(workload.services), workload)
+
+    def rejects_none(self, *, publishers: int, messages: int) -> bool:
+        """Whether consumers would reject none of so many messages, which publishers share."""
+        if self.reject_one_in is None or messages > FOR_EACH_MAX * self.reject_one_in:
+            return False
+        drawn, each = Rejections(self.reject_one_in), np.arange(-(-messages // publishers))
+        return not any(drawn.of(publisher, each).any() for publisher in range(publishers))
 
     def taking(self, services: Sequence[Service]) -> list[str]:
         """The queues that take them."""

@@ -34,7 +34,7 @@ class QueueLimits(Spec):
     ``message_ttl_ms`` (quorum queues from 3.10 on); and the queue itself is deleted when it had no consumer for
     ``expires_ms``."""
 
-    max_length: Annotated[int, Field(ge=0)] | None = None
+    max_length: Annotated[int, Field(ge=1)] | None = None
     overflow: Literal["drop-head", "reject-publish"] | None = None
     message_ttl_ms: Annotated[int, Field(ge=0, le=TIME_MAX_MS)] | None = None
     expires_ms: Annotated[int, Field(ge=1, le=TIME_MAX_MS)] | None = None

@@ -133,6 +133,33 @@ def _fan(members: str, *steps: Any, missing: list[tuple[int, int]], at_s: float,
     return history(rows, came, events)
 
 
+def _both_lost(mode: str, *lost: int, at_s: float = 30) -> list[int]:
+    """q1 is mirrored on all nodes and q2 has its only copy on c1; a1 is cut off from both, and loses what it took where
+    a split is healed by restarting it. Message 1 is confirmed by a1, and never comes from the queues that are ``lost``.
+    How many of its copies may be lost, and how many may not."""
+    places = {
+        "q1": {"type": "mirrored", "members": list(THREE), "leader": "a1"},
+        "q2": {"type": "classic", "members": ["c1"], "leader": "c1"},
+    }
+    cut = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+    sent = [(0, 12.0), (1, at_s), (2, 88.0)]
+    rows = [publish(n, at, queue=q, lane=q) for n, at in sent for q in (0, 1)]
+    came = [deliver(n, at + 0.1, queue=q) for n, at in sent for q in (0, 1) if n != 1 or q not in lost]
+    states = node_states(unlike={"a1": [(52, 58, "down")]})
+    events = [cluster(mode=mode), event(0, "queues", queues=places), phases(), cut, states]
+    found = NoLoss().check(history(rows, came, events)).numbers
+    return [found["lost_permitted"], found["lost"]]
+
+
+def test_both_copies_may_be_lost_each_for_its_own_reason() -> None:
+    """The mirror that took it gave way, and no broker there knew of the other queue."""
+    assert _both_lost("autoheal", 0, 1) == [2, 0]
+    assert _both_lost("autoheal", 0) == [1, 0]
+    assert _both_lost("autoheal", 1) == [1, 0]
+    assert _both_lost("pause_minority", 0, 1) == [0, 2], "no loss is permitted to the mirror, so nobody took it"
+    assert _both_lost("autoheal", 0, 1, at_s=12.5) == [0, 2], "nothing was cut yet"
+
+
 KILLED = fault(20, 50, down=["c1"], name="kill")
 AWAY: dict[str, Any] = {"states": {"c1": [(20, 52, "down")]}}
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rabbitmq_resilience.clusters.broker.versions import require_features
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError, parse
 from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.workloads.dead_letters import DeadLetters, Rejected
 from rabbitmq_resilience.workloads.load import Load
 from rabbitmq_resilience.workloads.queues import own_arguments
 from rabbitmq_resilience.workloads.spec import Workload
@@ -217,6 +220,57 @@ def test_what_cannot_be_judged_beside_dead_letters_is_refused(load: str, demande
     with pytest.raises(FaultFileError) as refused:
         parse(text % f", dead_letters: {load}")
     assert told in str(refused.value)
+
+
+NEVER = "reject none of the 700 messages that there are at most; lower it, or send more"
+
+
+@pytest.mark.parametrize(
+    ("load", "phases", "told"),
+    [
+        (
+            "{to: failed, strategy: at_least_once, reject_one_in: 2}",
+            "drain_s: 60",
+            "a dead letter whose confirm a fault took is published again after 180 s, in the drain; give it more time",
+        ),
+        ("{to: failed, strategy: at_least_once, reject_one_in: 2}", "drain_s: 240", ""),
+        ("{to: failed, reject_one_in: 2}", "drain_s: 60", ""),
+        ("{to: failed, reject_one_in: 1000000}, rate_per_s: 7", "recovery_s: 30, settled_s: 56", NEVER),
+        ("{to: failed, reject_one_in: 2}, rate_per_s: 7", "recovery_s: 30, settled_s: 56", ""),
+        ("{to: failed, reject_one_in: 1000000}, rate_per_s: null", "recovery_s: 30, settled_s: 56", ""),
+        (
+            "{to: failed, reject_one_in: 1000000}, rate_per_s: 7, limits: {message_ttl_ms: 9}",
+            "recovery_s: 30, settled_s: 56",
+            "",
+        ),
+    ],
+)
+def test_what_could_never_be_judged_is_refused(load: str, phases: str, told: str) -> None:
+    text = FILE.replace("steady_s: 5, recovery_s: 60, drain_s: 60", f"steady_s: 5, {phases}")
+    if not told:
+        parse(text % f", dead_letters: {load}")
+        return
+    with pytest.raises(FaultFileError) as refused:
+        parse(text % f", dead_letters: {load}")
+    assert told in str(refused.value)
+
+
+@given(st.integers(1, 400), st.integers(1, 5), st.integers(1, 400))
+def test_none_is_rejected_where_none_of_them_is(one_in: int, publishers: int, messages: int) -> None:
+    letters = DeadLetters(to="failed", reject_one_in=one_in)
+    rejected = Rejected(one_in)
+    each = range(-(-messages // publishers))
+    none = not any(rejected(publisher, sequence) for publisher in range(publishers) for sequence in each)
+    assert letters.rejects_none(publishers=publishers, messages=messages) == none
+
+
+@pytest.mark.parametrize("step", ["purge_queue", "delete_queue"])
+def test_operators_leave_queues_of_dead_letters_alone(step: str) -> None:
+    text = FILE.replace("fault: kill, node: a1", f"fault: {step}, queue: %s")
+    load = ", dead_letters: {to: failed, reject_one_in: 2}"
+    with pytest.raises(FaultFileError, match=r"failed-1 takes dead letters: those that go with it would be missed"):
+        parse(text % (load, "failed-1"))
+    parse(text % (load, "orders-1"))
 
 
 def test_a_load_is_read_as_it_was_saved(tmp_path: Path) -> None:
