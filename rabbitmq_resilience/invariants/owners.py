@@ -22,7 +22,7 @@ from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.kept_away import kept_away
 from rabbitmq_resilience.invariants.liveness import Promises
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import Period, Times, later, times
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, times
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent
 
@@ -47,12 +47,25 @@ class Stay(NamedTuple):
 
 
 def lacking_of(facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float) -> Times:
-    """When a queue may stand still (``Promises.lacking``). An exclusive one may while the node of its consumer may not
-    serve, as a classic queue there, and while steps kept its consumer away. One that expires may be where it was
-    before, too."""
+    """When a queue may stand still (``Promises.lacking``); one that its consumer declares also while that is away."""
+    return unowned(facts, queue, grace_s=grace_s) | lacking_at_nodes(facts, cluster, promised, queue, grace_s=grace_s)
+
+
+def unowned(facts: Facts, queue: QueueFacts, *, grace_s: float) -> Times:
+    """When steps kept the consumer away that declares the queue: what is published to it is returned then."""
+    if queue.consumer is None:
+        return NEVER
+    return later(kept_away(facts, _CONSUMER).when(queue.consumer), end_us=grace_s * 1e6)
+
+
+def lacking_at_nodes(
+    facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float
+) -> Times:
+    """When nodes that have the queue may not serve. An exclusive one is at the node of its consumer, as a classic one
+    there; one that expires may be where it was before, too."""
     if queue.consumer is None:
         return promised.lacking(queue, grace_s=grace_s)
-    lacking = later(kept_away(facts, _CONSUMER).when(queue.consumer), end_us=grace_s * 1e6)
+    lacking = NEVER
     for stay in facts.once(_stays).get(queue.consumer, ()):
         there = QueueFacts(queue.name, "classic", frozenset({stay.node}))
         known = stay.node in cluster.nodes

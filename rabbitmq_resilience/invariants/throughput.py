@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
@@ -20,20 +21,23 @@ from rabbitmq_resilience.invariants.liveness import (
     target_share,
     unsettled,
 )
-from rabbitmq_resilience.invariants.owners import lacking_of
-from rabbitmq_resilience.invariants.times import Period, left, periods, times, union
-from rabbitmq_resilience.invariants.traffic import TICK_US
+from rabbitmq_resilience.invariants.owners import lacking_at_nodes, unowned
+from rabbitmq_resilience.invariants.times import Period, Times, left, periods, times, union
+from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
 from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 
+#: Rounding makes no less of it.
+NOTHING = 1e-6
 #: A steady phase that reaches less of its target was none.
 STEADY_RATIO_MIN = 0.8
 
 
 class Throughput(InvariantSpec):
     """In each window of ``window_s`` the cluster confirms at least ``ratio_min`` of its mean rate in this run's own
-    steady phase; of less, in proportion, where the load's target sinks below that of the steady phase.
+    steady phase; of less, in proportion, where the load's target sinks below that of the steady phase, and without
+    the part of exclusive queues whose consumers steps kept away, and ``grace_s`` after that.
 
     Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
     queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
@@ -82,7 +86,13 @@ class Throughput(InvariantSpec):
         chaos_us = facts.phases["chaos"]
         steady_per_s = rate_per_s(span[0], chaos_us)
         stretches = self._demanded(facts, facts.cluster, span)
-        windows = [window for stretch in stretches for window in self._windows(stretch)]
+        owned = self._owned(facts, traffic, (span[0], chaos_us))
+
+        def there(window: Period) -> float:
+            """The part of the messages that have a queue to go to all the time."""
+            return 1 - sum(part for when, part in owned if not (when & times([window])).empty)
+
+        windows = [window for stretch in stretches for window in self._windows(stretch) if there(window) > NOTHING]
         reached = {"steady_per_s": round(steady_per_s, 1), "windows": len(windows)}
         if not steady_per_s or not windows:
             missing = "nothing was confirmed in the steady phase" if windows else "no window was settled long enough"
@@ -91,10 +101,10 @@ class Throughput(InvariantSpec):
             return Finding(Verdict.UNKNOWN, problem, reached)
 
         def asked_per_s(window: Period) -> float:
-            return steady_per_s * least_share(facts, window, steady_per_s=steady_per_s)
+            return steady_per_s * least_share(facts, window, steady_per_s=steady_per_s) * there(window)
 
         def ratio(window: Period) -> float:
-            return rate_per_s(*window) / asked_per_s(window)
+            return rate_per_s(*window) / asked_per_s(window) if there(window) > NOTHING else math.inf
 
         def told(window: Period) -> str:
             return (
@@ -146,6 +156,16 @@ class Throughput(InvariantSpec):
             return f"the load ended less than {self.window_s:g} s after the last healing; {longer}"
         return f"after the last healing there were only {seen}, which may have been too early; {longer}"
 
+    def _owned(self, facts: Facts, traffic: Traffic | None, steady_us: Period) -> list[tuple[Times, float]]:
+        """Of each queue that its consumer declares, when that was kept away, and its part of the steady phase."""
+        if traffic is None:
+            return []
+        ticks = round((steady_us[1] - steady_us[0]) / TICK_US)
+        sums = {index: int(confirms[:ticks].sum()) for index, confirms in traffic.confirms.items()}
+        total = max(1, sum(sums.values()))
+        queues = ((index, queue) for index, queue in enumerate(facts.queues) if queue.consumer is not None)
+        return [(unowned(facts, q, grace_s=self.grace_s), sums.get(index, 0) / total) for index, q in queues]
+
     def _demanded(self, facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
         lost_grace_s = (
             Availability().bound_s(cluster.net_ticktime_s) if self.lost_grace_s is None else self.lost_grace_s
@@ -155,7 +175,7 @@ class Throughput(InvariantSpec):
         exempt |= somebody_had_to_connect_anew(facts, within_s=self.grace_s)
         promised = promises(facts, cluster, span_us)
         for queue in {(queue.kind, queue.members, queue.consumer): queue for queue in facts.queues}.values():
-            exempt |= lacking_of(facts, cluster, promised, queue, grace_s=self.grace_s)
+            exempt |= lacking_at_nodes(facts, cluster, promised, queue, grace_s=self.grace_s)
         return left((facts.phases["chaos"], span_us[1]), exempt)
 
     def _windows(self, stretch: Period) -> Iterator[Period]:

@@ -114,7 +114,7 @@ class DeadLetters(Spec):
             known = ", ".join(exchanges) or "none: state them in routing, with bindings to the queues that take them"
             yield f"dead_letters.exchange: {self.exchange} is none of the exchanges of routing; they are {known}"
         else:
-            yield from trouble_of(self.ways(workload), self.taking(workload.services), workload)
+            yield from _troubles(self.ways(workload), self.taking(workload.services), workload)
 
     def rejects_none(self, *, publishers: int, messages: int) -> bool:
         """Whether consumers would reject none of so many messages, which publishers share."""
@@ -158,7 +158,7 @@ class DeadLetters(Spec):
         return named
 
 
-def trouble_of(ways: Mapping[str, set[Reached]], taking: Sequence[str], workload: Workload) -> Iterator[str]:
+def _troubles(ways: Mapping[str, set[Reached]], taking: Sequence[str], workload: Workload) -> Iterator[str]:
     """Why it would not be known of each dead letter where it must arrive, or where it comes from. ``ways``: see
     ``DeadLetters.ways``."""
     for queue, its in ways.items():

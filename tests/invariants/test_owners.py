@@ -17,6 +17,7 @@ from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.throughput import Throughput
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.record.history import Outcome
 from tests.invariants.literal import (
     Row,
     cluster,
@@ -154,6 +155,44 @@ def test_a_queue_stands_still_while_its_consumer_is_kept_away(told: Told, verdic
     recorded = history(every_tenth((0, 30), (58, 90)), (), made)
     assert Availability().check(recorded).verdict is verdict
     assert Throughput(grace_s=10).check(recorded).verdict is verdict
+
+
+OWNERS = 3
+
+
+@given(st.data())
+def test_what_is_there_goes_on_while_other_consumers_are_kept_away(data: st.DataObject) -> None:
+    """Three queues with ten messages/s each; those of a consumer that was killed are returned. Some have a hole that
+    nobody asked for. Counted again window by window."""
+    away = [data.draw(st.sampled_from([(99, 99), (30, 42), (35, 50), (61, 73)])) for _ in range(OWNERS)]
+    holes = [data.draw(st.sampled_from([(99, 99), (99, 99), (20, 26), (45, 55), (80, 86)])) for _ in range(OWNERS)]
+    grace_s, window_s = 4, 5
+
+    def silent(queue: int, at_s: float) -> bool:
+        return any(start <= at_s < end for start, end in (away[queue], holes[queue]))
+
+    moments = [n / 10 for n in range(900)]
+    rows = [
+        publish(n, at_s, Outcome.RETURNED if silent(queue, at_s) else Outcome.CONFIRMED, publisher=queue, queue=queue)
+        for queue in range(OWNERS)
+        for n, at_s in enumerate(moments)
+    ]
+    places = {f"q{n}": {"type": "exclusive", "members": ["a1"], "leader": "a1", "consumer": n} for n in range(OWNERS)}
+    told = [
+        of_consumer([(1, "connected"), (s, "killed"), (e, "started")], n) for n, (s, e) in enumerate(away) if s < 90
+    ]
+    made = [cluster(), phases(), event(0, "queues", queues=places), node_states(), load(10, 30), *told]
+    ratios = []
+    for start_s in range(10, 90, window_s):
+        asked = sum(s >= start_s + window_s or e + grace_s <= start_s for s, e in away) * window_s * 10
+        within = [at_s + 0.005 for at_s in moments if start_s <= at_s + 0.005 < start_s + window_s]
+        got = sum(not silent(queue, at_s - 0.005) for queue in range(OWNERS) for at_s in within)
+        ratios += [got / asked] if asked else []
+    found = Throughput(ratio_min=0.9, window_s=window_s, grace_s=grace_s).check(history(rows, (), made))
+    assert found.numbers["windows"] == len(ratios)
+    assert found.numbers["ratio"] == pytest.approx(min(ratios), abs=0.03)
+    if abs(min(ratios) - 0.9) > 0.03:
+        assert found.verdict is (Verdict.INVALID if min(ratios) < 0.9 else Verdict.VALID)
 
 
 @pytest.mark.parametrize(("kind", "verdict"), [({"consumer": 0}, Verdict.VALID), ({}, Verdict.INVALID)])
