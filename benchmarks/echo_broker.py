@@ -41,7 +41,7 @@ _CAPABILITIES = {"publisher_confirms": True, "basic.nack": True, "consumer_cance
 class Client:
     """One connection. ``confirmed``: for each channel that has confirms, how many messages came over it."""
 
-    socket: socket.socket
+    peer: socket.socket
     rest: bytes = b""
     greeted: bool = False
     confirmed: dict[int, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Client:
         """All of what was answered; raises OSError where the client is gone."""
         if self.out:
             data, self.out = b"".join(self.out), []
-            self.socket.sendall(data)
+            self.peer.sendall(data)
 
 
 #: The frames of a message, and where it goes.
@@ -183,15 +183,15 @@ def _serve(told: Pipe) -> None:
 
 def _hear(echo: Echo, selector: selectors.BaseSelector, client: Client) -> None:
     try:
-        data = client.socket.recv(_RECEIVE_BYTES)
+        data = client.peer.recv(_RECEIVE_BYTES)
         if data:
             echo.receive(client, data)
             return
     except OSError:
         pass
     echo.left(client)
-    selector.unregister(client.socket)
-    client.socket.close()
+    selector.unregister(client.peer)
+    client.peer.close()
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
@@ -155,7 +156,7 @@ def by_second(folder: Path, began_us: int, ended_us: int) -> Measured:
     return found
 
 
-def _by_sequence(folder: Path, suffix: str, schema: object, column: str) -> Moments:
+def _by_sequence(folder: Path, suffix: str, schema: pa.Schema, column: str) -> Moments:
     """That moment of each message; the first, where it came again."""
     batches = [batch for path in sorted(folder.glob(f"*{suffix}")) for batch in StreamReader(path, schema).together()]
     sequence, at_us = (

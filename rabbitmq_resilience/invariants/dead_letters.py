@@ -200,7 +200,7 @@ def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, 
     sent_us = _sent_us(history, letters)
     left_us = _left_us(history, letters)
     excused, in_hand, told = dict(none), dict(none), dict(letters)
-    over = {} if promised.at_least_once else _passed_over(history, letters)
+    over: Chosen = {} if promised.at_least_once else _passed_over(history, letters)
     for key, one in letters.items():
         settled_us = left_us[key[:2]] + (promised.held_s + SETTLED_WITHIN_S) * 1e6
         began_us = sent_us[key[:2]]

@@ -42,7 +42,8 @@ QUEUES = ("q1", "d1", "q2", "q3", "d2")
 FAULT_S = 20
 #: When consumer 0 is killed, and when it is connected again.
 GONE_S, BACK_S = 30, 31
-PUBLISHED, TAKING = (0, 2, 3), {0: (1,), 2: (4,), 3: (1,)}
+PUBLISHED = (0, 2, 3)
+TAKING: Mapping[int, tuple[int, ...]] = {0: (1,), 2: (4,), 3: (1,)}
 
 
 @dataclass(frozen=True)
