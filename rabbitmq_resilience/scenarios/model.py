@@ -37,9 +37,10 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 class Phases(Spec):
     """How long each phase lasts. ``chaos_s`` is by default as long as the schedule and the variable parts of the load;
-    recovery and drain end as soon as they are complete, their numbers are the longest they may take. ``settled_s`` is
-    how long the load goes on after recovery, so that what follows the faults can be judged too: by default 5 s, or what
-    an invariant needs (throughput: its ``grace_s``, ``window_s`` and 1 s)."""
+    recovery and drain end as soon as they are complete, their numbers are the longest they may take (idle connections
+    have a second more for each 20). ``settled_s`` is how long the load goes on after recovery, so that what follows the
+    faults can be judged too: by default 5 s, or what an invariant needs (throughput: its ``grace_s``, ``window_s`` and
+    1 s)."""
 
     steady_s: Seconds = 10
     chaos_s: Seconds | None = None

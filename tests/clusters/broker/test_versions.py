@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters.broker.versions import (
+    FEATURES,
     GUIDE,
     UnsupportedUpgradeError,
     next_series,
@@ -98,6 +99,21 @@ def test_the_next_series_is_the_nearest() -> None:
         ),
         ({"queue_type": "classic", "priorities": [0, 9]}, [], ["3.8.9", "4.3.6"], ""),
         ({"single_active_consumer": True}, [], ["3.8.9", "4.3.6"], ""),
+        ({"queue_type": "classic", "exclusive": True, "durable": False}, [], ["3.8.9", "4.3.6"], ""),
+        ({"queue_type": "classic", "redeclare": True, "limits": {"expires_ms": 9000}}, [], ["3.8.9", "4.3.6"], ""),
+        (
+            {"queue_type": "classic", "redeclare": True, "limits": {"expires_ms": 9000}, "durable": False},
+            ["4.3.0"],
+            ["3.8.9", "4.2.1"],
+            "the load has queues that are not durable, and RabbitMQ 4.3.0 has none",
+        ),
+        ({"churn": {"queues_per_s": 1, "bindings_per_s": 1}}, [], ["3.10.8", "4.3.6"], ""),
+        (
+            {"limits": {"message_ttl_ms": 9}},
+            ["3.9.29"],
+            ["3.10.0", "4.3.6"],
+            "the load has expiry of messages in quorum queues, and RabbitMQ 3.9.29 has none",
+        ),
     ],
 )
 def test_a_load_is_refused_where_the_version_has_not_what_it_needs(
@@ -111,6 +127,10 @@ def test_a_load_is_refused_where_the_version_has_not_what_it_needs(
             require_features(version, workload.needs)
     if refused:
         assert told in str(error.value)
+
+
+def test_what_versions_have_is_told_with_its_source() -> None:
+    assert all("(release notes of " in instead for _, _, instead in FEATURES.values())
 
 
 def test_a_scenario_needs_what_its_load_needs() -> None:

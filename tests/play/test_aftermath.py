@@ -1,0 +1,67 @@
+"""How long a run waits for recovery: idle connections have more time than brokers and clients, and no less."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.play.aftermath import await_recovery
+
+#: 60 idle connections have 3 s more.
+IDLE, RECOVERY_S = 60, 1.0
+
+
+def context(*, idle_back_after_s: float, queue_back_after_s: float) -> Any:
+    """A cluster of one node with one queue, a publisher and a consumer, all of which are well; the queue and the idle
+    connections are not before so long."""
+    began_s = time.monotonic()
+
+    def past(after_s: float) -> bool:
+        return time.monotonic() - began_s >= after_s
+
+    class Seen:
+        states: Mapping[str, str] = {"a1": "up"}
+        partitions: Mapping[str, list[str]] = {}
+
+        @property
+        def queues(self) -> Mapping[str, Any]:
+            return {"q1": {"leader": "a1", "online": int(past(queue_back_after_s)), "ready": 0, "unacked": 0}}
+
+        def fresh_queues(self, *, timeout_s: float) -> Mapping[str, Any]:  # noqa: ARG002 - as an observer's
+            return self.queues
+
+    counts = iter(range(1_000_000))
+    load = SimpleNamespace(
+        check=lambda: None,
+        confirmed_by_publisher=lambda: [next(counts)],
+        received_by_consumer=lambda: [next(counts)],
+        queues_of_consumer=lambda _: ["q1"],
+        idle_missing=lambda: 0 if past(idle_back_after_s) else 7,
+        load=SimpleNamespace(idle_connections=IDLE),
+    )
+    api = SimpleNamespace(running_nodes=lambda: {"rabbit@a1"})
+    topology = SimpleNamespace(node_names=["a1"])
+    cluster = SimpleNamespace(topology=topology, broker_name=lambda node: f"rabbit@{node}", api=lambda _: api)
+    return SimpleNamespace(observer=Seen(), load=load, cluster=cluster)
+
+
+NEVER_S = 1e9
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "queue_s", "lacks"),
+    [
+        (0, 0, ""),
+        (2, 0, ""),  # later than the rest may be
+        (NEVER_S, 0, "7 idle connections are not back"),
+        (0, 2, "q1 has 0 of 1 members online"),
+    ],
+)
+def test_idle_connections_have_more_time(idle_s: float, queue_s: float, lacks: str) -> None:
+    played = context(idle_back_after_s=idle_s, queue_back_after_s=queue_s)
+    places: Any = {"q1": {"type": "quorum", "members": ["a1"], "leader": "a1"}}
+    assert await_recovery(RECOVERY_S, played, places) == lacks
