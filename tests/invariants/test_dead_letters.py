@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
 from random import Random
 from typing import Any
 
@@ -13,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.dead_letters import FELT_FOR_S, SETTLED_WITHIN_S, DeadLetterPromise
+from rabbitmq_resilience.invariants.dead_letters import DeadLetterPromise
 from rabbitmq_resilience.invariants.no_loss import NoLoss
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.uptime import Uptime
-from rabbitmq_resilience.invariants.verdict import History, Verdict
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES
 from rabbitmq_resilience.record.letters import Letters
-from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.workloads.dead_letters import Rejected
 from rabbitmq_resilience.workloads.drain import Tally
 from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path
+from tests.invariants.lettered import BOTH, DOUBLED, EACH, FANNED_OUT, PUBLISHED, Setting, told
 from tests.invariants.literal import (
     THREE,
     Row,
@@ -32,67 +29,10 @@ from tests.invariants.literal import (
     event,
     fault,
     history,
-    node_states,
     phases,
     publish,
     write_stream,
 )
-
-QUEUES = ("q1", "d1", "q2", "q3", "d2")
-FAULT_S = 20
-#: When consumer 0 is killed, and when it is connected again.
-GONE_S, BACK_S = 30, 31
-PUBLISHED = (0, 2, 3)
-TAKING: Mapping[int, tuple[int, ...]] = {0: (1,), 2: (4,), 3: (1,)}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The queues of each route, and who takes the dead letters of each queue, by their indexes."""
-
-    routes: Sequence[tuple[int, ...]] = ((0,), (2,), (3,))
-    taking: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: TAKING)
-
-    @property
-    def table(self) -> Routes:
-        return Routes.of([list(route) for route in self.routes])
-
-
-EACH = Layout()
-FANNED_OUT = Layout(routes=((0, 2), (3,), (2, 3)))
-#: Those of q1 go to both.
-DOUBLED = Layout(taking={**TAKING, 0: (1, 4)})
-BOTH = Layout(routes=((0, 3), (2,)), taking={0: (1,), 2: (1, 4), 3: (4,)})
-
-
-@dataclass(frozen=True)
-class Setting:
-    at_least_once: bool
-    limited: bool
-    faulty: bool
-    reject_one_in: int | None
-    kind: str = "quorum"
-    version: str = "3.10.8"
-    held_s: float = 0
-    layout: Layout = EACH
-    acks: str = "manual"
-
-    def events(self) -> list[Any]:
-        places = {name: {"type": self.kind, "members": list(THREE), "leader": "a1"} for name in QUEUES}
-        letters = {
-            "queues": {QUEUES[queue]: [QUEUES[to] for to in taking] for queue, taking in self.layout.taking.items()},
-            "strategy": "at_least_once" if self.at_least_once else "at_most_once",
-            "reject_one_in": self.reject_one_in,
-            "limited": self.limited,
-            "held_s": self.held_s,
-            "acks": self.acks,
-        }
-        killed = [fault(FAULT_S, 50, down=["c1"], name="kill")] if self.faulty else []
-        declared = event(0, "queues", queues=places, dead_letters=letters)
-        lost = [(0, "connected"), (GONE_S, "killed"), (BACK_S, "connected")]
-        consumer = [event(at_s, "worker", worker="consumer-0", event=what, node="a1") for at_s, what in lost]
-        return [cluster(version=self.version), declared, phases(), node_states(), *killed, *consumer]
-
 
 settings = st.builds(
     Setting,
@@ -105,108 +45,6 @@ settings = st.builds(
     layout=st.sampled_from([EACH, FANNED_OUT, DOUBLED, BOTH]),
     acks=st.sampled_from(["manual", "manual", "automatic", "early"]),
 )
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A message in one of its queues, and what became of it; times in seconds. ``letters``: the queues from which it
-    came as a dead letter."""
-
-    publisher: int
-    sequence: int
-    queue: int
-    confirmed: bool
-    came: bool
-    letters: frozenset[int]
-    rejectable: bool
-    sent_s: float
-    first_s: float
-    last_s: float
-
-    @property
-    def turned_down(self) -> bool:
-        return self.came and self.rejectable
-
-    def left_s(self, others: Sequence[Copy]) -> float:
-        """When it had left its queue at the latest."""
-        if self.came:
-            return self.last_s
-        behind = [m for m in others if m.came and m.sequence > self.sequence]
-        return min((m.first_s for m in behind if (m.publisher, m.queue) == (self.publisher, self.queue)), default=inf)
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a history says, and what is true of it. ``repeated``: letters that came twice, unmarked."""
-
-    setting: Setting
-    publishes: Sequence[Row]
-    deliveries: Sequence[Row]
-    copies: Sequence[Copy]
-    repeated: int
-
-    def history(self) -> History:
-        return history(self.publishes, self.deliveries, self.setting.events())
-
-    def letters(self) -> Iterator[tuple[Copy, int]]:
-        """Each copy with each queue that would take its dead letter."""
-        return ((m, taking) for m in self.copies for taking in self.setting.layout.taking[m.queue])
-
-    def asked(self, m: Copy) -> bool:
-        return m.turned_down or (self.setting.limited and m.confirmed and not m.came)
-
-    def disturbed(self, m: Copy) -> bool:
-        """Whether at_most_once may have lost its letter: all were sent before what the fault did was over."""
-        disturbed = self.setting.faulty and not self.setting.at_least_once
-        return disturbed and m.left_s(self.copies) + SETTLED_WITHIN_S >= FAULT_S
-
-    def in_hand(self, m: Copy) -> bool:
-        """Whether the consumer may have held it when it was killed, though it told nobody."""
-        unheard = self.setting.acks != "manual" and not m.came
-        return unheard and m.sent_s < BACK_S + FELT_FOR_S and m.left_s(self.copies) + SETTLED_WITHIN_S >= GONE_S
-
-    def unasked(self, m: Copy) -> bool:
-        gives_up = self.setting.kind == "quorum" and self.setting.version.startswith("4") and self.setting.faulty
-        known = m.turned_down or (m.came and gives_up) or (m.rejectable and self.in_hand(m))
-        return not known and not self.setting.limited
-
-
-def told(setting: Setting, random: Random, *, messages: int, losses: int) -> Told:
-    """Row by row: each message is sent, maybe confirmed, and in each of its queues maybe received (again), maybe a dead
-    letter (again)."""
-    rejected = Rejected(setting.reject_one_in) if setting.reject_one_in else lambda *_: False
-    publishes, deliveries, found, repeated = [], [], [], 0
-    lanes = setting.layout.table.lanes
-    for publisher, sequence in ((p, s) for p in range(2) for s in range(messages)):
-        route, at_s = random.choice(setting.layout.routes), 1 + 75 * sequence / messages
-        outcome = random.choice([*[Outcome.CONFIRMED] * 6, Outcome.UNKNOWN, Outcome.NACKED])
-        confirmed = outcome is Outcome.CONFIRMED
-        fields: dict[str, Any] = {"publisher": publisher, "sequence": sequence}
-        for queue in route:
-            publishes.append(publish(sequence, at_s, outcome, publisher=publisher, queue=queue, lane=int(lanes[queue])))
-            taking = setting.layout.taking[queue]
-            came = (confirmed or random.random() < 0.3) and not (setting.limited and random.random() < 0.3)
-            letter = (came and rejected(publisher, sequence)) or (confirmed and not came)
-            letters = {*taking} if letter else set()
-            if losses and random.random() < 0.2:
-                losses -= 1
-                came = random.random() < 0.5
-                letters = {one for one in taking if random.random() < 0.5}
-            again_s = random.choice([None, 0.5])
-            if came:
-                deliveries.append(deliver(at_s=at_s + 0.1, queue=queue, **fields))
-                if again_s is not None:
-                    deliveries.append(deliver(at_s=at_s + again_s, queue=queue, again=True, **fields))
-            for one in sorted(letters):
-                as_letter = deliver(at_s=at_s + 0.2, queue=one, consumer=1, **fields)
-                marked = deliver(at_s=at_s + 0.3, queue=one, consumer=1, again=True, **fields)
-                deliveries += random.choice([[as_letter], [as_letter, marked], [as_letter, as_letter]])
-                repeated += deliveries[-2:] == [as_letter, as_letter]
-            last_s, turned = at_s + max(0.1, again_s or 0), rejected(publisher, sequence)
-            whole = (publisher, sequence, queue, confirmed, came, frozenset(letters), turned, at_s, at_s + 0.1, last_s)
-            found.append(Copy(*whole))
-    deliveries.sort(key=lambda row: row["received_us"])
-    return Told(setting, publishes, deliveries, found, repeated)
 
 
 drawn = st.tuples(settings, st.randoms(use_true_random=False), st.integers(1, 60), st.sampled_from([0, 0, 1, 5]))
