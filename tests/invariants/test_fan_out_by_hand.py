@@ -133,7 +133,7 @@ def _fan(members: str, *steps: Any, missing: list[tuple[int, int]], at_s: float,
     return history(rows, came, events)
 
 
-def _both_lost(mode: str, *lost: int, at_s: float = 30) -> list[int]:
+def _both_lost(mode: str, *lost: int, at_s: float = 30) -> list[Any]:
     """q1 is mirrored on all nodes and q2 has its only copy on c1; a1 is cut off from both, and loses what it took where
     a split is healed by restarting it. Message 1 is confirmed by a1, and never comes from the queues that are ``lost``.
     How many of its copies may be lost, and how many may not."""
