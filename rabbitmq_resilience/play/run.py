@@ -135,8 +135,8 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
         vhost = cluster.vhost_of(stage.run.name)
         _record_cluster(cluster, events)
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
-            queues = declare(cluster, scenario.workload, vhost=vhost)
-            routes = establish(cluster, scenario.workload, vhost=vhost)
+            queues = declare(cluster, scenario.workload, vhost=vhost, record=events.record)
+            routes = establish(cluster, scenario.workload, vhost=vhost, record=events.record)
             events.record("queues", queues=queues, **_queues_besides(scenario.workload, list(queues), routes))
             with (
                 cpu_watched(events.record, cluster.pids),

@@ -84,6 +84,18 @@ class QueuesEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SetUpEvent(Event):
+    """Brokers took so many queues or bindings of the load, one after another, in ``took_s``: the requests alone,
+    without the wait until every node knows."""
+
+    kind: ClassVar[str] = "set_up"
+
+    what: Literal["queues", "bindings"]
+    count: int
+    took_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadEvent(Event):
     """The load, and how it varies from ``begins_us`` on (the end of the steady phase). The plain numbers hold before
     and after; a rate of None has no limit. The variable ones are [{"rate_per_s", "for_s"}] and
@@ -316,30 +328,7 @@ class NoteEvent(Event):
     detail: str = ""
 
 
-KINDS: Mapping[str, type[Event]] = {
-    kind.kind: kind
-    for kind in (
-        ClusterEvent,
-        QueuesEvent,
-        LoadEvent,
-        PhaseEvent,
-        FaultEvent,
-        NodesEvent,
-        SampleEvent,
-        RecoveryEvent,
-        DrainEvent,
-        DeclarationEvent,
-        MetadataEvent,
-        WorkerEvent,
-        IdleEvent,
-        ChurnEvent,
-        ClocksEvent,
-        MachineEvent,
-        RoundTripsEvent,
-        FlowStatesEvent,
-        NoteEvent,
-    )
-}
+KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in Event.__subclasses__()}
 
 
 def event_of(told: Mapping[str, Any]) -> Event:

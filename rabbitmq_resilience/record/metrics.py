@@ -37,6 +37,7 @@ METRICS = (
     Metric("disk_limit", "rabbitmq_disk_space_available_limit_bytes", "bytes"),
     Metric("alarm_memory", "rabbitmq_alarms_memory_used_watermark", "1 if raised on the node"),
     Metric("alarm_disk", "rabbitmq_alarms_free_disk_space_watermark", "1 if raised on the node"),
+    Metric("cores", "rate(erlang_vm_statistics_runtime_milliseconds[4s]) / 1000", "CPU-seconds/s"),
     Metric("connections", "rabbitmq_connections", "connections"),
     Metric("open_files", "rabbitmq_process_open_fds", "files"),
     Metric("open_files_limit", "rabbitmq_process_max_fds", "files"),

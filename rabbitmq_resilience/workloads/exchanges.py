@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pika
@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.matching import Bound, Reached
-from rabbitmq_resilience.workloads.queues import insist
+from rabbitmq_resilience.workloads.queues import insist, timed, untold
 from rabbitmq_resilience.workloads.routing import Exchange, Routing, Turn
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -34,17 +34,17 @@ class RoutingNotProven(Exception):
     """A broker routes otherwise than AMQP says, or does not answer; the text says what came from where."""
 
 
-def establish(cluster: Cluster, workload: Workload, *, vhost: str) -> Routes:
+def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Callable[..., object] = untold) -> Routes:
     """Declare what the routing of the workload says, between queues that are there, and prove it; the way of each turn.
 
-    A plain workload has nothing to declare, and a way to each queue. Raises ``WaitTimeout`` and ``ApiError`` where
-    brokers do not take it, and RoutingNotProven.
+    ``record`` is told how long brokers took (the event "set_up"). A plain workload has nothing to declare, and a
+    way to each queue. Raises ``WaitTimeout`` and ``ApiError`` where brokers do not take it, and RoutingNotProven.
     """
     queues, routing = workload.queue_names, workload.routing
     index = {queue: number for number, queue in enumerate(queues)}
     if routing is None:
         return Routes.of([[index[queue]] for queue in workload.published_queues])
-    declare_routing(cluster, routing, queues, vhost=vhost)
+    declare_routing(cluster, routing, queues, vhost=vhost, record=record)
     shards = [[index[queue] for queue in its] for its in routing.shards(queues).values()]
     if workload.limits is not None:  # a queue that may drop messages proves nothing by what it lacks
         ways = [reached.queues for reached in routing.reached(queues)]
@@ -53,15 +53,23 @@ def establish(cluster: Cluster, workload: Workload, *, vhost: str) -> Routes:
     return Routes.of([sorted(index[queue] for queue in way) for way in ways], shards)
 
 
-def declare_routing(cluster: Cluster, routing: Routing, queues: Sequence[str], *, vhost: str) -> None:
+def declare_routing(
+    cluster: Cluster,
+    routing: Routing,
+    queues: Sequence[str],
+    *,
+    vhost: str,
+    record: Callable[..., object] = untold,
+) -> None:
     """Return when every node knows the exchanges and bindings, by its own account."""
     exchanges = [_exchange(one, vhost) for one in routing.exchanges]
     bindings = [_binding(one, vhost) for one in routing.bound(queues)]
     api = cluster.api(cluster.topology.node_names[0])
     insist(lambda: api.import_definitions({"exchanges": exchanges}), what="exchanges", timeout_s=KNOWN_WITHIN_S)
-    for first in range(0, len(bindings), AT_ONCE):
-        some = {"bindings": bindings[first : first + AT_ONCE]}
-        insist(partial(api.import_definitions, some), what="bindings", timeout_s=KNOWN_WITHIN_S)
+    with timed(record, what="bindings", count=len(bindings)):
+        for first in range(0, len(bindings), AT_ONCE):
+            some = {"bindings": bindings[first : first + AT_ONCE]}
+            insist(partial(api.import_definitions, some), what="bindings", timeout_s=KNOWN_WITHIN_S)
     wanted = {_key(one) for one in [*exchanges, *bindings]}
 
     def lacking() -> list[str]:

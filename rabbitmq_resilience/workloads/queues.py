@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NotRequired, TypedDict
 
@@ -65,12 +67,33 @@ def member_count(workload: Workload, topology: Topology) -> int:
     return (workload.mirroring or Mirroring()).ha_params or nodes
 
 
-def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: float = 60.0) -> dict[str, QueuePlace]:
+def untold(*_: object, **__: object) -> None:
+    """What is told to nobody."""
+
+
+@contextmanager
+def timed(record: Callable[..., object], *, what: str, count: int) -> Iterator[None]:
+    """Records one event "set_up" of what was declared meanwhile."""
+    begun_s = time.monotonic()
+    yield
+    if count:
+        record("set_up", what=what, count=count, took_s=round(time.monotonic() - begun_s, 3))
+
+
+def declare(
+    cluster: Cluster,
+    workload: Workload,
+    *,
+    vhost: str,
+    timeout_s: float = 60.0,
+    record: Callable[..., object] = untold,
+) -> dict[str, QueuePlace]:
     """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
 
-    A broker that has just formed its cluster may be slow to answer, so each step is repeated until it does. Raises
-    ``WaitTimeout`` with what was not as wanted, and ``ApiError`` where a broker refuses. Of queues that their consumers
-    declare (see ``declared_by_consumers``) it is told where they are going to be.
+    ``record`` is told how long brokers took (the event "set_up"). A broker that has just formed its cluster may be
+    slow to answer, so each step is repeated until it does. Raises ``WaitTimeout`` with what was not as wanted, and
+    ``ApiError`` where a broker refuses. Of queues that their consumers declare (see ``declared_by_consumers``) it is
+    told where they are going to be.
     """
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
@@ -83,10 +106,11 @@ def declare(cluster: Cluster, workload: Workload, *, vhost: str, timeout_s: floa
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     kind = queue_arguments(workload, topology)
     as_stated = partial(api.declare_queue, vhost, durable=workload.durable)
-    for name, node in leaders.items():
-        arguments = {**kind, **own_arguments(workload, name)}
-        place = partial(as_stated, name, arguments=arguments, node=cluster.broker_name(node))
-        insist(place, what=f"queue {name}", timeout_s=timeout_s)
+    with timed(record, what="queues", count=len(leaders)):
+        for name, node in leaders.items():
+            arguments = {**kind, **own_arguments(workload, name)}
+            place = partial(as_stated, name, arguments=arguments, node=cluster.broker_name(node))
+            insist(place, what=f"queue {name}", timeout_s=timeout_s)
     if workload.copy_every is not None:
         node = cluster.broker_name(next(iter(leaders.values())))
         place = partial(as_stated, COPIES, arguments={**kind, "x-max-length": 1}, node=node)
