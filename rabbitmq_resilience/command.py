@@ -1,5 +1,5 @@
 """The console command ``rabbitmq-resilience``: set-up, a first folder, a fault file from evidence, a night, a trend,
-a comparison, loads by name, clusters that are there already."""
+a comparison, capacity, loads by name, clusters that are there already."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
        rabbitmq-resilience nightly [OPTION ...] [PATH ...]
        rabbitmq-resilience trend FOLDER [--to FILE] [--mix-machines]
        rabbitmq-resilience compare FIRST SECOND [OPTION ...]
+       rabbitmq-resilience capacity FOLDER [OPTION ...]
        rabbitmq-resilience presets
        rabbitmq-resilience cluster FILE
        rabbitmq-resilience heal FILE
@@ -30,6 +31,7 @@ fault-file  makes a first fault file from broker logs or a timeline
 nightly     plays a night with pytest, and collects what came of it; options are its own (--help) and those of pytest
 trend       makes a page of what the nights in FOLDER say together (trend.html)
 compare     tells what differs between two nights, results of sweeps, fault files, settings or versions (--help)
+capacity    tells what a load needs, by a sweep of messages for a CPU-second (--help)
 presets     lists the loads that are known by name
 cluster     tells what was found of the cluster that a cluster file describes, and what may be done to it
 heal        heals what a run has left on that cluster
@@ -105,6 +107,12 @@ def compare(arguments: Sequence[str]) -> int:
     return two(arguments, program="rabbitmq-resilience compare")
 
 
+def capacity(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.sweeps.capacity_command import main as needed
+
+    return needed(arguments, program="rabbitmq-resilience capacity")
+
+
 def presets(arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.workloads import presets as known
 
@@ -151,6 +159,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "nightly": nightly,
     "trend": trend,
     "compare": compare,
+    "capacity": capacity,
     "presets": presets,
     "cluster": cluster,
     "find-pods": find_pods,

@@ -57,6 +57,7 @@ def choices(spec: SweepSpec) -> Iterator[Choice]:
             for path, value in axis.choices[label].items()
         }
         here = all(_is_here(axis, label) for axis, label in zip(spec.axes, labels, strict=True))
+        here = here and not any(left.items() <= named.items() for left in spec.leave_out_here)
         yield Choice(dict(enumerate(labels)), named, changes, here)
 
 
@@ -96,7 +97,7 @@ def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[
         drawn = random.Random(f"{seed} {number}")  # noqa: S311 - an order, no secret
         groups: dict[str, list[Cell]] = {}
         for cell in cells:
-            groups.setdefault(f"{cell.on} {_cluster(cell.scenario)}", []).append(cell)
+            groups.setdefault(cluster_of(cell), []).append(cell)
         order = list(groups.values())
         drawn.shuffle(order)
         for group in order:
@@ -104,8 +105,11 @@ def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[
             yield from ((number, cell) for cell in group)
 
 
-def _cluster(scenario: Scenario) -> str:
+def cluster_of(cell: Cell) -> str:
+    """The same for cells that may be played on one cluster, one after another."""
+    scenario = cell.scenario
     parts: Iterable[object] = (
+        cell.on,
         scenario.topology.model_dump_json(),
         sorted(map(str, scenario.touched_links)),
         scenario.equipment,

@@ -5,51 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Literal
+from functools import partial
 
 import numpy as np
 
 from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN
-from rabbitmq_resilience.invariants.latency import LAGGED_MAX, LatencyBound, percentile_ms
-from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.times import Period
-from rabbitmq_resilience.invariants.traffic import TICK_US
+from rabbitmq_resilience.invariants.latency import LAGGED_MAX, percentile_ms
 from rabbitmq_resilience.invariants.units import seconds
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.invariants.waits import Waits, confirm_waits, delivery_waits
 from rabbitmq_resilience.nights.night_file import Played
 from rabbitmq_resilience.record.events import MachineEvent
+from rabbitmq_resilience.sweeps import of_brokers
+from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.statistics import Better, Scale
-
-#: Which part of a run is measured, as ``LatencyBound.when``.
-Over = Literal["steady", "chaos", "always"]
 
 #: Of how many moments a run keeps how much its queues held.
 MOMENTS_MAX = 120
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json."""
-
-    history: History
-    over: Over
-    told: Played
-    document: Mapping[str, Any]
-
-    @cached_property
-    def span_us(self) -> Period | None:
-        return LatencyBound(when=self.over).span_us(self.history.facts)
-
-    @cached_property
-    def confirms(self) -> Waits:
-        return confirm_waits(self.history)
-
-    @cached_property
-    def receipts(self) -> Waits:
-        return delivery_waits(self.history)
 
 
 @dataclass(frozen=True)
@@ -61,15 +32,6 @@ class Measure:
     scale: Scale
     of: Callable[[Seen], float | None]
     what: str
-
-
-def _confirmed_per_s(seen: Seen) -> float | None:
-    traffic, span_us = ledger_of(seen.history).traffic, seen.span_us
-    if traffic is None or span_us is None or span_us[1] <= span_us[0]:
-        return None
-    first, last = (int((end - traffic.span_us[0]) // TICK_US) for end in span_us)
-    ticks = traffic.messages[max(0, first) : last]
-    return float(ticks.sum()) / (len(ticks) * TICK_US / 1e6) if len(ticks) else None
 
 
 def _received_per_s(seen: Seen) -> float | None:
@@ -164,7 +126,7 @@ _WAITS = {
 }
 
 MEASURES: Mapping[str, Measure] = {
-    "confirmed_per_s": Measure("/s", "higher", "ratio", _confirmed_per_s, "messages confirmed"),
+    "confirmed_per_s": Measure("/s", "higher", "ratio", lambda seen: seen.confirmed_per_s, "messages confirmed"),
     "received_per_s": Measure("/s", "higher", "ratio", _received_per_s, "messages received"),
     **_WAITS,
     "outage_s": Measure("s", "lower", "difference", partial(_told, "outage_s"), "longest outage of a queue"),
@@ -182,6 +144,22 @@ MEASURES: Mapping[str, Measure] = {
     "depth_max": Measure("", "lower", "difference", _depth_max, "messages that queues held at the most"),
     "cpu_busy": Measure("", "lower", "ratio", _busy, "part of this machine's processors that was busy"),
     "memory_ratio": Measure("", "lower", "ratio", partial(_number, "memory_ratio_max"), "most of its memory limit"),
+    "memory_mb": Measure("MB", "lower", "ratio", of_brokers.memory_mb, "memory of all brokers"),
+    "connection_kb": Measure("kB", "lower", "ratio", of_brokers.connection_kb, "memory of an idle connection"),
+    "brokers_cores": Measure("CPU-s/s", "lower", "ratio", of_brokers.brokers_cores, "processors that brokers used"),
+    "messages_per_core_s": Measure(
+        "/CPU-s", "higher", "ratio", of_brokers.messages_per_core_s, "messages for a CPU-second of the brokers"
+    ),
+    **{
+        f"{what}_per_s": Measure(
+            "/s", "higher", "ratio", partial(of_brokers.set_up_per_s, what), f"{what} declared before the load"
+        )
+        for what in ("queues", "bindings")
+    },
+    "parted_nodes": Measure("", "lower", "difference", of_brokers.parted_nodes, "nodes that took it for a partition"),
+    "cleaned_up_s": Measure(
+        "s", "lower", "difference", of_brokers.cleaned_up_s, "time until nobody tells of the queues of a node that went"
+    ),
 }
 
 

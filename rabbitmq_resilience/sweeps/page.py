@@ -11,13 +11,14 @@ from pathlib import Path
 
 from rabbitmq_resilience.pages.html import render
 from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.capacity_told import capacity
 from rabbitmq_resilience.sweeps.comparison_page import comparison_file
 from rabbitmq_resilience.sweeps.depths import depths
 from rabbitmq_resilience.sweeps.leaderboard import ranking
 from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
 from rabbitmq_resilience.sweeps.results import Results
 from rabbitmq_resilience.sweeps.sides import of_axis
-from rabbitmq_resilience.sweeps.summary import PAGE, Row, around, number, rows
+from rabbitmq_resilience.sweeps.summary import PAGE, WORDS, Row, number, rows
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
 
 WIDTH, HEIGHT = 260, 120
@@ -105,7 +106,8 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         ],
         depths=depths(found),
         board=ranking(results, sweep.spec),
-        around=around,
+        capacity=capacity(results, sweep.spec),
+        **WORDS,
     )
     write_whole(results.folder / PAGE, page)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 import time
 from collections.abc import Callable
@@ -24,11 +25,12 @@ from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
-from rabbitmq_resilience.sweeps.measures import Seen, depth_over_time, measured, shortfall
+from rabbitmq_resilience.sweeps.measures import depth_over_time, measured, shortfall
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
+from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.summary import PAGE
-from rabbitmq_resilience.sweeps.sweep_file import Sweep, expected_s
+from rabbitmq_resilience.sweeps.sweep_file import Sweep, round_s
 from rabbitmq_resilience.sweeps.table import write_tables
 
 #: What a thinned run takes at most: its page, its verdict, its scenario.
@@ -119,7 +121,8 @@ class SweepInPlay:
         budget_min = self._sweep.spec.budget_min
         if self._began_s is None:
             self._began_s = time.monotonic()
-            took_s = sum(expected_s(turn.cell.scenario) for turn in self._left)
+            by_round = itertools.groupby(self._left, key=lambda turn: turn.round)
+            took_s = sum(round_s([turn.cell for turn in turns]) for _, turns in by_round)
             tell(
                 f"{'SWEEP':<8} {self._sweep.spec.title}: {len(self._left)} runs, about {duration_text(took_s)}, "
                 f"at most {KEPT_MB * len(self._left):.0f} MB: {self._results.folder / PAGE}"

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
-from rabbitmq_resilience.sweeps.measures import MEASURES, Over
+from rabbitmq_resilience.sweeps.capacity import Capacity
+from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.prices import Label, Leaderboard
+from rabbitmq_resilience.sweeps.seen import Over
 
 CELLS_MAX = 1000
 
@@ -73,7 +75,8 @@ class SweepSpec(Spec):
 
     ``base``: the scenario, or the path of its fault file; it may be left out where an axis states ``base`` for each of
     its labels. Each cell is one label of each axis; those that ``leave_out``
-    names by some of their labels ({axis: label}) are not played. ``repeats``: how often each cell is played, all of
+    names by some of their labels ({axis: label}) are not played, and those that ``leave_out_here`` names only where the
+    whole grid is asked for. ``repeats``: how often each cell is played, all of
     them in turn, so that a busy minute does not fall on one setting; four tell a difference at all. ``measures``: what
     is measured, from messages that were due ``over`` the steady phase, the chaos phase, or always. ``budget_min``:
     no cell begins after that time; the next session goes on."""
@@ -84,11 +87,13 @@ class SweepSpec(Spec):
     base: Base | None = None
     axes: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=4)]
     leave_out: tuple[dict[Label, Label], ...] = ()
+    leave_out_here: tuple[dict[Label, Label], ...] = ()
     repeats: Annotated[int, Field(ge=1, le=100)] = 4
     measures: Annotated[tuple[Annotated[str, AfterValidator(_measure)], ...], Field(min_length=1)]
     over: Over = "steady"
     compared: Label | None = None
     leaderboard: Leaderboard | None = None
+    capacity: Capacity | None = None
     budget_min: Annotated[float, Field(gt=0, le=10_000)] | None = None
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
@@ -98,10 +103,10 @@ class SweepSpec(Spec):
         if len(set(names)) < len(names):
             raise ValueError(f"axes are called {', '.join(names)}; give each a name of its own")
         known = {axis.called: axis.choices for axis in self.axes}
-        for left in self.leave_out:
-            for name, label in left.items():
+        for field in ("leave_out", "leave_out_here"):
+            for name, label in (stated for left in getattr(self, field) for stated in left.items()):
                 if label not in known.get(name, ()):
-                    raise ValueError(f"leave_out: there is no {name}: {label}")
+                    raise ValueError(f"{field}: there is no {name}: {label}")
         if self.base is None and not any(all(BASE in s for s in axis.choices.values()) for axis in self.axes):
             raise ValueError("base: state a scenario or its file, or one for each label of an axis")
         if self.compared is not None and len(known.get(self.compared, ())) < 2:
@@ -110,6 +115,8 @@ class SweepSpec(Spec):
             raise ValueError("measures names something twice")
         if self.leaderboard is not None:
             self._check_leaderboard(self.leaderboard, known.get(self.leaderboard.axis, {}))
+        if self.capacity is not None:
+            self.capacity.check(known, self.measures)
         return self
 
     def _check_leaderboard(self, board: Leaderboard, labels: Collection[str]) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rabbitmq_resilience.pages.wording import NOTHING
 from rabbitmq_resilience.sweeps.measures import MEASURES
@@ -90,4 +91,9 @@ def around(interval: Interval) -> str:
 def number(value: float) -> str:
     if math.isinf(value):
         return NEVER
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    told = f"{value:.3g}"
+    return f"{value:,.0f}" if abs(float(told)) >= 1000 else told
+
+
+#: What templates tell numbers with.
+WORDS: Mapping[str, Any] = {"around": around, "number": number, "inf": math.inf}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices
+from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices, cluster_of
 from rabbitmq_resilience.sweeps.comparison import words_of
 from rabbitmq_resilience.sweeps.price_file import machine_problems, priced
 from rabbitmq_resilience.sweeps.spec import BASE, CELLS_MAX, ON, Axis, SweepSpec
@@ -35,8 +35,14 @@ from rabbitmq_resilience.tools.yaml_files import (
     type_problems,
 )
 
-#: What a run takes beside its phases: to place queues, to drain and to judge.
-BESIDE_S = 8.0
+#: What a run takes beside its phases: to drain and to judge, and for metrics to begin and to settle.
+BESIDE_S, METRICS_S = 8.0, 12.0
+#: What each of them takes until it is there, and its clients: seen on two cores.
+QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.01, 0.005
+#: A drain waits for numbers that are old enough.
+DRAIN_IDLE_S = 6.0
+#: What a cluster takes to form, and each of its nodes.
+FORMING_S, FORMING_NODE_S = 2.0, 3.0
 TITLE_CHARACTERS_MAX = 200
 
 
@@ -272,9 +278,9 @@ def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Locatio
     if spec.leaderboard is not None:
         yield from machine_problems(spec.leaderboard, cells)
     if spec.budget_min is not None:
-        round_s = sum(expected_s(cell.scenario) for cell in cells if cell.here)
-        if round_s > 60 * spec.budget_min:
-            text = f"one round of {sum(c.here for c in cells)} cells takes about {round_s / 60:.0f} min"
+        took_s = round_s([cell for cell in cells if cell.here])
+        if took_s > 60 * spec.budget_min:
+            text = f"one round of {sum(c.here for c in cells)} cells takes about {took_s / 60:.0f} min"
             yield ("budget_min",), f"{text}; give it that, or make the phases shorter, or the cells fewer"
 
 
@@ -287,7 +293,18 @@ def _comparisons(spec: SweepSpec, cells: list[Cell]) -> int:
 
 def expected_s(scenario: Scenario) -> float:
     """About how long a run takes on a cluster that is there."""
-    return scenario.phases.steady_s + scenario.chaos_s + scenario.settled_s + BESIDE_S
+    load, interval_s = scenario.workload, scenario.topology.statistics_interval_s or 0
+    bindings = len(load.routing.bound(load.queue_names)) if load.routing is not None else 0
+    set_up_s = QUEUE_S * load.queues + BINDING_S * bindings + IDLE_CONNECTION_S * load.idle_connections
+    phases_s = scenario.phases.steady_s + scenario.chaos_s + scenario.settled_s
+    return set_up_s + phases_s + BESIDE_S + max(0.0, interval_s + 1 - DRAIN_IDLE_S) + METRICS_S * scenario.metrics
+
+
+def round_s(cells: Collection[Cell]) -> float:
+    """About how long it takes to play each of them once; clusters are formed anew where there are several."""
+    clusters = {cluster_of(cell): len(cell.scenario.topology.nodes) for cell in cells}
+    forming_s = sum(FORMING_S + FORMING_NODE_S * nodes for nodes in clusters.values()) if len(clusters) > 1 else 0.0
+    return forming_s + sum(expected_s(cell.scenario) for cell in cells)
 
 
 def _fields_at(loc: Location) -> tuple[str, ...]:

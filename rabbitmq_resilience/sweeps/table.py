@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.sweeps.capacity_told import capacity
 from rabbitmq_resilience.sweeps.leaderboard import ranking
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.results import Results
-from rabbitmq_resilience.sweeps.summary import TEMPLATES, around, rows
+from rabbitmq_resilience.sweeps.summary import TEMPLATES, WORDS, rows
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
 from rabbitmq_resilience.tables.markdown import markdown
 
@@ -28,5 +29,6 @@ def table(results: Results, sweep: Sweep) -> str:
         measures=[(name, MEASURES[name]) for name in sweep.spec.measures],
         rows=rows(results, sweep),
         board=ranking(results, sweep.spec),
-        around=around,
+        capacity=capacity(results, sweep.spec),
+        **WORDS,
     )

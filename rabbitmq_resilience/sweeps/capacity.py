@@ -1,0 +1,91 @@
+"""What a sweep states of the capacity that is wanted, and by what it is foretold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from rabbitmq_resilience.clusters.spec import Spec
+from rabbitmq_resilience.sweeps.prices import Label
+
+Positive = Annotated[float, Field(gt=0, lt=1e15)]
+#: {axis: number}
+At = Mapping[Label, Positive]
+
+
+class Wanted(Spec):
+    """So many messages a second, on nodes of so many cores, ``at`` numbers of everything else that matters."""
+
+    per_s: Positive
+    cores_a_node: Positive
+    at: At = Field(default_factory=dict)
+
+
+class Known(Spec):
+    """What somebody else measured: ``per_s`` messages on ``cores`` cores, ``at`` numbers of everything that matters."""
+
+    what: Annotated[str, Field(min_length=1, max_length=120)]
+    at: At
+    per_s: Positive
+    cores: Positive
+
+
+class Capacity(Spec):
+    """What a load needs, by a model of this sweep's cells.
+
+    ``of``: the measure that tells messages for a CPU-second. ``by``: the axes on which it depends, by powers; all
+    labels are numbers above 0, and ``nodes`` is one of these axes. ``queues``: the axis that tells how many queues there are,
+    where ``rate`` is measured too: from what one queue carried follows how many are enough. ``left_out``: labels that
+    are foretold from all others, each in turn, to see what the model is worth. ``beside``: what others measured."""
+
+    of: str = "messages_per_core_s"
+    by: Annotated[tuple[Label, ...], Field(min_length=1, max_length=4)]
+    nodes: Label = "nodes"
+    queues: Label | None = "queues"
+    rate: str = "confirmed_per_s"
+    wanted: Wanted
+    left_out: Mapping[Label, tuple[Label, ...]] = Field(default_factory=dict)
+    beside: tuple[Known, ...] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.nodes not in self.by:
+            raise ValueError(
+                f"by: the number of nodes must be among it: add the axis {self.nodes!r}, or name it (nodes)"
+            )
+        self._check_at("wanted.at", self.wanted.at, set(self.by) - {self.nodes})
+        for known in self.beside:
+            self._check_at(f"beside: {known.what}: at", known.at, set(self.by))
+        return self
+
+    @staticmethod
+    def _check_at(field: str, at: At, needed: Collection[str]) -> None:
+        if set(at) != set(needed):
+            raise ValueError(f"{field}: states {', '.join(sorted(at)) or 'nothing'}; write {', '.join(sorted(needed))}")
+
+    def check(self, axes: Mapping[str, Collection[str]], measures: Collection[str]) -> None:
+        """Raises ValueError where the sweep, with ``axes`` {name: labels}, has not what it needs."""
+        if set(self.by) != set(axes):
+            raise ValueError(
+                f"capacity: by: names {', '.join(self.by)}, and the axes are {', '.join(axes)}; name all of them"
+            )
+        for axis, labels in axes.items():
+            if wrong := [label for label in labels if number_of(label) is None]:
+                raise ValueError(f"capacity: axis {axis}: {wrong[0]!r} is no number above 0, as a model needs")
+        for axis, labels in self.left_out.items():
+            if unknown := [label for label in labels if label not in axes.get(axis, ())]:
+                raise ValueError(f"capacity: left_out: there is no {axis}: {unknown[0]}")
+        for name in [self.of, *([self.rate] if self.queues in self.by else [])]:
+            if name not in measures:
+                raise ValueError(f"capacity: {name} is not among what is measured; add it to measures")
+
+
+def number_of(label: str) -> float | None:
+    """A label as a number above 0; None of one that is none."""
+    try:
+        found = float(label)
+    except ValueError:
+        return None
+    return found if 0 < found < 1e15 else None

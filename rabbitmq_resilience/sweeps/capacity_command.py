@@ -1,0 +1,84 @@
+"""``rabbitmq-resilience capacity``: what a load needs, by what a sweep measured."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from rabbitmq_resilience.sweeps.capacity import Wanted
+from rabbitmq_resilience.sweeps.capacity_told import capacity
+from rabbitmq_resilience.sweeps.results import Results, ResultsError
+from rabbitmq_resilience.sweeps.spec import SweepSpec
+from rabbitmq_resilience.sweeps.summary import TEMPLATES, WORDS
+from rabbitmq_resilience.tables.markdown import markdown
+
+
+class NothingToTellError(Exception):
+    """The folder says nothing of capacity; the text says why."""
+
+
+def main(arguments: Sequence[str], *, program: str) -> int:
+    """Returns 1 where nothing can be told."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="What a load needs (nodes, cores, queues), by a sweep whose file has a section capacity.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", type=Path, help="of the sweep's results, such as reports/sweeps/messages_a_core")
+    parser.add_argument("--per-s", type=float, help="messages a second that are wanted; by default as the sweep says")
+    parser.add_argument("--cores-a-node", type=float, help="likewise")
+    parser.add_argument(
+        "--at", action="append", default=[], metavar="AXIS=NUMBER", help="likewise, such as connections=13000"
+    )
+    given = parser.parse_args(list(arguments))
+    try:
+        print(_told(given))
+    except (NothingToTellError, ResultsError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _told(given: argparse.Namespace) -> str:
+    results = Results.read(given.folder)
+    if results.of is None:
+        raise NothingToTellError(f"{given.folder} holds no results of a sweep")
+    spec = _spec(given.folder / "sweep.yaml")
+    if spec.capacity is None:
+        raise NothingToTellError(f"{given.folder / 'sweep.yaml'} has no section capacity: see docs/sweeps.md")
+    told = capacity(results, spec, wanted=_wanted(given, spec.capacity.wanted))
+    if isinstance(told, str):
+        raise NothingToTellError(told)
+    return markdown(TEMPLATES / "capacity.md.j2", capacity=told, **WORDS)
+
+
+def _spec(path: Path) -> SweepSpec:
+    try:
+        return SweepSpec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise NothingToTellError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def _wanted(given: argparse.Namespace, stated: Wanted) -> Wanted:
+    at = {**stated.at, **dict(map(_number, given.at))}
+    if unknown := sorted(at.keys() - stated.at.keys()):
+        raise NothingToTellError(f"--at {unknown[0]}: there is no such axis; there are {', '.join(stated.at)}")
+    asked = {"per_s": given.per_s or stated.per_s, "cores_a_node": given.cores_a_node or stated.cores_a_node, "at": at}
+    try:
+        return Wanted.model_validate(asked)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise NothingToTellError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _number(text: str) -> tuple[str, float]:
+    axis, _, number = text.partition("=")
+    try:
+        return axis, float(number)
+    except ValueError:
+        raise NothingToTellError(f"--at {text}: write AXIS=NUMBER, such as connections=13000") from None

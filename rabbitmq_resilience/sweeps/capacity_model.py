@@ -1,0 +1,103 @@
+"""A product of powers, fitted to cells by least squares of logarithms, and what it foretells, with intervals.
+
+Each cell is one number, the median of its runs, so that noise and what the model lacks are both in what is left over,
+and its intervals are those of Student's distribution for one more cell. They hold as far as the powers do: how far the
+numbers lie outside what was measured is told (``Model.outside``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from rabbitmq_resilience.sweeps.statistics import ALPHA, Interval
+
+Floats = npt.NDArray[np.float64]
+
+#: No cluster that anybody has is larger.
+NODES_MAX = 10_000
+
+
+class TooFewCellsError(ValueError):
+    """A model needs more cells, or more different ones; the text says of what."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """``factors`` in the order of ``powers``; ``ranges``: what was measured of each. ``scatter``: by what factor a cell
+    lies beside the model, usually."""
+
+    factors: tuple[str, ...]
+    powers: Mapping[str, Interval]
+    ranges: Mapping[str, tuple[float, float]]
+    cells: int
+    scatter: float
+    _coefficients: Floats
+    _spread: Floats
+    _sigma: float
+    _reach: float
+    _alpha: float
+
+    def foretold(self, at: Mapping[str, float]) -> Interval:
+        """What one more cell is expected to have."""
+        return self.foretold_all({name: np.array([at[name]]) for name in self.factors})[0]
+
+    def foretold_all(self, at: Mapping[str, Floats]) -> list[Interval]:
+        rows = _rows([at[name] for name in self.factors])
+        middles = rows @ self._coefficients
+        reaches = self._reach * self._sigma * np.sqrt(1 + np.einsum("ij,jk,ik->i", rows, self._spread, rows))
+        with np.errstate(over="ignore"):  # nothing is known so far outside: up to infinity
+            edges = np.exp(np.stack([middles - reaches, middles, middles + reaches], axis=1))
+        return [Interval(*map(float, edge), 1 - self._alpha) for edge in edges]
+
+    def outside(self, at: Mapping[str, float]) -> list[str]:
+        """The factors that lie outside what was measured."""
+        return [name for name, (low, high) in self.ranges.items() if name in at and not low <= at[name] <= high]
+
+    def nodes_needed(self, nodes: str, per_s: float, cores_a_node: float, at: Mapping[str, float]) -> Interval:
+        """How many nodes of so many cores carry so many messages a second. Infinity where none do: each that is added
+        costs the others more than it brings."""
+        counts = np.arange(1, NODES_MAX + 1, dtype=np.float64)
+        others = {name: np.full(len(counts), value) for name, value in at.items()}
+        told = self.foretold_all({**others, nodes: counts})
+
+        def first(edge: str) -> float:
+            carried = counts * cores_a_node * np.array([getattr(one, edge) for one in told])
+            enough = np.flatnonzero(carried >= per_s)
+            return float(counts[enough[0]]) if len(enough) else math.inf
+
+        return Interval(first("high"), first("middle"), first("low"), 1 - self._alpha)
+
+
+def fitted(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float = ALPHA) -> Model:
+    """To cells ({factor: number}, value), all above 0. Raises TooFewCellsError."""
+    factors = tuple(cells[0][0]) if cells else ()
+    if len(cells) < len(factors) + 3:
+        needed = f"a model of {len(factors)} factors needs {len(factors) + 3}"
+        raise TooFewCellsError(f"{len(cells)} cells have numbers, and {needed}")
+    columns = [np.array([at[name] for at, _ in cells], dtype=np.float64) for name in factors]
+    rows, values = _rows(columns), np.log([value for _, value in cells])
+    if np.linalg.matrix_rank(rows) < rows.shape[1]:
+        alike = [name for name, column in zip(factors, columns, strict=True) if np.ptp(column) == 0]
+        raise TooFewCellsError(f"{alike[0] if alike else 'a factor'} does not vary by itself in the cells with numbers")
+    coefficients, *_ = np.linalg.lstsq(rows, values, rcond=None)
+    freedom = len(cells) - rows.shape[1]
+    sigma = float(np.sqrt(((values - rows @ coefficients) ** 2).sum() / freedom))
+    spread = np.linalg.inv(rows.T @ rows)
+    reach = float(stdtrit(freedom, 1 - alpha / 2))
+    errors = reach * sigma * np.sqrt(np.diag(spread))
+    powers = {
+        name: Interval(float(power - error), float(power), float(power + error), 1 - alpha)
+        for name, power, error in zip(factors, coefficients[1:], errors[1:], strict=True)
+    }
+    ranges = {name: (float(column.min()), float(column.max())) for name, column in zip(factors, columns, strict=True)}
+    return Model(factors, powers, ranges, len(cells), math.exp(sigma), coefficients, spread, sigma, reach, alpha)
+
+
+def _rows(columns: Sequence[Floats]) -> Floats:
+    return np.column_stack([np.ones(len(columns[0])), *map(np.log, columns)])

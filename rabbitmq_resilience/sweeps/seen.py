@@ -1,0 +1,50 @@
+"""A run that was judged, as measures look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from rabbitmq_resilience.invariants.latency import LatencyBound
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.traffic import TICK_US
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.invariants.waits import Waits, confirm_waits, delivery_waits
+from rabbitmq_resilience.nights.night_file import Played
+
+#: Which part of a run is measured, as ``LatencyBound.when``.
+Over = Literal["steady", "chaos", "always"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json."""
+
+    history: History
+    over: Over
+    told: Played
+    document: Mapping[str, Any]
+
+    @cached_property
+    def span_us(self) -> Period | None:
+        return LatencyBound(when=self.over).span_us(self.history.facts)
+
+    @cached_property
+    def confirms(self) -> Waits:
+        return confirm_waits(self.history)
+
+    @cached_property
+    def receipts(self) -> Waits:
+        return delivery_waits(self.history)
+
+    @cached_property
+    def confirmed_per_s(self) -> float | None:
+        traffic, span_us = ledger_of(self.history).traffic, self.span_us
+        if traffic is None or span_us is None or span_us[1] <= span_us[0]:
+            return None
+        first, last = (int((end - traffic.span_us[0]) // TICK_US) for end in span_us)
+        ticks = traffic.messages[max(0, first) : last]
+        return float(ticks.sum()) / (len(ticks) * TICK_US / 1e6) if len(ticks) else None
