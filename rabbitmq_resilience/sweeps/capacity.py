@@ -36,9 +36,10 @@ class Capacity(Spec):
     """What a load needs, by a model of this sweep's cells.
 
     ``of``: the measure that tells messages for a CPU-second. ``by``: the axes on which it depends, by powers; all
-    labels are numbers above 0, and ``nodes`` is one of these axes. ``queues``: the axis that tells how many queues there are,
-    where ``rate`` is measured too: from what one queue carried follows how many are enough. ``left_out``: labels that
-    are foretold from all others, each in turn, to see what the model is worth. ``beside``: what others measured."""
+    labels are numbers above 0, and ``nodes`` is one of these axes. ``queues``: the axis that tells how many queues
+    there are, where ``rate`` is measured too: from what one queue carried follows how many are enough. ``left_out``:
+    labels that are foretold from all others, each in turn, to see what the model is worth. ``beside``: what others
+    measured."""
 
     of: str = "messages_per_core_s"
     by: Annotated[tuple[Label, ...], Field(min_length=1, max_length=4)]

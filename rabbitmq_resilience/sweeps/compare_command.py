@@ -150,7 +150,10 @@ def _recorded(paths: Sequence[Path]) -> tuple[Comparison, list[str]]:
     first, second = paths
     if missing := [path for path in paths if not path.exists()]:
         raise NothingToCompareError(f"{missing[0]} is not there")
-    names = [str(path) for path in paths] if first.name == second.name else [path.name for path in paths]
+    if first.resolve() == second.resolve():
+        raise NothingToCompareError(f"both are {first}; name two")
+    called = [path.resolve().name for path in paths]
+    names = [str(path) for path in paths] if called[0] == called[1] else called
     sweeps = [Results.read(path) for path in paths if (path / "runs.jsonl").is_file()]
     if len(sweeps) == 2:
         (one, other) = (results.of for results in sweeps)
@@ -173,6 +176,8 @@ def _nights(path: Path) -> list[Night]:
 def _write(found: Comparison, apart: Sequence[str], to: Path | None) -> str:
     if not found.wheres:
         raise NothingToCompareError("the two have nothing in common: no scenario, or no cell, is in both")
+    if not (found.differences or found.rates or found.left_out):
+        raise NothingToCompareError("nothing was measured on both sides, in the scenarios or cells that both have")
     title = f"{found.names[1]} beside {found.names[0]}"
     folder = to or FOLDER / re.sub(r"[^\w.-]+", "-", title)[-120:].strip("-")
     folder.mkdir(parents=True, exist_ok=True)

@@ -175,9 +175,9 @@ def compare(first: Side, second: Side, *, among: int = 1) -> Comparison:
 
 
 def words_of(cells: int, measures: int) -> int:
-    """How many words a comparison of so many cells has: one a measure, one of broken promises, and one of each measure
-    for all cells together, if these are enough to tell anything."""
-    return cells * (measures + 1) + measures * can_tell_together(cells)
+    """How many words a comparison of so many cells has: one a measure, one of broken promises, and for all cells
+    together one of these, and one of each measure if the cells are enough to tell anything."""
+    return cells * (measures + 1) + (cells > 1) + measures * can_tell_together(cells)
 
 
 def _difference(where: str, measure: str, a: Sequence[float], b: Sequence[float], alpha: float) -> Difference:

@@ -12,10 +12,10 @@ from rabbitmq_resilience.pages.html import render
 from rabbitmq_resilience.record.whole_files import write_whole
 from rabbitmq_resilience.sweeps.comparison import Comparison, Difference
 from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
-from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.results import NEVER, Results
 from rabbitmq_resilience.sweeps.sides import of_axis
 from rabbitmq_resilience.sweeps.spec import SweepSpec
-from rabbitmq_resilience.sweeps.summary import TEMPLATES, around, number
+from rabbitmq_resilience.sweeps.summary import TEMPLATES, around
 from rabbitmq_resilience.tables.markdown import markdown
 
 #: How far a bar of ratios goes: this many doublings to each side.
@@ -76,7 +76,7 @@ def write_comparisons(results: Results, spec: SweepSpec, *, runs: int) -> None:
     played = sum(line.status != "broken off" for line in results.lines)
     early = "that a word that is looked for until it comes means less"
     apart = [f"only {played} of {runs} runs were played until now: mind {early}"] if played < runs else []
-    for place, found in enumerate(of_axis(results, spec), 2):
+    for place, found in of_axis(results, spec).items():
         title = f"{spec.title}: {spec.compared} {found.names[1]}"
         path = results.folder / comparison_file(place, found.names[1])
         write_whole(path.with_name(f"{path.name}.md"), comparison_markdown(found, title=title, apart=apart))
@@ -115,7 +115,7 @@ def _apart(one: Difference) -> str:
         return ""
     sign, shown = ("x", "{:.3g}") if one.scale == "ratio" else ("", "{:+.3g}")
     low, middle, high = (
-        number(value) if math.isinf(value) else shown.format(value)
+        ("never before" if value < 0 else NEVER) if math.isinf(value) else shown.format(value)
         for value in (one.apart.low, one.apart.middle, one.apart.high)
     )
     return f"{sign}{middle} ({low} to {high})"

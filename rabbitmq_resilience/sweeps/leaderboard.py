@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.paired import ByRound, by_round, in_both
 from rabbitmq_resilience.sweeps.prices import Leaderboard
 from rabbitmq_resilience.sweeps.results import Line, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
@@ -51,7 +52,9 @@ class Ranking:
 
 @dataclass(frozen=True)
 class _Seen:
-    costs: Sequence[float]
+    """``costs``: {round: cost}."""
+
+    costs: ByRound
     rates: Sequence[float]
     out: str
 
@@ -62,7 +65,7 @@ def ranking(results: Results, spec: SweepSpec) -> Ranking | None:
     if board is None:
         return None
     conditions: dict[str, dict[str, list[Line]]] = {}
-    for line in results.lines:
+    for line in results.final:
         mine = conditions.setdefault(where(line.labels, without=board.axis), {})
         mine.setdefault(line.labels[board.axis], []).append(line)
     prices = board.known_prices()
@@ -91,10 +94,10 @@ def _places(
     board: Leaderboard, names: Sequence[str], lines: Mapping[str, Sequence[Line]], alpha: float
 ) -> dict[str, Place]:
     seen = {name: _seen(board, name, lines.get(name, [])) for name in names}
-    costs = {name: median_interval(one.costs) for name, one in seen.items() if one.costs}
+    costs = {name: median_interval([*one.costs.values()]) for name, one in seen.items() if one.costs}
     inside = sorted((name for name in costs if not seen[name].out), key=lambda name: costs[name].middle)
     apart = {
-        after: compared(seen[before].costs, seen[after].costs, scale="ratio", better="lower", alpha=alpha)[0] == "worse"
+        after: _is_dearer(in_both(seen[before].costs, seen[after].costs), alpha)
         for before, after in itertools.pairwise(inside)
     }
     return {
@@ -109,11 +112,16 @@ def _places(
     }
 
 
+def _is_dearer(costs: tuple[Sequence[float], Sequence[float]], alpha: float) -> bool:
+    before, after = costs
+    return compared(before, after, scale="ratio", better="lower", alpha=alpha)[0] == "worse"
+
+
 def _seen(board: Leaderboard, name: str, lines: Sequence[Line]) -> _Seen:
-    told = [line for line in lines if line.status == "measured"]
-    rates = [rate for line in told if (rate := line.values.get(board.rate)) is not None]
-    costs = [_per_month(board, name) * board.scale * 1000 / rate if rate > 0 else math.inf for rate in rates]
-    return _Seen(costs, rates, _out(board, lines, rates))
+    rates = {number: rate for number, rate in by_round(lines, board.rate).items() if math.isfinite(rate)}
+    paid = _per_month(board, name) * board.scale * 1000
+    costs = {number: paid / rate if rate > 0 else math.inf for number, rate in rates.items()}
+    return _Seen(costs, [*rates.values()], _out(board, lines, [*rates.values()]))
 
 
 def _out(board: Leaderboard, lines: Sequence[Line], rates: Sequence[float]) -> str:
@@ -124,7 +132,7 @@ def _out(board: Leaderboard, lines: Sequence[Line], rates: Sequence[float]) -> s
     if broke:
         return f"broke a promise in {len(broke)} of {len(lines)} runs: {broke[0].why}"
     if 2 * len(rates) <= len(lines):
-        without = next(line for line in lines if line.values.get(board.rate) is None)
+        without = next(line for line in lines if line.values.get(board.rate) in (None, math.inf))
         return f"no number in {len(lines) - len(rates)} of {len(lines)} runs: {without.why or without.status}"
     missed = [text for measure, bound in board.demands.items() if (text := _missed(measure, bound, lines))]
     return "; ".join(missed)

@@ -166,7 +166,7 @@ MEASURES: Mapping[str, Measure] = {
 def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:
     """By name; infinity for what never came."""
     values = {name: MEASURES[name].of(seen) for name in names}
-    return {name: None if value is None else round(value, 4) for name, value in values.items()}
+    return {name: None if value is None or math.isnan(value) else round(value, 4) for name, value in values.items()}
 
 
 def shortfall(seen: Seen) -> str:

@@ -102,7 +102,7 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         colours=COLOURS,
         compared=[
             (found.names, comparison_file(number, found.names[1]))
-            for number, found in enumerate(of_axis(results, sweep.spec), 2)
+            for number, found in of_axis(results, sweep.spec).items()
         ],
         depths=depths(found),
         board=ranking(results, sweep.spec),

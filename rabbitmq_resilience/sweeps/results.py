@@ -61,6 +61,8 @@ class Of:
 
 
 def _read(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no number; what never came is {NEVER!r}")
     return math.inf if value == NEVER else value
 
 
@@ -124,6 +126,12 @@ class Results:
             what = str(error).splitlines()[0]
             raise ResultsError(f"{file}: is no result of a sweep: {what}; move {folder} away to begin anew") from None
         return cls(folder, of, lines, _is_whole=not rest[-1:] or not rest[-1])
+
+    @property
+    def final(self) -> list[Line]:
+        """Without runs that were broken off and played again."""
+        ended = {line.key for line in self.lines if line.status != "broken off"}
+        return [line for line in self.lines if line.status != "broken off" or line.key not in ended]
 
     def begin(self, of: Of, text: str) -> None:
         """Before a run is entered. Raises ResultsError where what is there is of something else."""

@@ -3,39 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from rabbitmq_resilience.nights.night_file import Night, Played
 from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compare
 from rabbitmq_resilience.sweeps.measures import OF_NIGHTS, told_of
+from rabbitmq_resilience.sweeps.paired import by_round, in_both
 from rabbitmq_resilience.sweeps.results import MAY_DIFFER, Line, Of, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
 from rabbitmq_resilience.sweeps.wheres import where
 from rabbitmq_resilience.tables.rate import Rate
 
 
-def of_axis(results: Results, spec: SweepSpec) -> list[Comparison]:
-    """Each label of the axis that is ``compared`` beside its first one, as far as they were played."""
+def of_axis(results: Results, spec: SweepSpec) -> dict[int, Comparison]:
+    """{place of the label, from 1: the label beside the first one} of the axis that is ``compared``, as far as both
+    were played; in the rounds in which both gave numbers."""
     axis = next((axis for axis in spec.axes if axis.called == spec.compared), None)
     if axis is None:
-        return []
-    sides = {label: Side(label, _cells(results.lines, axis.called, label)) for label in axis.choices}
-    first, *others = [side for side in sides.values() if side.runs] or [Side("", {})]
-    return [compare(first, other, among=len(others)) for other in others]
+        return {}
+    sides = {label: _cells(results.final, axis.called, label) for label in axis.choices}
+    (first, mine), *others = sides.items()
+    played = sum(bool(mine and theirs) for _, theirs in others)
+    return {
+        place: compare(Side(first, _beside(mine, theirs)), Side(other, _beside(theirs, mine)), among=played)
+        for place, (other, theirs) in enumerate(others, 2)
+        if mine and theirs
+    }
 
 
-def _cells(lines: Sequence[Line], axis: str, label: str) -> dict[str, Runs]:
+_Cells = Mapping[str, Sequence[Line]]
+
+
+def _cells(lines: Sequence[Line], axis: str, label: str) -> _Cells:
     by_cell: dict[str, list[Line]] = {}
     for line in lines:
         if line.labels.get(axis) == label:
             by_cell.setdefault(where(line.labels, without=axis), []).append(line)
-    return {cell: _runs(mine) for cell, mine in by_cell.items()}
+    return by_cell
+
+
+def _beside(cells: _Cells, others: _Cells) -> dict[str, Runs]:
+    """Of one side, without the numbers of rounds in which the other one has none."""
+    found = {}
+    for cell, mine in cells.items():
+        runs = _runs(mine)
+        numbers = {
+            name: in_both(by_round(mine, name), by_round(others[cell], name))[0] if cell in others else values
+            for name, values in runs.values.items()
+        }
+        found[cell] = replace(runs, values=numbers)
+    return found
 
 
 def of_results(results: Results, name: str) -> Side:
     """All cells of a sweep."""
     by_cell: dict[str, list[Line]] = {}
-    for line in results.lines:
+    for line in results.final:
         by_cell.setdefault(where(line.labels), []).append(line)
     return Side(name, {cell: _runs(mine) for cell, mine in by_cell.items()})
 

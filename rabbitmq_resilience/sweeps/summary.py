@@ -11,6 +11,7 @@ from typing import Any
 
 from rabbitmq_resilience.pages.wording import NOTHING
 from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.paired import ByRound, by_round, in_both
 from rabbitmq_resilience.sweeps.results import NEVER, Line, Results
 from rabbitmq_resilience.sweeps.statistics import Interval, Word, compared, median_interval
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
@@ -55,14 +56,15 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
         for cell in sweep.cells
         if (mine := [line for line in results.lines if dict(line.labels) == dict(cell.labels)])
     ]
-    first: dict[str, list[float]] = {}
+    first: dict[str, ByRound] = {}
     found = []
     for cell, mine in played:
         told = {}
         for name in sweep.spec.measures:
-            values = [v for line in mine if (v := line.values.get(name)) is not None]
-            word = _word(first[name], values, name) if name in first else None
-            first.setdefault(name, values)
+            numbers = by_round(mine, name)
+            word = _word(*in_both(first[name], numbers), name) if name in first else None
+            first.setdefault(name, numbers)
+            values = list(numbers.values())
             told[name] = Told(values, median_interval(values) if values else None, word)
         found.append(Row(cell.labels, mine, _ended(mine), _why(mine), told))
     return found

@@ -114,12 +114,29 @@ def test_two_results_of_a_sweep(tmp_path: Path) -> None:
     assert "- commit: before and after" in text
 
 
+def test_two_results_of_which_each_measured_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, measure in (("before", "confirmed_per_s"), ("after", "confirm_p99_ms")):
+        results = Results.read(tmp_path / name)
+        results.begin(OF, "the file")
+        for number in range(1, 8):
+            results.enter(line("1", "quorum", number, verdict="UNKNOWN", values={measure: 5.0}))
+    assert main([str(tmp_path / name) for name in ("before", "after")], program="compare") == 1
+    assert "nothing was measured on both sides" in capsys.readouterr().err
+
+
+def test_what_never_came_and_comes_now_is_told_by_its_direction(tmp_path: Path) -> None:
+    first = night(tmp_path / "nights", "one", recovered_s=None, verdict="INVALID", invariants={"recovery": "INVALID"})
+    assert main([str(first), str(night(tmp_path / "nights", "two")), "--to", str(tmp_path / "out")], program="x") == 0
+    assert "| never | 2 | never before (never before to never before) | better |" in told(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (["nowhere", "nowhere2"], "nowhere is not there"),
         (["."], "name two"),
-        ([".", "."], "holds no night"),
+        ([".", "."], "both are ."),
+        ([".", "empty"], "holds no night"),
         (["a.fault.yaml"], "name two fault files, or what differs"),
         (["a.fault.yaml", "--second", "workload.in_flight"], "write FIELD=VALUE"),
         (["b.fault.yaml", "--second", "workload.in_flight=10"], "b.fault.yaml is no fault file"),
@@ -134,6 +151,7 @@ def test_what_cannot_be_compared_is_told(
     why: str,
 ) -> None:
     (tmp_path / "a.fault.yaml").write_text(yaml.safe_dump(BASE))
+    (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     assert main(arguments, program="compare") == 1
     assert why in capsys.readouterr().err

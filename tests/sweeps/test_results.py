@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from rabbitmq_resilience.sweeps import summary
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
 from rabbitmq_resilience.sweeps.summary import rows
 from rabbitmq_resilience.sweeps.table import table, write_tables
@@ -100,6 +101,30 @@ def test_damaged_results_are_told(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text("{}\n")
     with pytest.raises(ResultsError, match="is no result of a sweep"):
         Results.read(tmp_path)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
+    results = Results.read(tmp_path)
+    results.begin(OF, "the file")
+    results.enter(line("1", "quorum", 1, values={"confirmed_per_s": 1.5}))
+    file = tmp_path / "runs.jsonl"
+    file.write_text(file.read_text().replace("1.5", number))
+    with pytest.raises(ResultsError, match="is no result of a sweep"):
+        Results.read(tmp_path)
+
+
+def test_a_run_that_was_broken_off_counts_until_it_is_played_again(tmp_path: Path) -> None:
+    broken = [line("1", "quorum", number, status="broken off", values={}, run="") for number in (1, 2)]
+    again = line("1", "quorum", 1)
+    assert Results(tmp_path, OF, [*broken, again]).final == [broken[1], again]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(999.6, "1,000"), (999.4, "999"), (0.01234, "0.0123"), (-1234.5, "-1,234")]
+)
+def test_numbers_are_told_without_exponents(value: float, told: str) -> None:
+    assert summary.number(value) == told
 
 
 def test_tables_have_a_row_each_run_and_the_summary_one_each_cell(tmp_path: Path) -> None:

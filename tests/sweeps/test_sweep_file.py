@@ -16,7 +16,7 @@ from rabbitmq_resilience.sweeps.cells import parts, rounds
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.prices import Leaderboard
 from rabbitmq_resilience.sweeps.spec import SweepSpec
-from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s, load
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s, load, round_s
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
 
 
@@ -78,6 +78,24 @@ def test_cells_are_left_out_or_kept_for_larger_machines(tmp_path: Path) -> None:
         ("10", "mirrored"),
     ]
     assert len(sweep.chosen(whole=True)) == 5
+
+
+def test_cells_may_be_kept_for_larger_machines_one_by_one(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, with_changes((("leave_out_here",), [{"in_flight": "1", "queues": "mirrored"}])))
+    assert (len(sweep.chosen(whole=False)), len(sweep.chosen(whole=True))) == (5, 6)
+    with pytest.raises(SweepFileError, match="leave_out_here: there is no queues: quick"):
+        loaded(tmp_path, with_changes((("leave_out_here",), [{"queues": "quick"}])))
+
+
+def test_a_round_takes_longer_with_more_clusters_queues_and_metrics(tmp_path: Path) -> None:
+    def took_s(*changes: tuple[tuple[str | int, ...], Any]) -> float:
+        return round_s(loaded(tmp_path, with_changes(*changes)).cells)
+
+    plain_s = took_s()
+    assert took_s((("base", "metrics"), True)) > plain_s + 6 * 10
+    assert took_s((("base", "workload", "queues"), 500)) > plain_s + 6 * 10
+    nodes = {"field": "topology", "values": ["three_nodes_three_zones", "five_nodes_three_zones"]}
+    assert took_s((("axes", 1), nodes)) > plain_s + 20, "two clusters are formed each round"
 
 
 def test_each_cell_comes_once_a_round_in_an_order_that_the_seed_gives(tmp_path: Path) -> None:
@@ -174,13 +192,20 @@ def test_a_run_is_expected_to_take_its_phases_and_a_little_more(tmp_path: Path) 
     assert 12 < expected_s(scenario) < 30
 
 
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "sweeps").glob("*.sweep.yaml")), ids=lambda p: p.name
-)
+FOLDER = Path(__file__).parents[2] / "sweeps"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sweep.yaml")), ids=lambda p: p.name)
 def test_what_is_in_the_folder_is_accepted_and_no_larger_than_an_hour(path: Path) -> None:
+    """The page of the folder says how large each is; what is expected otherwise is what to write there."""
     sweep = load(path, driver="docker" if "--driver docker" in path.read_text() else "local")
-    assert len(sweep.chosen(whole=False)) <= 30
-    assert sweep.spec.repeats * sum(expected_s(cell.scenario) for cell in sweep.chosen(whole=False)) < 3600
+    here, repeats = sweep.chosen(whole=False), sweep.spec.repeats
+    took_min = repeats * round_s(here) / 60
+    assert len(here) <= 30
+    assert took_min < 60
+    name = path.name.removesuffix(".sweep.yaml")
+    told = f"| {name} | {len(here)} | {len(sweep.cells)} | {repeats} | {took_min:.0f} |"
+    assert told in (FOLDER / "README.md").read_text().splitlines()
 
 
 def test_the_example_of_the_page_is_accepted(tmp_path: Path) -> None:

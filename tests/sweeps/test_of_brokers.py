@@ -1,0 +1,113 @@
+"""What a run tells of its brokers, from histories that are written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.record.events import SampleEvent
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.seen import Over, Seen
+from tests.invariants.literal import (
+    THREE,
+    Row,
+    cluster,
+    event,
+    history,
+    node_states,
+    phases,
+    publish,
+    queues,
+    sample,
+    told,
+)
+from tests.sweeps.test_compare_command import PLAYED
+
+
+def measured(
+    name: str,
+    *events: Any,
+    over: Over = "steady",
+    publishes: Iterable[Row] = (),
+    metrics: Iterable[Sequence[Row]] = (),
+    states: Any = None,
+) -> float | None:
+    whole = [cluster(), queues("q1"), phases(), states or node_states(), *events]
+    seen = Seen(history(publishes, (), whole, metrics=metrics), over, PLAYED, {})
+    return MEASURES[name].of(seen)
+
+
+def memory(at_s: float, **mb: float) -> SampleEvent:
+    return replace(sample(at_s), memory_bytes={node: round(value * 2**20) for node, value in mb.items()})
+
+
+def test_brokers_are_told_by_their_own_account_of_the_span_alone() -> None:
+    cores = [told("cores", node, lambda at: 0.5 if 0 <= at <= 10 else 9.0) for node in THREE]
+    assert measured("brokers_cores", metrics=cores) == pytest.approx(1.5)
+    assert measured("brokers_cores") is None
+    half = [told("cores", "a1", 0.5), told("cores", "b1", lambda at: 0.5 if at > 5 else None)]
+    assert measured("brokers_cores", metrics=half) == pytest.approx(0.5 + 0.5 * 5 / 11), "a node that is down uses none"
+
+
+def test_messages_are_counted_for_each_second_of_their_processors() -> None:
+    confirmed = [publish(number, number / 100) for number in range(1000)]
+    cores = [told("cores", node, 0.25) for node in THREE]
+    assert measured("messages_per_core_s", publishes=confirmed, metrics=cores) == pytest.approx(100 / 0.75, rel=0.02)
+    assert measured("messages_per_core_s", publishes=confirmed) is None
+
+
+def test_memory_is_that_of_all_brokers_in_the_middle_of_the_span() -> None:
+    samples = [memory(at, a1=100 + at, b1=100.0) for at in range(-3, 60)]
+    assert measured("memory_mb", *samples) == pytest.approx(205)
+    assert measured("memory_mb") is None
+
+
+def idle(at_s: float, *connected: int) -> list[Any]:
+    return [event(at_s, "idle", worker=f"idle-{n}", connected=c, wanted=500) for n, c in enumerate(connected)]
+
+
+def test_a_connection_takes_what_memory_grew_by_for_each() -> None:
+    began = event(-4, "worker", worker="publisher-0", event="connected", node="a1")
+    samples = [memory(-5, a1=100, b1=100), memory(-2, a1=150, b1=140), memory(5, a1=180, b1=170)]
+    assert measured("connection_kb", began, *samples, idle(-3, 10, 0), idle(-1, 500, 500)) == pytest.approx(150 * 1.024)
+    assert measured("connection_kb", began, *samples[1:], idle(-1, 500, 500)) is None, "nobody looked before"
+    assert measured("connection_kb", began, *samples, idle(-1, 5, 5)) is None, "ten connections tell nothing"
+    assert measured("connection_kb", began, *samples) is None
+
+
+def test_what_was_declared_before_the_load_is_told_a_second() -> None:
+    took = [
+        event(-9, "set_up", what="queues", count=50, took_s=2.0),
+        event(-8, "set_up", what="bindings", count=900, took_s=3.0),
+    ]
+    assert (measured("queues_per_s", *took), measured("bindings_per_s", *took)) == (25, 300)
+    assert measured("bindings_per_s", took[0]) is None
+
+
+def test_nodes_took_it_for_a_partition_that_paused_or_told_of_one() -> None:
+    assert measured("parted_nodes") == 0
+    paused = node_states(unlike={"c1": [(20, 30, "paused")]})
+    assert measured("parted_nodes", states=paused) == 1
+    parted = replace(sample(25), partitions={"c1": ["a1"], "a1": ["c1"]})
+    assert measured("parted_nodes", parted, states=paused) == 2
+    assert measured("parted_nodes", replace(parted, t_us=0)) == 0, "before the steady phase it was another run's"
+
+
+def told_by(node: str, at_s: float, leaders: Mapping[str, str | None]) -> SampleEvent:
+    rows = {queue: {"ready": 0, "unacked": 0, "leader": leader} for queue, leader in leaders.items()}
+    return replace(sample(at_s), node=node, queues=rows)
+
+
+def test_others_have_cleaned_up_when_none_tells_of_a_queue_that_is_led_by_who_went() -> None:
+    gone = node_states(unlike={"b1": [(12.2, 30, "down")]})
+    before = told_by("a1", 11, {"q1": "b1", "q2": "a1"})
+    late = [told_by("a1", 13, {"q1": "b1", "q2": "a1"}), told_by("a1", 15.5, {"q1": None, "q2": "a1"})]
+    assert measured("cleaned_up_s", before, *late, states=gone) == pytest.approx(3.5)
+    deleted = told_by("c1", 14, {"q2": "a1"})
+    assert measured("cleaned_up_s", before, late[0], deleted, states=gone) == pytest.approx(2)
+    assert measured("cleaned_up_s", before, late[0], told_by("a1", 31, {}), states=gone) == math.inf, "it was back"
+    assert measured("cleaned_up_s", before, *late) is None, "nobody went"
