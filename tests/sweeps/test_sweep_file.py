@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.sweeps.capacity import Capacity
 from rabbitmq_resilience.sweeps.cells import parts, rounds
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.prices import Leaderboard
@@ -209,10 +210,11 @@ def test_what_is_in_the_folder_is_accepted_and_no_larger_than_an_hour(path: Path
 
 
 def test_the_example_of_the_page_is_accepted(tmp_path: Path) -> None:
-    example, board = re.findall(
+    example, board, wanted = re.findall(
         r"```yaml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(), re.DOTALL
     )
     assert Leaderboard.model_validate(yaml.safe_load(board)["leaderboard"])
+    assert Capacity.model_validate(yaml.safe_load(wanted)["capacity"])
     (tmp_path / "example.sweep.yaml").write_text(example)
     assert len(load(tmp_path / "example.sweep.yaml").cells) == 6
 
