@@ -68,7 +68,8 @@ def _wanted(given: argparse.Namespace, stated: Wanted) -> Wanted:
     at = {**stated.at, **dict(map(_number, given.at))}
     if unknown := sorted(at.keys() - stated.at.keys()):
         raise NothingToTellError(f"--at {unknown[0]}: there is no such axis; there are {', '.join(stated.at)}")
-    asked = {"per_s": given.per_s or stated.per_s, "cores_a_node": given.cores_a_node or stated.cores_a_node, "at": at}
+    asked = {**stated.model_dump(), "at": at}
+    asked |= {name: value for name in ("per_s", "cores_a_node") if (value := getattr(given, name)) is not None}
     try:
         return Wanted.model_validate(asked)
     except ValidationError as error:

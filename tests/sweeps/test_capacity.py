@@ -215,6 +215,7 @@ def test_the_command_tells_it_for_other_numbers_too(tmp_path: Path, capsys: pyte
         (["--at", "cats=4"], "there is no such axis; there are queues"),
         (["--at", "queues"], "write AXIS=NUMBER"),
         (["--at", "queues=-1"], "greater than 0"),
+        (["--per-s", "0"], "greater than 0"),
     ):
         assert main([str(folder), *arguments], program="c") == 1
         assert why in capsys.readouterr().err
