@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.drivers import FORMING
+from rabbitmq_resilience.play.run import DRAIN_IDLE_S, NUMBERS_SETTLE_S
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -36,11 +37,9 @@ from rabbitmq_resilience.tools.yaml_files import (
 )
 
 #: What a run takes beside its phases: to drain and to judge, and for metrics to begin and to settle.
-BESIDE_S, METRICS_S = 8.0, 12.0
+BESIDE_S, METRICS_S = 8.0, 5.0 + NUMBERS_SETTLE_S
 #: What each of them takes until it is there, and its clients: seen on two cores.
 QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.01, 0.005
-#: A drain waits for numbers that are old enough.
-DRAIN_IDLE_S = 6.0
 #: What a cluster takes to form, and each of its nodes.
 FORMING_S, FORMING_NODE_S = 2.0, 3.0
 TITLE_CHARACTERS_MAX = 200
