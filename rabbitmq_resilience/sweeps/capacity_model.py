@@ -85,10 +85,10 @@ def fitted(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float =
     if np.linalg.matrix_rank(rows) < rows.shape[1]:
         alike = [name for name, column in zip(factors, columns, strict=True) if np.ptp(column) == 0]
         raise TooFewCellsError(f"{alike[0] if alike else 'a factor'} does not vary by itself in the cells with numbers")
-    coefficients, *_ = np.linalg.lstsq(rows, values, rcond=None)
+    coefficients = np.asarray(np.linalg.lstsq(rows, values, rcond=None)[0], dtype=np.float64)
     freedom = len(cells) - rows.shape[1]
     sigma = float(np.sqrt(((values - rows @ coefficients) ** 2).sum() / freedom))
-    spread = np.linalg.inv(rows.T @ rows)
+    spread = np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
     reach = float(stdtrit(freedom, 1 - alpha / 2))
     errors = reach * sigma * np.sqrt(np.diag(spread))
     powers = {
@@ -100,4 +100,4 @@ def fitted(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float =
 
 
 def _rows(columns: Sequence[Floats]) -> Floats:
-    return np.column_stack([np.ones(len(columns[0])), *map(np.log, columns)])
+    return np.asarray(np.column_stack([np.ones(len(columns[0])), *map(np.log, columns)]), dtype=np.float64)
