@@ -53,7 +53,7 @@ class Model:
         reaches = self._reach * self._sigma * np.sqrt(1 + np.einsum("ij,jk,ik->i", rows, self._spread, rows))
         with np.errstate(over="ignore"):  # nothing is known so far outside: up to infinity
             edges = np.exp(np.stack([middles - reaches, middles, middles + reaches], axis=1))
-        return [Interval(*map(float, edge), 1 - self._alpha) for edge in edges]
+        return [Interval(low, middle, high, 1 - self._alpha) for low, middle, high in edges.tolist()]
 
     def outside(self, at: Mapping[str, float]) -> list[str]:
         """The factors that lie outside what was measured."""

@@ -74,12 +74,12 @@ def capacity(results: Results, spec: SweepSpec, *, wanted: Wanted | None = None)
     wanted = wanted or of.wanted
     nodes = model.nodes_needed(of.nodes, wanted.per_s, wanted.cores_a_node, wanted.at)
     at = {**wanted.at, of.nodes: nodes.middle if math.isfinite(nodes.middle) else model.ranges[of.nodes][1]}
-    edges = (nodes.low * wanted.cores_a_node, nodes.middle * wanted.cores_a_node, nodes.high * wanted.cores_a_node)
+    low, middle, high = (edge * wanted.cores_a_node for edge in (nodes.low, nodes.middle, nodes.high))
     return Told(
         wanted,
         model,
         nodes,
-        Interval(*edges, nodes.level),
+        Interval(low, middle, high, nodes.level),
         model.foretold(at),
         model.outside(at),
         _queues(results, of, wanted.per_s),
@@ -128,8 +128,8 @@ def _queues(results: Results, of: Capacity, per_s: float) -> Interval | None:
     if not carried:
         return None
     rate, queues = max(carried, key=lambda one: one[0].middle / one[1])
-    edges = (float(math.ceil(per_s * queues / edge)) for edge in (rate.high, rate.middle, rate.low))
-    return Interval(*edges, rate.level)
+    low, middle, high = (float(math.ceil(per_s * queues / edge)) for edge in (rate.high, rate.middle, rate.low))
+    return Interval(low, middle, high, rate.level)
 
 
 def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], float]]) -> list[Foretold]:
