@@ -98,6 +98,20 @@ def test_labels_that_look_alike_in_file_names_have_a_comparison_each(tmp_path: P
     assert sorted(linked) == sorted(files)
 
 
+def test_nothing_is_compared_before_the_first_label_was_played(tmp_path: Path) -> None:
+    """A page of the second beside the third would stay in the folder."""
+    axis = {"name": "kinds", "settings": {"0": {}, "1": {"workload.in_flight": 1}, "2": {"workload.in_flight": 2}}}
+    sweep = loaded(tmp_path, with_changes((("axes",), [axis]), (("compared",), "kinds"), (("repeats",), 6)))
+    results = Results.read(tmp_path / "mine")
+    results.begin(OF, sweep.text)
+    files = []
+    for label in ("1", "2", "0"):
+        results.enter(replace(line("1", "quorum", 1), labels={"kinds": label}))
+        write_comparisons(results, sweep.spec, runs=18)
+        files.append(sorted(path.name for path in (tmp_path / "mine").glob("comparison-*.md")))
+    assert files == [[], [], ["comparison-2-1.md", "comparison-3-2.md"]]
+
+
 def test_no_two_cells_are_called_alike() -> None:
     assert where({"a": "1, b 2", "b": "3"}) != where({"a": "1", "b": "2, b 3"})
     assert where({"a": "1", "b": "2"}) == "a 1, b 2"
