@@ -54,7 +54,7 @@ def grid() -> Grid:
 
 
 def true_value(at: Mapping[str, float], level: float = 2000.0) -> float:
-    return level * math.prod(at[name] ** power for name, power in POWERS.items())
+    return level * math.prod(math.pow(at[name], power) for name, power in POWERS.items())
 
 
 def test_known_coefficients_are_found_again() -> None:

@@ -4,6 +4,7 @@ the same numbers, and by noise as machines have it, with ties, drift, skew and r
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ TIED, MEDIAN = (1.0, 2.0, 2.0, 40.0), 2.0
 
 def most(tries: int, chance: float = ALPHA) -> float:
     """So many of the tries, where each comes by chance; a thousandth of all tests of this file see more."""
-    return chance * tries + 3 * (tries * chance * (1 - chance)) ** 0.5
+    return chance * tries + 3 * math.sqrt(tries * chance * (1 - chance))
 
 
 def test_the_interval_of_a_median_holds_it_in_as_many_of_all_samples_as_it_says() -> None:
@@ -101,7 +102,7 @@ def drifting(rng: np.random.Generator, labels: Sequence[str], rounds: int, *, dr
             late = number > rounds / 2
             is_lost = lost and rng.random() < (0.8 if (place == 0) == late else 0.1)
             fields = {"status": "not held", "values": {}} if is_lost else {"values": {"confirmed_per_s": float(value)}}
-            found.append(replace(line(label, "quorum", number), **fields))  # type: ignore[arg-type]
+            found.append(replace(line(label, "quorum", number), **fields))
     return found
 
 
