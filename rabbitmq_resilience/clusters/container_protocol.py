@@ -41,7 +41,7 @@ class Stressed(Protocol):
 
 
 class Disk(Protocol):
-    """A disk of a known size that holds all data of a node."""
+    """The disk that holds all data of a node."""
 
     def fill(self) -> None:
         """To the last block."""
@@ -57,9 +57,22 @@ class Disk(Protocol):
         """Whether a block can be written now."""
         ...
 
+    def room_seen(self) -> str:
+        """What the broker still tells of room on it, in words; empty where it tells of none, or need not be asked."""
+        ...
+
 
 @runtime_checkable
-class ContainerCluster(Cluster, PacketActs, Protocol):
+class Disks(Protocol):
+    """A cluster whose brokers have disks that can be filled."""
+
+    def disk(self, node: str) -> Disk:
+        """Of a node that was given one, or that offers it."""
+        ...
+
+
+@runtime_checkable
+class ContainerCluster(Cluster, PacketActs, Disks, Protocol):
     """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
@@ -75,10 +88,6 @@ class ContainerCluster(Cluster, PacketActs, Protocol):
     def upgrade(self, node: str, to: str) -> None:
         """From its next start on the node, whose process is gone, is of another image: that of the version ``to``, or
         the one of that name. Its data, names, ports and settings stay."""
-        ...
-
-    def disk(self, node: str) -> Disk:
-        """Of a node that was given one."""
         ...
 
     def turn_clock(self, node: str, *, by_s: float) -> None:

@@ -93,7 +93,7 @@ class WrongBrokerError(Exception):
 class Driver:
     """``offers`` is what faults may act on: links: connections between brokers, and of clients to them; processes:
     brokers; clients: publishers and consumers; balancers: load balancers before the brokers; packets: what brokers send
-    each other; containers: what brokers run in.
+    each other; disks: what brokers store on; containers: what brokers run in.
     ``open`` finds the broker that is asked for, and raises ``ToolMissingError`` or ``WrongBrokerError``."""
 
     offers: frozenset[str]
@@ -113,12 +113,11 @@ def attach(file: Path) -> OpenDriver:
     from rabbitmq_resilience.clusters.attached.cluster_file import load  # noqa: PLC0415 - for such clusters only
 
     attachment = Attachment(load(file))
-    version = attachment.found.version
     return OpenDriver(
-        version,
+        attachment.found.version,
         attachment.form,
         find_prometheus,
-        partial(require_features, version),
+        attachment.require,
         close=attachment.close,
         keeps=False,
     )
@@ -126,8 +125,10 @@ def attach(file: Path) -> OpenDriver:
 
 DRIVERS: Mapping[str, Driver] = {
     "local": Driver(frozenset({"links", "processes", "clients", "balancers"}), _local, open_files),
-    "docker": Driver(frozenset({"links", "processes", "clients", "balancers", "packets", "containers"}), _docker),
-    "attached": Driver(frozenset({"links", "processes", "clients", "packets"}), _attached),
+    "docker": Driver(
+        frozenset({"links", "processes", "clients", "balancers", "packets", "disks", "containers"}), _docker
+    ),
+    "attached": Driver(frozenset({"links", "processes", "clients", "packets", "disks"}), _attached),
 }
 
 #: Those that form their clusters, and can be asked for by name.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Self
 
 from rabbitmq_resilience.clusters.access import Access
+from rabbitmq_resilience.clusters.changes import Change
 from rabbitmq_resilience.tools.closing import Closing
 
 
@@ -21,3 +23,12 @@ class Formed(Closing):
 
     def check(self) -> None:
         """Nobody else is harmed."""
+
+    def change(self, node: str, change: Change) -> None:
+        self.run_tool(node, *change.do)
+
+    def change_back(self, node: str, change: Change) -> None:
+        self.run_tool(node, *change.undo)
+
+    @abstractmethod
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str: ...

@@ -11,6 +11,7 @@ from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.alert_rules import RuleFile
 from rabbitmq_resilience.clusters.broker.handshake import Probe
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
+from rabbitmq_resilience.clusters.changes import Change
 from rabbitmq_resilience.clusters.round_trips import RoundTrips
 from rabbitmq_resilience.clusters.spec import Link, Topology
 
@@ -247,6 +248,14 @@ class Cluster(Protocol):
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one of RabbitMQ's own command line tools (``rabbitmqctl``, ``rabbitmq-upgrade``, ...) for a node; what it
         printed. Raises ``ClusterError`` with its words if it fails. Each call takes a second or more."""
+        ...
+
+    def change(self, node: str, change: Change) -> None:
+        """Do it to a broker that runs, by ``run_tool``."""
+        ...
+
+    def change_back(self, node: str, change: Change) -> None:
+        """Undo ``change``, where the process has not forgotten it by itself."""
         ...
 
     def pause(self, node: str) -> None: ...

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.changes import Change
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.faults.step import Step
-from rabbitmq_resilience.faults.targets import Resolver, node_problems, size_of
+from rabbitmq_resilience.faults.targets import Resolver, node_problems, possible_nodes, size_of
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -69,6 +70,9 @@ class Alarm(Step):
     def acts(self, topology: Topology) -> Mapping[str, int]:
         return {"alarm": size_of(self.node, topology)}
 
+    def may_act_on(self, topology: Topology) -> frozenset[str]:
+        return frozenset(possible_nodes(self.node, topology))
+
     example: ClassVar[str] = "node: a1, resource: memory"
     needs_calm: ClassVar[bool] = True
     #: A command takes a second, and ten of them where the machine is busy; what it did is told every five.
@@ -106,21 +110,25 @@ class AlarmInjection:
         if raised:
             raise ClusterError(f"{', '.join(raised)} had its {self.resource} alarm before the step began")
         for node in self.nodes:
-            self.context.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.impossible)
+            self.context.cluster.change(node, self._change(node))
 
     def heal(self) -> None:
-        limit = LIMITS[self.resource]
-
-        def restore(node: str) -> None:
-            self.context.cluster.run_tool(node, "rabbitmqctl", limit.command, *limit.restored, str(self._limits[node]))
-
-        on_each(self._limits, restore)
+        on_each(self._limits, lambda node: self.context.cluster.change_back(node, self._change(node)))
 
     def prove(self, *, timeout_s: float) -> Proof:
         return self._await(alarmed=True, timeout_s=timeout_s)
 
     def prove_healed(self) -> Proof:
         return self._await(alarmed=False, timeout_s=CLEARED_WITHIN_S)
+
+    def _change(self, node: str) -> Change:
+        limit = LIMITS[self.resource]
+        return Change(
+            "alarm",
+            f"{self.resource}-alarm",
+            do=("rabbitmqctl", limit.command, *limit.impossible),
+            undo=("rabbitmqctl", limit.command, *limit.restored, str(self._limits[node])),
+        )
 
     def _await(self, *, alarmed: bool, timeout_s: float) -> Proof:
         """Each node has its alarm beside the limit that this step has set; or it has none, and its limit of before."""

@@ -9,12 +9,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from rabbitmq_resilience.clusters.container_protocol import Disk, Disks
 from rabbitmq_resilience.clusters.equipment import Equipment
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over, on_each
-from rabbitmq_resilience.faults.packets import in_containers
 from rabbitmq_resilience.faults.step import Step
-from rabbitmq_resilience.faults.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes
+from rabbitmq_resilience.faults.targets import (
+    Resolver,
+    fixed_nodes,
+    is_fixed,
+    node_problems,
+    possible_nodes,
+    size_of,
+)
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -24,16 +31,19 @@ ROOM_WITHIN_S = 20.0
 
 
 class DiskFull(Step):
-    """The data of every node that ``node`` may mean gets a disk of its own, of ``disk_bytes``, before the cluster
-    starts; the step fills it with a file, and removes that. Before a broker's writes fail it may raise its alarm, or
-    not be in time; one that ended for it is started again when there is room."""
+    """The disk of a broker is filled with a file, which then goes. In containers the data of every node that ``node``
+    may mean gets a disk of its own for it, of ``disk_bytes``, before the cluster starts. Before a broker's writes fail
+    it may raise its alarm, or not be in time; one that ended for it is started again when there is room."""
 
     fault: Literal["disk_full"] = "disk_full"
     node: str
     disk_bytes: Annotated[int, Field(ge=DISK_MIN_BYTES)] = 2 * DISK_MIN_BYTES
 
-    acts_on: ClassVar[str] = "containers"
+    acts_on: ClassVar[str] = "disks"
     example: ClassVar[str] = "node: b1, disk_bytes: 300000000"
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:
+        return {"fill_disk": size_of(self.node, topology)}
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
@@ -74,44 +84,49 @@ class DiskFullInjection:
         return Effect(nodes_down=self.nodes, nodes_alarmed=self.nodes, alarm="disk")
 
     def inject(self) -> None:
-        cluster = in_containers(self.context.cluster)
         with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
-            list(pool.map(lambda node: cluster.disk(node).fill(), self.nodes))
+            list(pool.map(lambda node: self._disk(node).fill(), self.nodes))
 
     def heal(self) -> None:
-        cluster = in_containers(self.context.cluster)
+        cluster = self.context.cluster
 
         def give_room(node: str) -> None:
-            cluster.disk(node).empty()
+            self._disk(node).empty()
             if cluster.process(node) == "gone":
                 cluster.start(node)
 
         on_each(self.nodes, give_room)
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """No block is free, and the kernel takes none more."""
-        cluster = in_containers(self.context.cluster)
+        """No block is free, the kernel takes none more, and nobody else sees room."""
 
         def with_room() -> list[str]:
-            free = {node: cluster.disk(node).free_bytes() for node in self.nodes}
-            return [
-                f"{node} has {free_bytes:,} bytes free"
-                for node, free_bytes in free.items()
-                if free_bytes or cluster.disk(node).takes()
-            ]
+            return [text for node in self.nodes if (text := self._room(node))]
 
         still = left_over(with_room, timeout_s=timeout_s, what="disks to be full")
         return Proof(not still, "; ".join(still) or f"the disk of {', '.join(self.nodes)} takes nothing more")
 
     def prove_healed(self) -> Proof:
         """Each disk takes a block again, and each process runs."""
-        cluster = in_containers(self.context.cluster)
+        cluster = self.context.cluster
 
         def lacking() -> list[str]:
-            full = [f"the disk of {node} takes nothing" for node in self.nodes if not cluster.disk(node).takes()]
+            full = [f"the disk of {node} takes nothing" for node in self.nodes if not self._disk(node).takes()]
             away = [f"{node} is {cluster.process(node)}" for node in self.nodes if cluster.process(node) != "running"]
             return full + away
 
         still = left_over(lacking, timeout_s=ROOM_WITHIN_S, what="disks to have room")
-        free = [f"{cluster.disk(node).free_bytes():,} bytes of {node}" for node in self.nodes]
+        free = [f"{self._disk(node).free_bytes():,} bytes of {node}" for node in self.nodes]
         return Proof(not still, "; ".join(still) or f"{', '.join(free)} are free")
+
+    def _room(self, node: str) -> str:
+        disk = self._disk(node)
+        free_bytes = disk.free_bytes()
+        if free_bytes or disk.takes():
+            return f"{node} has {free_bytes:,} bytes free"
+        return disk.room_seen()
+
+    def _disk(self, node: str) -> Disk:
+        cluster = self.context.cluster
+        assert isinstance(cluster, Disks), "what a driver does not offer is refused before"
+        return cluster.disk(node)

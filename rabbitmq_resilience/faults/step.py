@@ -117,6 +117,10 @@ class Step(Spec):
         """The same, and all that it may mean by moment or chance."""
         return self.touches_processes(topology)
 
+    def may_act_on(self, topology: Topology) -> frozenset[str]:
+        """The nodes to which its ``acts`` may be done, but for those on links."""
+        return self.may_touch_processes(topology)
+
     def equipment(self, topology: Topology) -> Equipment:  # noqa: ARG002 - for others to use
         """What nodes must be given before the cluster starts so that it can act on it."""
         return NONE

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.clusters.broker.configuration import is_in_owned_family
+from rabbitmq_resilience.clusters.changes import MAINTENANCE
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.protocol import Cluster, ProcessState
 from rabbitmq_resilience.clusters.spec import Topology
@@ -64,7 +65,7 @@ class StopInjection(ProcessInjection):
 
 
 def drain(cluster: Cluster, node: str) -> None:
-    cluster.run_tool(node, "rabbitmq-upgrade", "drain")
+    cluster.change(node, MAINTENANCE)
     state = cluster.state(node)
     if state != "paused":
         raise ClusterError(f"{node} was drained and still takes clients: it is {state}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, create_model
 
 from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached.spec import ACT
 from rabbitmq_resilience.clusters.broker.plugins import PLUGIN
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.spec import Link, Spec, Topology
@@ -144,6 +145,7 @@ class Scenario(Spec):
         """What its steps, its topology and its load need beside brokers, or of them, see ``faults.step.Step``."""
         plugins = {PLUGIN + name for name in self.equipment.plugins}
         of_steps = {need for step in self.schedule for need in step.needs}
+        of_steps |= {ACT + act for step in self.schedule for act in step.acts(self.topology)}
         return self.topology.needs | self.workload.needs | plugins | of_steps
 
     def expected(self, broker_version: str) -> tuple[Expectation, ...]:

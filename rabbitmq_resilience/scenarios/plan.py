@@ -58,7 +58,7 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
         yield "by the management API"
         return
     ends = _ends(step, scenario, stated)
-    for node in sorted(step.may_touch_processes(topology) & names.keys()):
+    for node in sorted(step.may_act_on(topology) & names.keys()):
         yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
     links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
     for target in sorted({link.target for link in links}):

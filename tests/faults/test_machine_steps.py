@@ -17,7 +17,7 @@ from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.faults import clock, disk_full
 from rabbitmq_resilience.faults.clock import ClockInjection, ahead
 from rabbitmq_resilience.faults.disk_full import DiskFullInjection
-from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.faults.fault import FaultContext, Proof
 from tests.faults.written_steps import parsed, refused
 
 FULL = {"at_s": 2, "for_s": 9, "fault": "disk_full", "node": "b1"}
@@ -52,9 +52,9 @@ def test_refused_before_anything_starts(step: dict[str, Any], told: str) -> None
 
 
 def test_they_act_on_containers_and_a_clock_needs_its_library() -> None:
-    assert "disk_full acts on containers" in refused(FULL, driver="local")
+    assert "disk_full acts on disks" in refused(FULL, driver="local")
     assert "clock acts on containers" in refused(JUMP, driver="local")
-    assert parsed(FULL).needs == frozenset()
+    assert parsed(FULL).needs == {"act fill_disk"}
     assert parsed(JUMP).needs == {"libfaketime"}
 
 
@@ -70,6 +70,7 @@ class LiteralDisk:
     room_bytes: int = 10
     holds_back: int = 0
     full: bool = False
+    told: str = ""
 
     def fill(self) -> None:
         self.full = True
@@ -82,6 +83,9 @@ class LiteralDisk:
 
     def takes(self) -> bool:
         return self.free_bytes() > 0
+
+    def room_seen(self) -> str:
+        return self.told
 
 
 @dataclass
@@ -116,8 +120,7 @@ class LiteralCluster:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_full, "ROOM_WITHIN_S", 0.1)
     monkeypatch.setattr(clock, "BACK_WITHIN_S", 0.1)
-    for module in (disk_full, clock):
-        monkeypatch.setattr(module, "in_containers", lambda cluster: cluster)
+    monkeypatch.setattr(clock, "in_containers", lambda cluster: cluster)
 
 
 def context(cluster: LiteralCluster) -> FaultContext:
@@ -143,6 +146,12 @@ def test_a_disk_with_a_block_left_is_not_full() -> None:
     proof = injection.prove(timeout_s=0.1)
     assert not proof.proven
     assert proof.detail == "b1 has 4,096 bytes free"
+
+
+def test_a_disk_of_which_the_broker_still_tells_room_is_another() -> None:
+    injection = DiskFullInjection(context(LiteralCluster(own=LiteralDisk(told="b1 tells of 9 bytes free"))), ("b1",))
+    injection.inject()
+    assert injection.prove(timeout_s=0.1) == Proof(False, "b1 tells of 9 bytes free")
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from rabbitmq_resilience.clusters.attached.cluster import AttachedCluster, Ground
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.guard import Guard
@@ -17,6 +19,7 @@ from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
 from rabbitmq_resilience.clusters.attached.identity import strangers
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.lock import ClusterLock
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
@@ -25,10 +28,11 @@ from rabbitmq_resilience.clusters.attached.others import Things, changes, look
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.shape import matched
-from rabbitmq_resilience.clusters.attached.spec import AttachedNode
+from rabbitmq_resilience.clusters.attached.spec import ACT, AttachedNode
 from rabbitmq_resilience.clusters.attached.vhosts import api_of, lock_vhost
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.broker.versions import require_features
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.machine.claims import default_root, take_claim
@@ -37,6 +41,7 @@ from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks
 from rabbitmq_resilience.clusters.network.toxiproxy import ToxiproxyServer
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.closing import Closing
+from rabbitmq_resilience.tools.distributions import ToolMissingError
 
 _ASK_TIMEOUT_S = 15.0
 
@@ -47,16 +52,18 @@ class WrongClusterError(ClusterError):
 
 @dataclass(frozen=True)
 class Found:
-    """What the cluster told of itself. ``distribution_ports`` and ``versions`` by Erlang name."""
+    """What the cluster told of itself. All but its name by Erlang name; ``folders`` is where brokers store."""
 
     name: str
     versions: Mapping[str, str]
     distribution_ports: Mapping[str, int]
     plugins: frozenset[str]
+    folders: Mapping[str, str]
 
     @property
     def version(self) -> str:
-        return min(self.versions.values())
+        """The lowest, where there are several."""
+        return min(self.versions.values(), key=Version)
 
 
 def look_at(known: KnownCluster) -> Found:
@@ -70,7 +77,7 @@ def look_at(known: KnownCluster) -> Found:
             try:
                 overview = api.overview()
                 listeners += api.get("overview", params={"columns": "listeners"}).get("listeners", ())
-                told = api.get("nodes", params={"columns": "name,running,partitions,enabled_plugins"})
+                told = api.get("nodes", params={"columns": "name,running,partitions,enabled_plugins,db_dir"})
             except (ApiError, ApiUnreachable) as error:
                 raise WrongClusterError(f"{node.name} does not tell of itself: {error}") from error
         if overview.get("node") != node.name:
@@ -84,7 +91,8 @@ def look_at(known: KnownCluster) -> Found:
     if untold := sorted(versions.keys() - ports.keys()):
         raise WrongClusterError(f"where {', '.join(untold)} listens for its peers is not told")
     plugins = frozenset.intersection(*(frozenset(row.get("enabled_plugins") or ()) for row in told))
-    return Found(known.stated.cluster, versions, ports, plugins)
+    folders = {str(row["name"]): str(row.get("db_dir") or "") for row in told}
+    return Found(known.stated.cluster, versions, ports, plugins, folders)
 
 
 def _refuse_other(known: KnownCluster, names: Mapping[str, str], told: Sequence[Mapping[str, Any]]) -> None:
@@ -135,9 +143,18 @@ class Attachment(Closing):
                 raise WrongClusterError("; ".join(texts))
             if texts := list(strangers(self._apis, self._ways.machines, self._ways.brokers)):
                 raise WrongClusterError("; ".join(texts))
-            self._guard = stack.enter_context(Guard(known.stated.abort_when, list(self._apis.values())))
+            watched = list(self._apis.values())
+            self._guard = stack.enter_context(Guard(known.stated.abort_when, watched, self._hands.alarmed))
             self._addresses = {} if self._ways.addresses else _addresses(self._ways.machines)
             self._stack = stack.pop_all()
+
+    def require(self, needs: Collection[str]) -> None:
+        """Raises ToolMissingError with what brokers or machines lack of ``needs`` (see ``Scenario.needs``)."""
+        require_features(self.found.version, needs)
+        acts = sorted(need.removeprefix(ACT) for need in needs if need.startswith(ACT))
+        stated, folders = self.known.stated, self.found.folders
+        if texts := [text for act in acts for text in lacking(act, stated, self._ways, folders, self._addresses)]:
+            raise ToolMissingError("; ".join(texts))
 
     def form(
         self,
@@ -163,6 +180,8 @@ class Attachment(Closing):
             _renamed(stated, self._ways.brokers),
             _renamed(stated, self._ways.logs),
             self._ways.restarted,
+            disks=_renamed(stated, self._ways.disks),
+            changed=_renamed(stated, self._ways.changed),
         )
         nodes.begin_logs()
         opened = sorted(link for link in proxied if link.client == link.source)
@@ -222,7 +241,7 @@ class Attachment(Closing):
         ports = {node: self.found.distribution_ports[one.name] for node, one in stated.items()}
         machines = _renamed(stated, self._ways.network or self._ways.machines)
         ends = Ends(machines, addresses, ports, distribution_only=self._ways.distribution_only)
-        return BrokerLinks(ends, _renamed(stated, self._ways.rules))
+        return BrokerLinks(ends, _renamed(stated, self._ways.rules), _renamed(stated, self._ways.delays))
 
 
 def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 #: Prints the process of the node, when that was started (ticks since the boot of the machine), and its state (proc(5)).
 #: A broker is an Erlang machine that was told to boot it (``-s rabbit boot``, scripts/rabbitmq-server of all versions).
 #: Where a machine has several, the node's name must be in its arguments or its environment.
-_FIND = """
+FIND = """
 found=
 for file in $(grep -lazxF -e rabbit /proc/[0-9]*/cmdline 2> /dev/null); do
     pid=${file#/proc/}; pid=${pid%/cmdline}
@@ -88,7 +88,7 @@ class RemoteBroker:
 
     def process(self) -> Process | None:
         """None while there is none. Raises MachineError where there are two."""
-        rows = [row.split() for row in self._machine.run(_FIND, self._node).splitlines()]
+        rows = [row.split() for row in self._machine.run(FIND, self._node).splitlines()]
         found = [Process(int(pid), int(started), state) for pid, started, state in rows if state not in "ZX"]
         if len(found) > 1:
             named = ", ".join(str(one.pid) for one in found)
@@ -103,13 +103,13 @@ class RemoteBroker:
 
     def kill(self, *, for_s: float) -> None:
         """A service that systemd would start again by itself is stopped as soon as its process is dead."""
-        self._arm(self._start_command, for_s)
+        self._arm(self.start_command, for_s)
         stop = "" if self._service.unit is None else f"\nsystemctl stop {shlex.quote(self._service.unit)}"
         self._machine.run(f'kill -KILL "$1"{stop}', str(self._there().pid), timeout_s=_ENDED_WITHIN_S)
         self._await_gone(_ENDED_WITHIN_S)
 
     def stop(self, *, for_s: float) -> None:
-        self._arm(self._start_command, for_s)
+        self._arm(self.start_command, for_s)
         command = self._service.stop or f"systemctl stop {shlex.quote(self._service.unit or '')}"
         self._machine.run(command, timeout_s=_STOPPED_WITHIN_S)
         self._await_gone(_STOPPED_WITHIN_S)
@@ -124,10 +124,10 @@ class RemoteBroker:
         watchdog.heal(self._machine, self._key)
 
     @property
-    def _start_command(self) -> str:
-        """May be run twice: a broker that is there is left alone."""
+    def start_command(self) -> str:
+        """For the machine's shell; may be run twice: a broker that is there is left alone."""
         start = self._service.start or f"systemctl start --no-block {shlex.quote(self._service.unit or '')}"
-        find = f"set -- {shlex.quote(self._node)}\n{_FIND.replace('exit 0', '')}"
+        find = f"set -- {shlex.quote(self._node)}\n{FIND.replace('exit 0', '')}"
         return f'[ -n "$({find})" ] && exit 0\n{start}'
 
     def _there(self) -> Process:

@@ -11,12 +11,14 @@ from typing import Self
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.attached.broker import Process
+from rabbitmq_resilience.clusters.attached.disk import HeldDisk
 from rabbitmq_resilience.clusters.attached.disturbing import Knocker, lost_packets
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import accepts
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
+from rabbitmq_resilience.clusters.changes import Change
 from rabbitmq_resilience.clusters.equipment import Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.host import Host
@@ -28,8 +30,9 @@ from rabbitmq_resilience.tools.closing import Closing
 
 DRIVER = "attached"
 
-#: What takes a broker away.
+#: What takes a broker away, and what ends its process.
 _TAKING = ("kill", "stop", "pause")
+_ENDING = ("kill", "stop")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class AttachedCluster(Closing):
         self._hands = hands
         self._stack = stack
         self._for_s = 0.0
+        #: What was changed and not changed back, by the node of it.
+        self._changes: set[tuple[str, Change]] = set()
 
     @property
     def driver(self) -> str:
@@ -159,6 +164,22 @@ class AttachedCluster(Closing):
     def resume(self, node: str) -> None:
         self._give_back(node)
 
+    def change(self, node: str, change: Change) -> None:
+        self._hands.take(change.act, [self.broker_name(node)], for_s=self._for_s)
+        self._changes.add((node, change))
+        self._nodes.changed[node].change(change, for_s=self._for_s)
+
+    def change_back(self, node: str, change: Change) -> None:
+        self._nodes.changed[node].change_back(change)
+        self._changes.discard((node, change))
+        if change.act not in {one.act for there, one in [*self._changes] if there == node}:
+            self._hands.leave(change.act, [self.broker_name(node)])
+
+    def disk(self, node: str) -> HeldDisk:
+        """Of a node whose machine offers one."""
+        nodes = self._nodes
+        return HeldDisk(nodes.disks[node], self._hands, nodes.apis[node], self.broker_name(node), self._for_s)
+
     def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
         return lost_packets(self._ground.links.lasting(for_s), links, disturbance)
 
@@ -211,11 +232,15 @@ class AttachedCluster(Closing):
 
     def close(self) -> None:
         """Heals what is not healed yet, too: what came back by itself, or where healing failed."""
-        with self._stack:
-            held = self._hands.held(_TAKING)
+        with self._stack, ExitStack() as each:
+            held, full = self._hands.held(_TAKING), self._hands.held(["fill_disk"])
             for node in self.topology.node_names:
                 if self.broker_name(node) in held:
-                    self._give_back(node)
+                    each.callback(self._give_back, node)
+                if self.broker_name(node) in full:
+                    each.callback(self.disk(node).empty)
+            for node, change in self._changes:
+                each.callback(self.change_back, node, change)
 
     def _accepts(self, node: str) -> bool:
         endpoint = self._nodes.stated[node].endpoint
@@ -227,5 +252,8 @@ class AttachedCluster(Closing):
 
     def _give_back(self, node: str) -> None:
         self._nodes.brokers[node].give_back()
+        name = self.broker_name(node)
+        for change in [one for there, one in self._changes if there == node and name in self._hands.held(_ENDING)]:
+            self.change_back(node, change)  # which the process that ended has forgotten
         for act in _TAKING:
-            self._hands.leave(act, [self.broker_name(node)])
+            self._hands.leave(act, [name])

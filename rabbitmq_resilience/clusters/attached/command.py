@@ -9,10 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from packaging.version import Version
+
 from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.attaching import look_at
+from rabbitmq_resilience.clusters.attached.attaching import Found, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.offers import ENDS
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
@@ -37,16 +40,21 @@ def told(arguments: Sequence[str]) -> int:
 
 def _told(known: KnownCluster) -> int:
     found = look_at(known)
-    print(f"{found.name}: RabbitMQ {', '.join(sorted(set(found.versions.values())))}, {len(found.versions)} nodes")
+    versions = sorted(set(found.versions.values()), key=Version)
+    print(f"{found.name}: RabbitMQ {' and '.join(versions)}, {len(found.versions)} nodes")
     zones: dict[str, list[str]] = defaultdict(list)
     for node in known.stated.nodes:
-        zones[node.zone].append(node.name)
+        of = f" ({found.versions[node.name]})" if len(versions) > 1 else ""
+        zones[node.zone].append(f"{node.name}{of}")
+    if len(versions) > 1:
+        print(f"  brokers of several versions: scenarios are chosen and judged by the lowest, {found.version}")
     for zone, names in zones.items():
         print(f"  zone {zone}: {', '.join(names)}")
     with Ways.of(known) as ways:
         troubles = list(_machines(known, ways))
         if not troubles:
             troubles = [*ways.contrary(), *contrary(known.stated, ways.machines)]
+            troubles += [f"{act}: {text}" for act, text in _lacking(known, ways, found)]
     print("what may be done to it:")
     for act, meaning in ACTS.items():
         why = refusal(known.stated, act, 1)
@@ -106,17 +114,35 @@ def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
         try:
             process = ways.brokers[name].process()
             tool, ahead_s = ways.rules[name].tool, _clock_ahead_s(machine)
-            left = watchdog.armed(machine)
+            left, room = watchdog.armed(machine), _room(ways, name)
         except MachineError as error:
             yield f"{name}: {error}"
             continue
         broker = "no process of its broker" if process is None else f"its broker is {process.name}"
         rules = f"packets by {tool}" if tool else "neither nft nor iptables"
-        print(f"  {name} by {machine.told}: {broker}, {rules}, clock {ahead_s:+.2f} s from ours")
+        print(f"  {name} by {machine.told}: {broker}, {rules}, clock {ahead_s:+.2f} s from ours{room}")
         if process is None:
             yield f"{name}: it answers, and no process of a broker was found on {machine.told}: is it that machine?"
         if left:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+
+
+def _room(ways: Ways, name: str) -> str:
+    """Of the disk that is offered, if one is. Raises MachineError."""
+    disk = ways.disks.get(name)
+    if disk is None:
+        return ""
+    room = disk.room()
+    shared = ", which the whole machine has" if room.mounted_at == "/" else ""
+    free = f"{room.free_bytes / 10**6:,.0f} of {room.all_bytes / 10**6:,.0f} MB"
+    return f", {free} of its disk are free ({disk.path}, mounted at {room.mounted_at}{shared})"
+
+
+def _lacking(known: KnownCluster, ways: Ways, found: Found) -> Iterator[tuple[str, str]]:
+    """What machines lack for the acts that are allowed."""
+    for act in sorted(known.stated.allow):
+        if not refusal(known.stated, act, 1):
+            yield from ((act, text) for text in lacking(act, known.stated, ways, found.folders))
 
 
 def _in_pods(known: KnownCluster, ways: Ways) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from prometheus_api_client.exceptions import PrometheusApiClientException
@@ -41,12 +41,15 @@ class _Blind(Exception):
 
 
 class Guard(Closing):
-    """Looks until ``close``, in a thread of its own. Raises AbortedError where it would abort right now."""
+    """Looks until ``close``, in a thread of its own. Raises AbortedError where it would abort right now. ``ours``: the
+    nodes whose alarms the run itself has raised."""
 
-    def __init__(self, when: AbortWhen, apis: Collection[ManagementApi]) -> None:
+    def __init__(
+        self, when: AbortWhen, apis: Collection[ManagementApi], ours: Callable[[], Collection[str]] = tuple
+    ) -> None:
         self._looks: list[tuple[str, _Look]] = []
         if when.alarm:
-            self._looks.append(("alarms", lambda: _alarms(apis)))
+            self._looks.append(("alarms", lambda: _alarms(apis, ours)))
         if when.check is not None:
             command = when.check
             self._looks.append((f"the check {command!r}", lambda: _check(command)))
@@ -91,7 +94,7 @@ class Guard(Closing):
                 return
 
 
-def _alarms(apis: Collection[ManagementApi]) -> str:
+def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[str]]) -> str:
     """As any node that answers tells."""
     trouble = "no node answers"
     for api in apis:
@@ -100,8 +103,9 @@ def _alarms(apis: Collection[ManagementApi]) -> str:
         except (ApiError, ApiUnreachable) as error:
             trouble = str(error)
             continue
+        others = [row for row in rows if row["name"] not in ours()]
         told = [
-            f"{row['name']} has an alarm of {what}" for row in rows for key, what in _ALARMS.items() if row.get(key)
+            f"{row['name']} has an alarm of {what}" for row in others for key, what in _ALARMS.items() if row.get(key)
         ]
         return ", ".join(told)
     raise _Blind(trouble)

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rabbitmq_resilience.clusters.attached.delays import Delay
+from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
 from rabbitmq_resilience.clusters.broker.handshake import Probe
 from rabbitmq_resilience.clusters.spec import Link
@@ -70,6 +72,16 @@ class HeldLinks(ABC):
     def held_by(self, how: Treatment) -> frozenset[str]:
         """The nodes that receive over such links."""
         return frozenset(link.target for link, ways in self._wanted.items() if how in ways)
+
+    def delay(self, links: Collection[Link], delay: Delay, *, for_s: float) -> None:  # noqa: ARG002 - for others
+        raise MachineError(f"packets between brokers cannot be delayed here: {', '.join(map(str, links))}")
+
+    def undelay(self, links: Collection[Link]) -> None:  # noqa: ARG002 - for others
+        return
+
+    def delayed_from(self) -> frozenset[str]:
+        """The nodes that send over links that are delayed."""
+        return frozenset()
 
     @property
     @abstractmethod

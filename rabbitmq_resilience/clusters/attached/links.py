@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from rabbitmq_resilience.clusters.attached.delays import Delay, Delays
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Rules, Treatment
@@ -37,15 +38,35 @@ class Ends:
 
 @dataclass
 class BrokerLinks(HeldLinks):
-    """Cut and refused by rules at the machine that receives."""
+    """Cut and refused by rules at the machine that receives, and delayed at the one that sends."""
 
     ends: Ends
     rules: Mapping[str, Rules]
+    delays: Mapping[str, Delays] = field(default_factory=dict)
+    #: What each link is delayed by, and until when (``time.monotonic``).
+    _delayed: dict[Link, tuple[Delay, float]] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     @property
     def nodes(self) -> Collection[str]:
         return self.ends.machines.keys()
+
+    def delay(self, links: Collection[Link], delay: Delay, *, for_s: float) -> None:
+        with self._lock:
+            self._delayed.update(dict.fromkeys(links, (delay, time.monotonic() + for_s)))
+            on_each({link.source for link in links}, self._write_delays)
+
+    def undelay(self, links: Collection[Link]) -> None:
+        with self._lock:
+            found = [link for link in links if self._delayed.pop(link, None)]
+            on_each({link.source for link in found}, self._write_delays)
+
+    @property
+    def clean(self) -> bool:
+        return super().clean and not self._delayed
+
+    def delayed_from(self) -> frozenset[str]:
+        return frozenset(link.source for link in self._delayed)
 
     def lost(self, links: Collection[Link]) -> Mapping[Link, int]:
         """How many packets were lost on each, of those links of which some are; one without a rule is not in it."""
@@ -131,6 +152,13 @@ class BrokerLinks(HeldLinks):
         ends_s = max((ends for ways in wanted.values() for ends in ways.values()), default=0.0)
         self.rules[node].put(rules, for_s=max(0.0, ends_s - time.monotonic()))
 
+    def _write_delays(self, node: str) -> None:
+        mine = {link: held for link, held in self._delayed.items() if link.source == node}
+        delays = {address: held[0] for link, held in mine.items() for address in self.ends.addresses[link]}
+        ports = {self._port(end) for link in mine for end in link} if self.ends.distribution_only else set()
+        ends_s = max((held[1] for held in mine.values()), default=0.0)
+        self.delays[node].put(delays, ports=sorted(ports), for_s=max(0.0, ends_s - time.monotonic()))
+
     def _address(self, link: Link) -> str:
         return self.ends.addresses[link][0]
 
@@ -201,11 +229,20 @@ class AttachedLinks:
 
     def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None:
         if between := _between_brokers(links):
-            raise MachineError(f"packets between brokers cannot be delayed here: {', '.join(map(str, between))}")
-        self.of_clients.delay(links, latency_ms=latency_ms, jitter_ms=jitter_ms)
+            assert self.of_brokers is not None, "what is not offered is refused before"
+            self.hands.take("delay", self._named({link.source for link in between}), for_s=self.for_s)
+            self.of_brokers.delay(between, Delay(latency_ms, jitter_ms), for_s=self.for_s)
+        self.of_clients.delay(_of_clients(links), latency_ms=latency_ms, jitter_ms=jitter_ms)
 
     def undelay(self, links: Collection[Link]) -> None:
-        self.of_clients.undelay(_of_clients(links))
+        try:
+            between = _between_brokers(links)
+            if between and self.of_brokers is not None:
+                self.of_brokers.undelay(between)
+                still = self.of_brokers.delayed_from()
+                self.hands.leave("delay", self._named({link.source for link in between} - still))
+        finally:
+            self.of_clients.undelay(_of_clients(links))
 
     def held_bytes(self, link: Link) -> int | None:  # noqa: ARG002 - brokers that are not ours do not tell
         return None

@@ -5,6 +5,7 @@ Scripts are for any POSIX shell, run as root, and get what varies as arguments.
 
 from __future__ import annotations
 
+import shlex
 import socket
 from typing import Protocol
 
@@ -13,6 +14,12 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 class MachineError(ClusterError):
     """A machine could not be reached, or did not do what it was asked; the text has its words."""
+
+
+def tool_script(node: str, tool: str, *arguments: str) -> str:
+    """For the machine of the node of that Erlang name: one of RabbitMQ's command line tools, told to act on it."""
+    command = " ".join(map(shlex.quote, [tool, "-q", "-n", node, *arguments]))
+    return f"exec {command} < /dev/null"
 
 
 class Machine(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,18 +10,14 @@ from urllib.parse import urlsplit
 
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.attached.broker import Broker
+from rabbitmq_resilience.clusters.attached.changing import ChangedBroker
+from rabbitmq_resilience.clusters.attached.disk import RemoteDisk
 from rabbitmq_resilience.clusters.attached.held_links import on_each
 from rabbitmq_resilience.clusters.attached.logs import Log
-from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError, tool_script
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
-
-
-def tool_script(node: str, tool: str, *arguments: str) -> str:
-    """For the machine of the node of that Erlang name: one of RabbitMQ's command line tools, told to act on it."""
-    command = " ".join(map(shlex.quote, [tool, "-q", "-n", node, *arguments]))
-    return f"exec {command} < /dev/null"
 
 
 @dataclass
@@ -39,6 +34,8 @@ class AttachedNodes:
     logs: Mapping[str, Log] = field(default_factory=dict)
     #: Whether brokers come back by themselves, maybe before anybody gives them back.
     restarted: bool = False
+    disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
+    changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:
         """Run one of RabbitMQ's command line tools on the node's machine."""

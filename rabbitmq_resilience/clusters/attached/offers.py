@@ -33,7 +33,8 @@ class Service(Spec):
 class Ssh(Spec):
     """Machines that are reached by ssh, each by its ``addresses`` entry or by the host in its node's name. ``user`` may
     be root, or one who may do everything by ``sudo`` without a password. ``key`` is the file of a private key; without
-    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user)."""
+    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user). ``disk``: a folder of the
+    broker's user on the file system where it stores, which may be filled."""
 
     user: Annotated[str, StringConstraints(pattern=r"^[\w.\-]+$")] = "root"
     port: Annotated[int, Field(ge=1, le=65535)] = 22
@@ -45,6 +46,7 @@ class Ssh(Spec):
     #: With {node} for the Erlang name, {host} for the part behind the @.
     log: Annotated[str, StringConstraints(pattern=r"^/")] = "/var/log/rabbitmq/{node}.log"
     cut: Literal["all_ports", "distribution"] = "all_ports"
+    disk: Annotated[str, StringConstraints(pattern=r"^/[^\n]*$")] | None = None
 
     def host_of(self, node: str) -> str:
         """Where the machine of the node of that Erlang name is."""

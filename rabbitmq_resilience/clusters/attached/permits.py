@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -19,10 +20,18 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
     "cut": frozenset({"ssh", "commands", "kubernetes"}),
     "refuse": frozenset({"ssh", "kubernetes"}),
     "lose_packets": frozenset({"ssh", "kubernetes"}),
+    "fill_disk": frozenset({"ssh"}),
+    "delay": frozenset({"ssh"}),
+    "alarm": frozenset({"ssh"}),
+    "drain": frozenset({"ssh"}),
     "rebalance": frozenset({"api"}),
 }
+#: What an act needs of its way in beside that.
+_WITH: Mapping[str, str] = {"fill_disk": " with disk: /FOLDER"}
 
-
+#: What makes brokers raise alarms, and how long they may go on telling of one that is over.
+ALARMING = ("alarm", "fill_disk")
+TOLD_S = 30.0
 #: What a NetworkPolicy cannot do.
 _BY_RULES = frozenset({"refuse", "lose_packets"})
 
@@ -33,6 +42,8 @@ def offers(stated: ClusterFile, act: str) -> frozenset[str]:
     commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
     if kubernetes is not None and kubernetes.cut_by == "network_policy" and act in _BY_RULES:
         ways.discard("kubernetes")
+    if act == "fill_disk" and (stated.offers.ssh is None or stated.offers.ssh.disk is None):
+        ways.discard("ssh")
     return frozenset(ways if commands is None or commands.act(act) is not None else ways - {"commands"})
 
 
@@ -42,7 +53,8 @@ def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
     if not ways:
         return f"it would {_told(act)}, which is not done to a cluster that is there already"
     if not ways & offers(stated, act):
-        return f"it would {_told(act)}, and nothing in offers: can; {' or '.join(sorted(ways))} would"
+        would = " or ".join(sorted(ways)) + _WITH.get(act, "")
+        return f"it would {_told(act)}, and nothing in offers: can; {would} would"
     allowed = stated.allow.get(act, 0)
     if not allowed:
         return f"it would {_told(act)}, which allow: does not name; write allow: {{{act}: {nodes}}} if that may be"
@@ -63,6 +75,8 @@ class Hands:
     stated: ClusterFile
     journal: Journal
     _held: dict[str, set[str]] = field(default_factory=dict)
+    #: When each act was last healed at a node (``time.monotonic``).
+    _left_s: dict[tuple[str, str], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, act: str, nodes: Collection[str], *, for_s: float, counted: int | None = None) -> None:
@@ -84,10 +98,19 @@ class Hands:
         with self._lock:
             return sorted({node for act in acts for node in self._held.get(act, ())})
 
+    def alarmed(self) -> list[str]:
+        """The nodes whose alarms are ours, or were until just now: brokers take their time to tell."""
+        now_s = time.monotonic()
+        with self._lock:
+            recent = [(act, node) for (act, node), at_s in self._left_s.items() if now_s - at_s < TOLD_S]
+            just_left = {node for act, node in recent if act in ALARMING}
+            return sorted(just_left.union(*(self._held.get(act, ()) for act in ALARMING)))
+
     def leave(self, act: str, nodes: Collection[str]) -> None:
         """Once it is healed there."""
         with self._lock:
             held = self._held.get(act, set())
             for node in held & set(nodes):
                 self.journal.healed(act, node)
+                self._left_s[act, node] = time.monotonic()
             held.difference_update(nodes)

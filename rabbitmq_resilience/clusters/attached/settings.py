@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from rabbitmq_resilience.clusters.attached.machine import Machine
-from rabbitmq_resilience.clusters.attached.nodes import tool_script
+from rabbitmq_resilience.clusters.attached.machine import Machine, tool_script
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 
 _ASK_TIMEOUT_S = 60.0

@@ -15,6 +15,8 @@ from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.attached.offers import Command, Offers
 from rabbitmq_resilience.clusters.spec import PartitionHandling, PauseIfAllDown, Spec
 
+#: Before a word of ``ACTS``, where a scenario tells what it needs.
+ACT = "act "
 #: What may be done to brokers, one word each, with what it means to whoever allows it. ``faults.step.Step.acts`` says
 #: which of them a fault does, and ``permits`` which of them can be done how.
 ACTS: Mapping[str, str] = {
@@ -28,6 +30,7 @@ ACTS: Mapping[str, str] = {
     "disturb": "packets between brokers are damaged, repeated, or wait for each other",
     "drain": "the broker is put into maintenance mode: its clients and leaders go elsewhere, all of them",
     "alarm": "a limit of memory or disk is set so that the alarm goes off, which blocks all publishers of the cluster",
+    "fill_disk": "the disk of the broker is filled to the last block, which blocks all publishers and may end it",
     "rebalance": "leaders of all queues of the cluster are spread anew",
     "configure": "the broker gets other settings",
     "lose_data": "all that the broker has stored is removed",

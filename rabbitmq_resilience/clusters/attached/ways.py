@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Self
 
 from rabbitmq_resilience.clusters.attached.broker import Broker, RemoteBroker
+from rabbitmq_resilience.clusters.attached.changing import ChangedBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.commanded import (
     CommandedBroker,
@@ -18,6 +19,8 @@ from rabbitmq_resilience.clusters.attached.commanded import (
     environ_of,
     key_of,
 )
+from rabbitmq_resilience.clusters.attached.delays import Delays
+from rabbitmq_resilience.clusters.attached.disk import RemoteDisk
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.logs import FileLog, Log
@@ -39,6 +42,10 @@ class Ways(Closing):
     brokers: Mapping[str, Broker] = field(default_factory=dict)
     rules: Mapping[str, Rules] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
+    delays: Mapping[str, Delays] = field(default_factory=dict)
+    disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
+    #: Where RabbitMQ's own tools may change something that somebody there changes back.
+    changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
     distribution_only: bool = False
     #: Those of ``machines`` from whose network links between brokers are seen, where that is done otherwise.
     network: Mapping[str, Machine] | None = None
@@ -95,13 +102,21 @@ def _by_ssh(known: KnownCluster) -> Ways:
         for node in known.stated.nodes:
             host = ssh.host_of(node.name)
             machines[node.name] = stack.enter_context(SshMachine(loop, ssh, host=host, folder=folder))
-        names = list(machines)
+        keys = {name: key_of(name) for name in machines}
+        brokers = {name: RemoteBroker(machines[name], ssh.broker, node=name, key=key) for name, key in keys.items()}
         return Ways(
             machines,
             machines,
-            {name: RemoteBroker(machines[name], ssh.broker, node=name, key=key_of(name)) for name in names},
-            {name: PacketRules(machines[name], key=key_of(name)) for name in names},
-            {name: FileLog(machines[name], ssh.log.format(node=name, host=name.partition("@")[2])) for name in names},
+            brokers,
+            {name: PacketRules(machines[name], key=key) for name, key in keys.items()},
+            {name: FileLog(machines[name], ssh.log.format(node=name, host=name.partition("@")[2])) for name in keys},
+            disks={
+                name: RemoteDisk(machines[name], brokers[name], ssh.disk, key)
+                for name, key in keys.items()
+                if ssh.disk is not None
+            },
+            delays={name: Delays(machines[name], ssh.port, key) for name, key in keys.items()},
+            changed={name: ChangedBroker(machines[name], brokers[name], name, key) for name, key in keys.items()},
             distribution_only=ssh.cut == "distribution",
             stack=stack.pop_all(),
         )

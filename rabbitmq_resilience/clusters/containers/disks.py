@@ -79,6 +79,10 @@ class Disk:
         finally:
             self._run("rm", "-f", _PROBE)
 
+    def room_seen(self) -> str:
+        """It was made for the broker."""
+        return ""
+
     def stored_bytes(self) -> int:
         return sum(map(int, self._run("find", _HERE, "-type", "f", "-printf", "%s\\n").split()))
 

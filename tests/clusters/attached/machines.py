@@ -20,8 +20,10 @@ from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
 
 #: Should nobody end them.
-LIVE_AT_MOST_S = 1800
+LIVE_AT_MOST_S = 5400
 NET_TICKTIME_S = 5
+#: A file system of its own, in memory, as a full one would be that of whoever runs this.
+DISK, DISK_BYTES = "/var/lib/rabbitmq", 256 * 2**20
 
 _CONF = """
 cluster_partition_handling = pause_minority
@@ -93,8 +95,10 @@ class Machines:
     def let_us_in(self, name: str) -> None:
         self.run(name, "nft delete table inet parted")
 
-    def cluster_file(self, zones: Sequence[str], *, offers: str = "", allow: str = "{}") -> Path:
-        """One zone for each machine."""
+    def cluster_file(
+        self, zones: Sequence[str], *, offers: str = "", allow: str = "{}", ssh_more: str = f"disk: {DISK}"
+    ) -> Path:
+        """One zone for each machine. ``ssh_more``: beside what every machine is reached by."""
         named = zip(self.names, zones, strict=True)
         nodes = "".join(
             f"  - {{name: rabbit@{name}, zone: {zone}, amqp: 'amqp://{self.address(name)}:5672', "
@@ -105,7 +109,9 @@ class Machines:
         ssh = (
             "offers: {ssh: {user: root, key: id, known_hosts: known_hosts, addresses: {"
             + addresses
-            + "}, broker: {start: 'rabbitmq-server -detached', stop: 'rabbitmqctl -q stop --timeout 60'}}}\n"
+            + "}, broker: {start: 'rabbitmq-server -detached', stop: 'rabbitmqctl -q stop --timeout 60'}, "
+            + ssh_more
+            + "}}\n"
         )
         path = self.folder / "cluster.yaml"
         path.write_text(
@@ -141,6 +147,7 @@ def running_machines(count: int, folder: Path) -> Iterator[Machines]:
                 name=f"host{i}-{mark}",
                 network=network.name,
                 cap_add=["NET_ADMIN"],
+                tmpfs={DISK: f"size={DISK_BYTES}"},
             )
             stack.callback(container.kill)
             machines.containers[f"host{i}"] = container

@@ -146,7 +146,9 @@ def test_a_topology_that_fits_has_the_clusters_ticktime(folder: Path) -> None:
         ("kill", 1, ""),
         ("kill", 2, "at up to 2 nodes at once, and allow: has kill: 1"),
         ("pause", 1, "which allow: does not name; write allow: {pause: 1}"),
-        ("delay", 1, "which is not done to a cluster that is there already"),
+        ("delay", 1, "which allow: does not name; write allow: {delay: 1}"),
+        ("fill_disk", 1, "nothing in offers: can; ssh with disk: /FOLDER would"),
+        ("lose_data", 1, "which is not done to a cluster that is there already"),
         ("rebalance", 3, ""),
     ],
 )

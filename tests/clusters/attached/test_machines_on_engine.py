@@ -9,12 +9,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
@@ -24,38 +24,26 @@ from rabbitmq_resilience.clusters.attached.lock import LockedError
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.record.events import FaultEvent
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.spec import Workload
+from tests.clusters.attached import acts
+from tests.clusters.attached.acts import KINDS, TOPOLOGY
 from tests.clusters.attached.machines import Machines, running_machines
 
 pytestmark = pytest.mark.engine
 
-ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 2}"
+ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 3, fill_disk: 1, alarm: 1, drain: 1, delay: 3}"
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
-#: Cuts host3 off and suspends the broker of host2, then waits to be killed. The watchdogs have no margin.
-_LEAVES_IT_BROKEN = """
-import sys, time
-from pathlib import Path
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-watchdog.MARGIN_S = 0.0
-topology = catalogue.load("three_nodes_three_zones")
-links = [link for link in topology.links if "c1" in link]
-attachment = Attachment(load(Path(sys.argv[1])))
-cluster = attachment.form(topology, links).lasting(float(sys.argv[2]))
-cluster.links.cut(links)
-cluster.pause("b1")
-print("broken", flush=True)
-time.sleep(600)
-"""
+#: RabbitMQ's tools take ten seconds where the machine is busy.
+LASTS_S = 40.0
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +61,8 @@ def file(machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     return found
 
 
-def rules(machines: Machines, name: str) -> str:
-    return machines.run(name, "nft list ruleset")
-
-
-def is_suspended(machines: Machines, name: str) -> bool:
-    return "T" in machines.run(name, "ps -o stat= -C beam.smp")
-
-
-def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: Path, tmp_path: Path) -> None:
-    schedule = [
-        {"fault": "kill", "at_s": 2, "for_s": 6, "node": "leader:q1"},
-        {"fault": "partition", "at_s": 40, "for_s": 20, "between": ["zone:c", "rest"]},
-        {"fault": "partition", "at_s": 41, "for_s": 4, "between": ["publisher:0", "a1"]},
-        {"fault": "packet_loss", "at_s": 80, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
-    ]
+def played(schedule: list[dict[str, Any]], file: Path, folder: Path) -> Result:
+    """Nothing of others may have changed."""
     scenario = fitted(
         Scenario.model_validate(
             {
@@ -102,27 +77,69 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
         file,
     )
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        with pytest.raises(LockedError, match="another run has this cluster"):
-            Attachment(load(file))
-        result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO(), driver="attached"))
+        testbed = Testbed(pool, folder, io.StringIO(), driver="attached", require=attachment.require)
+        result = run_scenario(scenario, testbed)
         pool.close()
         assert attachment.others_changed() == []
+    return result
+
+
+def states_of(result: Result) -> dict[int, list[str]]:
     states = defaultdict(list)
     for event in result.run.events():
         if isinstance(event, FaultEvent):
             states[event.step].append(event.state)
+    return dict(states)
+
+
+def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: Path, tmp_path: Path) -> None:
+    schedule = [
+        {"fault": "kill", "at_s": 2, "for_s": 6, "node": "leader:q1"},
+        {"fault": "partition", "at_s": 40, "for_s": 20, "between": ["zone:c", "rest"]},
+        {"fault": "partition", "at_s": 41, "for_s": 4, "between": ["publisher:0", "a1"]},
+        {"fault": "packet_loss", "at_s": 80, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
+    ]
+    with (
+        closing(Attachment(load(file))),
+        pytest.raises(LockedError, match="another run has this cluster"),
+    ):
+        Attachment(load(file))
+    result = played(schedule, file, tmp_path)
     untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
-    assert dict(states) == dict.fromkeys(range(len(schedule)), PROVEN), untrue
+    assert states_of(result) == dict.fromkeys(range(len(schedule)), PROVEN), untrue
     assert result.verdict == "VALID", untrue
-    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
+    assert unhealed(file) == []
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"of these machines" in path.read_bytes()]
     assert kept == []
 
 
+def test_a_disk_is_full_an_alarm_goes_off_and_a_node_is_drained(file: Path, tmp_path: Path) -> None:
+    schedule = [
+        {"fault": "disk_full", "at_s": 2, "for_s": 40, "node": "b1"},
+        {"fault": "alarm", "at_s": 90, "for_s": 20, "node": "a1", "resource": "memory"},
+        {"fault": "stop", "at_s": 160, "for_s": 10, "node": "c1", "drain": True},
+    ]
+    result = played(schedule, file, tmp_path)
+    untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
+    assert states_of(result) == dict.fromkeys(range(len(schedule)), PROVEN), untrue
+    assert result.verdict == "VALID", untrue
+    assert unhealed(file) == []
+
+
+def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_netem(
+    file: Path, machines: Machines, tmp_path: Path
+) -> None:
+    if "sch_netem" not in machines.run("host1", "[ -d /sys/module/sch_netem ] || echo no sch_netem"):
+        pytest.skip("the kernel has netem")
+    step = {"fault": "latency", "at_s": 2, "for_s": 10, "links": "zone:a <-> zone:b", "latency_ms": 50}
+    with pytest.raises(ToolMissingError, match=r"rabbit@host1 \(ssh root@.*\): the kernel has no sch_netem"):
+        played([step], file, tmp_path)
+    assert list(tmp_path.glob("*/events.jsonl")) == []
+
+
 def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
     with closing(Attachment(load(file))) as attachment:
-        with closing(attachment.form(topology, topology.links)) as formed:
+        with closing(attachment.form(TOPOLOGY, TOPOLOGY.links)) as formed:
             cluster = formed.lasting(5)
             cluster.pause("a1")
             with pytest.raises(ClusterError, match="at up to 2 nodes at once, and allow: has pause: 1"):
@@ -134,11 +151,10 @@ def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
 
 
 def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(file: Path, machines: Machines) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
     pair = [Link("a1", "b1"), Link("b1", "a1")]
     with (
         closing(Attachment(load(file))) as attachment,
-        closing(attachment.form(topology, topology.links)) as formed,
+        closing(attachment.form(TOPOLOGY, TOPOLOGY.links)) as formed,
     ):
         links = formed.lasting(5).links
         before = [links.connection(link) for link in pair]
@@ -150,79 +166,76 @@ def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(file: Pa
         wait_until(lambda: links.connection(pair[0]) is None, timeout_s=10, what="the connection to end")
         links.accept(pair)
         assert links.probe_ms(pair[0], timeout_s=5) is not None
-    assert [name for name in machines.names if "rabbitmq_resilience" in rules(machines, name)] == []
+    assert [name for name in machines.names if "rabbitmq_resilience" in acts.rules(machines, name)] == []
 
 
-def test_what_nobody_heals_heals_by_itself(file: Path, machines: Machines) -> None:
-    broken = subprocess.Popen(
-        [sys.executable, "-c", _LEAVES_IT_BROKEN, str(file), "15"],
-        cwd=IMPORTED_FROM,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with broken:
+@contextmanager
+def left_broken(file: Path, kind: str, *, for_s: float) -> Iterator[None]:
+    """By a process of its own, which is killed then."""
+    command = [sys.executable, "-m", acts.__name__, str(file), kind, str(for_s)]
+    with subprocess.Popen(command, cwd=IMPORTED_FROM, stdout=subprocess.PIPE, text=True) as broken:
         assert broken.stdout is not None
-        assert broken.stdout.readline() == "broken\n"
-        assert "rabbitmq_resilience" in rules(machines, "host3")
-        assert is_suspended(machines, "host2")
-        os.kill(broken.pid, signal.SIGKILL)
-    assert told([str(file)]) == 1  # a node does not answer
+        try:
+            assert broken.stdout.readline() == "broken\n"
+            yield
+        finally:
+            os.kill(broken.pid, signal.SIGKILL)
+
+
+def unhealed(file: Path) -> list[str]:
+    return [row["act"] for row in Journal(journal_file(load(file).stated.cluster)).unhealed()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nobody_heals_heals_by_itself(kind: str, file: Path, machines: Machines) -> None:
+    """pytest is killed in the middle of it."""
+    is_on = KINDS[kind].is_on
+    assert not is_on(machines)
+    with left_broken(file, kind, for_s=LASTS_S):
+        wait_until(lambda: is_on(machines), timeout_s=LASTS_S, what=f"{kind} to be in effect")
+    assert unhealed(file)
     with pytest.raises(ClusterError):
         Attachment(load(file))
-
-    def healed() -> bool:
-        packets = [name for name in machines.names if "rabbitmq_resilience" in rules(machines, name)]
-        return not packets and not is_suspended(machines, "host2")
-
-    wait_until(healed, timeout_s=40, what="the machines to heal themselves")
-    wait_until(lambda: not machines.run("host2", "ls /run/rabbitmq-resilience").split(), timeout_s=10, what="no traces")
+    wait_until(lambda: not is_on(machines), timeout_s=LASTS_S + 60, what="the machines to heal themselves")
+    wait_until(lambda: not machines.run("host2", "ls /run/rabbitmq-resilience").split(), timeout_s=20, what="no traces")
     assert heal([str(file)]) == 0
-    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
+    assert unhealed(file) == []
 
 
-def test_heal_does_not_wait_for_that(file: Path, machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = subprocess.Popen(
-        [sys.executable, "-c", _LEAVES_IT_BROKEN, str(file), "600"],
-        cwd=IMPORTED_FROM,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with broken:
-        assert broken.stdout is not None
-        assert broken.stdout.readline() == "broken\n"
-        os.kill(broken.pid, signal.SIGKILL)
-    assert heal([str(file)]) == 0
-    assert "rabbit@host2: healed rabbit-host2-broker" in capsys.readouterr().out
-    assert "rabbitmq_resilience" not in rules(machines, "host3")
-    assert not is_suspended(machines, "host2")
-    assert machines.run("host2", "ps -eo args").count("rabbitmq-resilience/") == 0, "watchdogs are gone"
-
-
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_we_cannot_reach_any_more_heals_by_itself(
-    file: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
+    kind: str, file: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our way to two machines is cut while they are broken."""
     monkeypatch.setattr(watchdog, "MARGIN_S", 2.0)
-    topology = catalogue.load("three_nodes_three_zones")
-    links = [link for link in topology.links if "c1" in link]
+    act = KINDS[kind]
     with closing(Attachment(load(file))) as attachment:
-        cluster = attachment.form(topology, topology.links).lasting(10)
-        cluster.links.cut(links)
-        cluster.pause("b1")
+        cluster = attachment.form(TOPOLOGY, TOPOLOGY.links).lasting(LASTS_S)
+        act.do(cluster)
+        wait_until(lambda: act.is_on(machines), timeout_s=LASTS_S, what=f"{kind} to be in effect")
         for name in ("host2", "host3"):
             machines.part_from_us(name)
-        assert is_suspended(machines, "host2")
-        with pytest.raises(ClusterError):
-            cluster.resume("b1")
-
-        def healed() -> bool:
-            return "rabbitmq_resilience " not in rules(machines, "host3") and not is_suspended(machines, "host2")
-
-        wait_until(healed, timeout_s=40, what="the machines to heal themselves")
-        for name in ("host2", "host3"):
-            machines.let_us_in(name)
-        wait_until(lambda: cluster.process("b1") == "running", timeout_s=30, what="a way to the machine")
-        cluster.resume("b1")
-        cluster.links.restore(links)
+        try:
+            with pytest.raises(ClusterError):
+                act.undo(cluster)
+            wait_until(lambda: not act.is_on(machines), timeout_s=LASTS_S + 60, what="the machines to heal")
+        finally:
+            for name in ("host2", "host3"):
+                machines.let_us_in(name)
+        wait_until(lambda: cluster.process("b1") == "running", timeout_s=60, what="a way to the machine")
+        act.undo(cluster)
         cluster.close()
-    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
+    assert unhealed(file) == []
+
+
+@pytest.mark.parametrize("kind", ["pause", "cut", "fill_disk", "memory_alarm"])
+def test_heal_does_not_wait_for_that(
+    kind: str, file: Path, machines: Machines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_on = KINDS[kind].is_on
+    with left_broken(file, kind, for_s=600):
+        wait_until(lambda: is_on(machines), timeout_s=LASTS_S, what=f"{kind} to be in effect")
+    assert heal([str(file)]) == 0
+    assert "rabbit@host2: healed rabbit-host2-" in capsys.readouterr().out
+    wait_until(lambda: not is_on(machines), timeout_s=20, what="the machines to be healed")
+    assert machines.run("host2", "ps -eo args").count("rabbitmq-resilience") == 0, "watchdogs are gone"
