@@ -11,7 +11,7 @@ from typing import Any
 
 from rabbitmq_resilience.clusters.broker.environment import open_files
 from rabbitmq_resilience.clusters.broker.plugins import require_plugins
-from rabbitmq_resilience.clusters.broker.versions import require_features, require_ram_nodes
+from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode, require_ram_nodes
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_haproxy, find_prometheus
 from rabbitmq_resilience.tools.image_names import PROMETHEUS
@@ -62,6 +62,7 @@ def _require(broker: BrokerHome, needs: Collection[str]) -> None:
     if "haproxy" in needs:
         find_haproxy()
     require_ram_nodes(broker.version, needs)
+    require_maintenance_mode(broker.version, needs)
     require_features(broker.version, needs)
     require_plugins(broker, needs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Self
 
 from rabbitmq_resilience.clusters.access import Access
@@ -14,6 +15,8 @@ class Formed(Closing):
     """See ``protocol.Cluster``."""
 
     access = Access()
+    #: All are of ``broker_version`` at first; upgrades tell of themselves.
+    versions: Mapping[str, str] = {}
 
     def vhost_of(self, run: str) -> str:
         return run

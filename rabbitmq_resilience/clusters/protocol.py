@@ -150,6 +150,11 @@ class Cluster(Protocol):
     def broker_version(self) -> str: ...
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        """That of each node, where the brokers are of several from the start; ``broker_version`` is the lowest then."""
+        ...
+
+    @property
     def formed_in_s(self) -> float:
         """How long its formation took."""
         ...

@@ -127,7 +127,7 @@ class Step(Spec):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What must be there for it beside the cluster: "pumba", "netem" in the kernel, the image of
+        """What must be there for it beside the cluster, or of it: "pumba", "netem" in the kernel, the image of
         "stress-ng", "libfaketime", the images of ``clusters.broker.versions``. Looked for before the start."""
         return frozenset()
 

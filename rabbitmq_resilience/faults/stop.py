@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.clusters.broker.configuration import is_in_owned_family
+from rabbitmq_resilience.clusters.broker.versions import MAINTENANCE_MODE
 from rabbitmq_resilience.clusters.changes import MAINTENANCE
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.protocol import Cluster, ProcessState
@@ -37,6 +38,10 @@ class Stop(ProcessStep):
         besides = {"drain": self.drain, "configure": bool(self.configure)}
         taken = super().acts(topology)
         return {**taken, **{act: taken[self.take] for act, done in besides.items() if done}}
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({MAINTENANCE_MODE} if self.drain else ())
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         owned = [key for key in self.configure if is_in_owned_family(key)]

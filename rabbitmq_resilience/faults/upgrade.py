@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
-from rabbitmq_resilience.clusters.broker.versions import ANY_IMAGE, UPGRADE_TO
+from rabbitmq_resilience.clusters.broker.versions import ANY_IMAGE, MAINTENANCE_MODE, UPGRADE_TO
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.clusters.spec import Topology
@@ -45,11 +45,16 @@ class Upgrade(ProcessStep):
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset({f"{ANY_IMAGE if self.unsupported else UPGRADE_TO}{self.to}"})
+        drained = {MAINTENANCE_MODE} if self.drain else set()
+        return frozenset({f"{ANY_IMAGE if self.unsupported else UPGRADE_TO}{self.to}", *drained})
 
     @property
     def becomes(self) -> str:
         return self.to
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - of the protocol
+        """No cluster that is there already is upgraded."""
+        return {}
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         told = dict(super().problems(topology, workload))

@@ -90,7 +90,7 @@ def run_scenario(scenario: Scenario, testbed: Testbed, *, proxied: frozenset[Lin
     healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
     """
     fault_file.check(scenario, driver=testbed.driver)
-    testbed.require(scenario.needs)  # what is missing is told before anything is started
+    testbed.require(scenario.needs | scenario.acts)  # what is missing is told before anything is started
     if scenario.metrics:
         testbed.find_prometheus()
     run = RunDirectory.create(testbed.runs_root, scenario.title)
@@ -279,6 +279,9 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         addresses=topology.addresses,
     )
+    if cluster.versions:
+        told = ", ".join(f"{node} {version}" for node, version in sorted(cluster.versions.items()))
+        events.record("note", detail=f"the brokers are of several versions, and judged by the lowest: {told}")
     for setting in cluster.replaced_settings:
         events.record("note", detail=f"the harness has its own value instead of: {setting}")
 

@@ -145,8 +145,13 @@ class Scenario(Spec):
         """What its steps, its topology and its load need beside brokers, or of them, see ``faults.step.Step``."""
         plugins = {PLUGIN + name for name in self.equipment.plugins}
         of_steps = {need for step in self.schedule for need in step.needs}
-        of_steps |= {ACT + act for step in self.schedule for act in step.acts(self.topology)}
         return self.topology.needs | self.workload.needs | plugins | of_steps
+
+    @property
+    def acts(self) -> frozenset[str]:
+        """What its steps do to brokers, as needs: a cluster that is there already may lack what one of them is done
+        by."""
+        return frozenset(ACT + act for step in self.schedule for act in step.acts(self.topology))
 
     def expected(self, broker_version: str) -> tuple[Expectation, ...]:
         """What that version may end as, any of them; VALID where nothing is stated."""

@@ -165,5 +165,5 @@ def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> N
     with pytest.raises(ToolMissingError, match="no pumba found"):
         run_scenario(parsed_on_five(LOSS), testbed)
 
-    assert asked == [{"pumba"}]
+    assert asked == [{"pumba", "act lose_packets"}]
     assert list(tmp_path.iterdir()) == []

@@ -27,8 +27,9 @@ nodes:
   - {name: rabbit@host2, zone: eu-2, amqp: "amqps://host2:5671", management: "https://host2:15671"}
   - {name: rabbit@host3, zone: eu-3, amqp: "amqps://host3:5671", management: "https://host3:15671"}
 offers:
-  ssh: {user: chaos, addresses: {rabbit@host2: 10.0.0.2}}
-allow: {kill: 3, stop: 3, pause: 3, cut: 3, refuse: 3, lose_packets: 3, rebalance: 3}
+  ssh: {user: chaos, addresses: {rabbit@host2: 10.0.0.2}, disk: /var/lib/rabbitmq}
+allow:
+  {kill: 3, stop: 3, pause: 3, cut: 3, refuse: 3, lose_packets: 3, rebalance: 3, alarm: 1, drain: 1, fill_disk: 1}
 """
 HEAD = "version: 1\ntitle: t\ntopology: three_nodes_three_zones\ninvariants: {no_loss: {}}\n"
 
@@ -57,6 +58,9 @@ def machines(lines: list[str]) -> set[str]:
         ("{at_s: 2, for_s: 6, fault: kill, node: 'leader:q1'}", "kill: ", {"host1", "host2", "host3"}),
         ("{at_s: 2, for_s: 6, fault: pause, node: 'zone:c'}", "pause: ", {"host3"}),
         ("{at_s: 2, for_s: 6, fault: stop, node: a1}", "stop: ", {"host1"}),
+        ("{at_s: 2, for_s: 6, fault: stop, node: a1, drain: true}", "drain: ", {"host1"}),
+        ("{at_s: 2, for_s: 6, fault: alarm, node: b1, resource: memory}", "alarm: ", {"host2"}),
+        ("{at_s: 2, for_s: 60, fault: disk_full, node: c1}", "fill_disk: ", {"host3"}),
         (
             "{at_s: 2, for_s: 20, fault: partition, between: ['zone:c', rest]}",
             "cut: ",

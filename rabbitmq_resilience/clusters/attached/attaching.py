@@ -32,7 +32,7 @@ from rabbitmq_resilience.clusters.attached.spec import ACT, AttachedNode
 from rabbitmq_resilience.clusters.attached.vhosts import api_of, lock_vhost
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
-from rabbitmq_resilience.clusters.broker.versions import require_features
+from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.machine.claims import default_root, take_claim
@@ -149,8 +149,9 @@ class Attachment(Closing):
             self._stack = stack.pop_all()
 
     def require(self, needs: Collection[str]) -> None:
-        """Raises ToolMissingError with what brokers or machines lack of ``needs`` (see ``Scenario.needs``)."""
+        """Raises ToolMissingError with what brokers or machines lack of ``needs``, see ``Scenario.needs`` and ``acts``."""
         require_features(self.found.version, needs)
+        require_maintenance_mode(self.found.version, needs)
         acts = sorted(need.removeprefix(ACT) for need in needs if need.startswith(ACT))
         stated, folders = self.known.stated, self.found.folders
         if texts := [text for act in acts for text in lacking(act, stated, self._ways, folders, self._addresses)]:
@@ -180,6 +181,7 @@ class Attachment(Closing):
             _renamed(stated, self._ways.brokers),
             _renamed(stated, self._ways.logs),
             self._ways.restarted,
+            versions=_renamed(stated, self.found.versions),
             disks=_renamed(stated, self._ways.disks),
             changed=_renamed(stated, self._ways.changed),
         )

@@ -86,6 +86,11 @@ class AttachedCluster(Closing):
         return self._nodes.version
 
     @property
+    def versions(self) -> Mapping[str, str]:
+        told = self._nodes.versions
+        return told if len(set(told.values())) > 1 else {}
+
+    @property
     def access(self) -> Access:
         return self._nodes.access
 

@@ -34,6 +34,8 @@ class AttachedNodes:
     logs: Mapping[str, Log] = field(default_factory=dict)
     #: Whether brokers come back by themselves, maybe before anybody gives them back.
     restarted: bool = False
+    #: Of each broker.
+    versions: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
     changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
 

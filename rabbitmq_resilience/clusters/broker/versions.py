@@ -39,6 +39,9 @@ FIRST: Mapping[Series, str] = {(3, 7): "3.7.18", (3, 11): "3.11.18"}
 #: The first series without RAM nodes.
 RAM_NODES_UNTIL: Series = (4, 2)
 
+#: What a fault needs for nodes to be drained, and the first version that has it (its release notes).
+MAINTENANCE_MODE, MAINTENANCE_MODE_FROM = "maintenance mode", "3.8.8"
+
 #: What a load needs that not every version has, as ``workloads.spec.Workload.needs`` tells it: the first and the last
 #: series that have it (None: no bound), and what else there is.
 FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
@@ -122,6 +125,15 @@ def require_ram_nodes(version: str, needs: Collection[str]) -> None:
         raise ToolMissingError(
             f"the topology has ram_nodes, and RabbitMQ {version} has none: from 4.2 on all nodes keep their metadata "
             "in Khepri, on disk. Leave ram_nodes out, or play a version up to 4.1"
+        )
+
+
+def require_maintenance_mode(version: str, needs: Collection[str]) -> None:
+    """Raises ToolMissingError where ``needs`` has "maintenance mode" and the version has none."""
+    if MAINTENANCE_MODE in needs and Version(version) < Version(MAINTENANCE_MODE_FROM):
+        raise ToolMissingError(
+            f"a step drains a node, and RabbitMQ {version} cannot do that: take drain: false, or play "
+            f"{MAINTENANCE_MODE_FROM} or later"
         )
 
 

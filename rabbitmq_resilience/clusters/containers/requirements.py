@@ -11,6 +11,7 @@ from rabbitmq_resilience.clusters.broker.versions import (
     ANY_IMAGE,
     UPGRADE_TO,
     require_features,
+    require_maintenance_mode,
     require_ram_nodes,
     require_supported,
 )
@@ -39,6 +40,7 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
             "images` builds, or add Debian's package libfaketime to an image of yours, and that link to its library"
         )
     require_ram_nodes(broker.broker.version, needs)
+    require_maintenance_mode(broker.broker.version, needs)
     require_plugins(broker.broker, needs, is_there=lambda place: has_file(client, broker.name, str(place)))
     require_features(broker.broker.version, needs)
     _ready(client, needs, ANY_IMAGE)

@@ -111,6 +111,20 @@ def test_an_alarm_ends_it(cluster: LocalCluster) -> None:
             watching.check()  # it was so once
 
 
+def test_an_alarm_that_the_run_itself_has_raised_does_not(cluster: LocalCluster) -> None:
+    ours = ["b1@localhost"]
+    cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.0000001")
+    try:
+        apis = [cluster.api(node) for node in TOPOLOGY.node_names]
+        wait_until(lambda: any(row["mem_alarm"] for row in apis[0].nodes()), timeout_s=20, what="the alarm to be told")
+        with Guard(AbortWhen(alarm=True), apis, lambda: ours) as watching:
+            watching.check()
+            ours.clear()
+            wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see that of others")
+    finally:
+        cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.4")
+
+
 def ended(watching: Guard) -> bool:
     try:
         watching.check()

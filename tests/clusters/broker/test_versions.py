@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from rabbitmq_resilience.clusters.broker.versions import (
     FEATURES,
     GUIDE,
+    MAINTENANCE_MODE,
     UnsupportedUpgradeError,
     next_series,
     refusal,
     require_features,
+    require_maintenance_mode,
     require_supported,
 )
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -139,3 +142,10 @@ def test_a_scenario_needs_what_its_load_needs() -> None:
     assert scenario.needs == {"queues that are not durable"}
     with pytest.raises(ToolMissingError, match=r"RabbitMQ 4\.3\.6 has none"):
         require_features("4.3.6", scenario.needs)
+
+
+@pytest.mark.parametrize(("version", "drains"), [("3.8.7", False), ("3.8.8", True), ("3.10.8", True)])
+def test_nodes_are_drained_from_3_8_8_on(version: str, drains: bool) -> None:
+    with nullcontext() if drains else pytest.raises(ToolMissingError, match=r"play 3\.8\.8 or later"):
+        require_maintenance_mode(version, {MAINTENANCE_MODE})
+    require_maintenance_mode(version, ())
