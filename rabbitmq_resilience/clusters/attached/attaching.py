@@ -149,7 +149,7 @@ class Attachment(Closing):
             self._stack = stack.pop_all()
 
     def require(self, needs: Collection[str]) -> None:
-        """Raises ToolMissingError with what brokers or machines lack of ``needs``, see ``Scenario.needs`` and ``acts``."""
+        """Raises ToolMissingError with what brokers or machines lack of them (``Scenario.needs`` and ``acts``)."""
         require_features(self.found.version, needs)
         require_maintenance_mode(self.found.version, needs)
         acts = sorted(need.removeprefix(ACT) for need in needs if need.startswith(ACT))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters.attached import packet_rules, watchdog
+from rabbitmq_resilience.clusters.attached.delays import Delay, Delays
 from rabbitmq_resilience.clusters.attached.disturbing import Knocker
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import DROP, PacketRules, Rule, Treatment
@@ -158,3 +159,30 @@ def test_rules_go_by_themselves(
 
 
 LISTING = {"nft": "list ruleset", "iptables": "-S"}
+
+
+def test_a_qdisc_that_somebody_made_is_seen_and_left_alone(namespaces: dict[str, Namespace]) -> None:
+    a1 = namespaces["a1"]
+    delays = Delays(a1, 22, "a1")
+    assert delays._taken([ADDRESS["b1"]]) == [], "the kernel's own may be replaced"
+    device = a1.run(f"ip -o route get {ADDRESS['b1']}").split(" dev ")[1].split()[0]
+    a1.run(f"tc qdisc add dev {device} root handle 5: pfifo")
+    try:
+        told = f"{device} has a qdisc of its own (pfifo 5:), which would be replaced"
+        assert delays._taken([ADDRESS["b1"]]) == [told]
+        with pytest.raises(MachineError, match="has a qdisc of its own"):
+            delays.put({ADDRESS["b1"]: Delay(50, 0)}, ports=(), for_s=5)
+        assert "qdisc pfifo 5: root" in a1.run(f"tc qdisc show dev {device}")
+    finally:
+        a1.run(f"tc qdisc del dev {device} root")
+
+
+def test_a_kernel_without_netem_is_told(namespaces: dict[str, Namespace]) -> None:
+    a1 = namespaces["a1"]
+    can = subprocess.run(
+        ["nsenter", f"--net=/run/netns/{a1.name}", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
+        capture_output=True,
+        check=False,
+    )
+    missing = Delays(a1, 22, "a1").lacking([])
+    assert ("the kernel has no sch_netem" in missing) == bool(can.returncode)
