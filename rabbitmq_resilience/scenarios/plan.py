@@ -61,9 +61,11 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
     for node in sorted(step.may_act_on(topology) & names.keys()):
         yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
     links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
-    for target in sorted({link.target for link in links}):
-        sources = ", ".join(names[source] for source in sorted(_sources(links, target)))
-        yield f"{names[target]}, by {reached_by(stated, names[target])}: packets from {sources}; {ends}"
+    sent = "delay" in step.acts(topology)
+    for node in sorted({link.source if sent else link.target for link in links}):
+        peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
+        told = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
+        yield f"{names[node]}, by {reached_by(stated, names[node])}: {told}; {ends}"
 
 
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:

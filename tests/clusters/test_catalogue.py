@@ -8,6 +8,7 @@ from rabbitmq_resilience.clusters.spec import Link, Topology
 
 SIZES = {
     "one_node": (1,),
+    "two_nodes_two_zones": (1, 1),
     "three_nodes_three_zones": (1, 1, 1),
     "five_nodes_three_zones": (2, 2, 1),
     "seven_nodes_three_zones": (3, 2, 2),

@@ -29,7 +29,8 @@ nodes:
 offers:
   ssh: {user: chaos, addresses: {rabbit@host2: 10.0.0.2}, disk: /var/lib/rabbitmq}
 allow:
-  {kill: 3, stop: 3, pause: 3, cut: 3, refuse: 3, lose_packets: 3, rebalance: 3, alarm: 1, drain: 1, fill_disk: 1}
+  {kill: 3, stop: 3, pause: 3, cut: 3, refuse: 3, lose_packets: 3, rebalance: 3, alarm: 1, drain: 1, fill_disk: 1,
+   delay: 3}
 """
 HEAD = "version: 1\ntitle: t\ntopology: three_nodes_three_zones\ninvariants: {no_loss: {}}\n"
 
@@ -67,6 +68,7 @@ def machines(lines: list[str]) -> set[str]:
             {"host1", "host2", "host3"},
         ),
         ("{at_s: 2, for_s: 20, fault: partition, between: [a1, b1]}", "cut: ", {"host1", "host2"}),
+        ("{at_s: 2, for_s: 20, fault: latency, links: 'a1 -> b1', latency_ms: 50}", "delay: ", {"host1"}),
         ("{at_s: 2, for_s: 20, fault: packet_loss, links: 'a1 -> b1', percent: 5}", "lose_packets: ", {"host2"}),
     ],
 )

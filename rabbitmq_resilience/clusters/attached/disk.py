@@ -7,7 +7,9 @@ what a file system reserves for root stays free. The process ends by itself as w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
@@ -165,7 +167,7 @@ class HeldDisk:
             rows = self.api.get("nodes", params={"columns": "name,disk_free,disk_free_alarm"})
         except (ApiError, ApiUnreachable):
             return ""
-        row = next((row for row in rows if row["name"] == self.node), {})
+        row: Mapping[str, Any] = next((row for row in rows if row["name"] == self.node), {})
         free_bytes = int(row.get("disk_free") or 0)
         if row.get("disk_free_alarm") or free_bytes < _NOTHING_BYTES:
             return ""

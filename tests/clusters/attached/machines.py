@@ -13,10 +13,12 @@ import asyncssh
 import pytest
 from docker.errors import ImageNotFound
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.containers.engine import connected
 from rabbitmq_resilience.tools.image_names import MACHINE
 from rabbitmq_resilience.tools.waiting import wait_until
+from tests.clusters.attached.certificates import Authority
 from tests.needs import skipped_without
 
 #: Should nobody end them.
@@ -28,7 +30,18 @@ DISK, DISK_BYTES = "/var/lib/rabbitmq", 256 * 2**20
 _CONF = """
 cluster_partition_handling = pause_minority
 loopback_users = none
-management.tcp.port = 15672
+"""
+_PLAIN = "management.tcp.port = 15672\n"
+_TLS = """
+listeners.tcp = none
+listeners.ssl.default = 5671
+ssl_options.cacertfile = /etc/rabbitmq/ca.pem
+ssl_options.certfile = /etc/rabbitmq/mine.pem
+ssl_options.keyfile = /etc/rabbitmq/mine.pem
+management.ssl.port = 15671
+management.ssl.cacertfile = /etc/rabbitmq/ca.pem
+management.ssl.certfile = /etc/rabbitmq/mine.pem
+management.ssl.keyfile = /etc/rabbitmq/mine.pem
 """
 _ADVANCED = f"[{{kernel, [{{net_ticktime, {NET_TICKTIME_S}}}]}}]."
 
@@ -40,17 +53,24 @@ table inet parted {
     }
 }
 END"""
+#: Who may do everything, and logs in with the same key.
+USER = "chaos"
 _BEGIN = f"""
 set -e
+useradd --create-home {USER}
+echo '{USER} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/{USER}
+mkdir -p ~{USER}/.ssh
+echo "$KEY" > ~{USER}/.ssh/authorized_keys
+chown -R {USER}: ~{USER}/.ssh
 ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
 echo "$KEY" > /root/.ssh/authorized_keys
 mkdir -p /run/sshd
 /usr/sbin/sshd
 cd /etc/rabbitmq
 printf 'NODENAME=rabbit@%s\\n' "$(hostname)" > rabbitmq-env.conf
-cat > rabbitmq.conf <<'END'
-{_CONF}
-END
+printf '%s\n' "$CONF" > rabbitmq.conf
+printf '%s\n' "$CA" > ca.pem
+printf '%s\n' "$MINE" > mine.pem
 echo '{_ADVANCED}' > advanced.config
 echo '[rabbitmq_management].' > enabled_plugins
 printf %s "$COOKIE" > /var/lib/rabbitmq/.erlang.cookie
@@ -67,9 +87,11 @@ exit 1
 
 @dataclass
 class Machines:
-    """``folder`` has what a cluster file names: the key ``id`` and ``known_hosts``."""
+    """``folder`` has what a cluster file names: the key ``id``, ``known_hosts`` and ``ca.pem``. ``tls``: brokers speak
+    nothing else to clients."""
 
     folder: Path
+    tls: bool = False
     containers: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -96,18 +118,21 @@ class Machines:
         self.run(name, "nft delete table inet parted")
 
     def cluster_file(
-        self, zones: Sequence[str], *, offers: str = "", allow: str = "{}", ssh_more: str = f"disk: {DISK}"
+        self, zones: Sequence[str], *, offers: str = "", allow: str = "{}", ssh_more: str = f"user: root, disk: {DISK}"
     ) -> Path:
         """One zone for each machine. ``ssh_more``: beside what every machine is reached by."""
         named = zip(self.names, zones, strict=True)
+        amqp, management = (
+            ("amqps://{}:5671", "https://{}:15671") if self.tls else ("amqp://{}:5672", "http://{}:15672")
+        )
         nodes = "".join(
-            f"  - {{name: rabbit@{name}, zone: {zone}, amqp: 'amqp://{self.address(name)}:5672', "
-            f"management: 'http://{self.address(name)}:15672'}}\n"
+            f"  - {{name: rabbit@{name}, zone: {zone}, amqp: '{amqp.format(self.address(name))}', "
+            f"management: '{management.format(self.address(name))}'}}\n"
             for name, zone in named
         )
         addresses = ", ".join(f"rabbit@{name}: {self.address(name)}" for name in self.names)
         ssh = (
-            "offers: {ssh: {user: root, key: id, known_hosts: known_hosts, addresses: {"
+            "offers: {ssh: {key: id, known_hosts: known_hosts, addresses: {"
             + addresses
             + "}, broker: {start: 'rabbitmq-server -detached', stop: 'rabbitmqctl -q stop --timeout 60'}, "
             + ssh_more
@@ -117,13 +142,13 @@ class Machines:
         path.write_text(
             f"version: 1\ncluster: rabbit@{self.names[0]}\nuser: {{env: MACHINES_USER}}\npassword: {{file: password}}\n"
             f"partition_handling: pause_minority\nnet_ticktime_s: {NET_TICKTIME_S}\nnodes:\n{nodes}"
-            f"{offers or ssh}allow: {allow}\n"
+            f"{'ca: ca.pem' if self.tls else ''}\n{offers or ssh}allow: {allow}\n"
         )
         return path
 
 
 @contextmanager
-def running_machines(count: int, folder: Path) -> Iterator[Machines]:
+def running_machines(count: int, folder: Path, *, tls: bool = False) -> Iterator[Machines]:
     """A cluster on so many machines. Skips where there is no engine, or no such image."""
     with ExitStack() as stack:
         with skipped_without():
@@ -135,7 +160,7 @@ def running_machines(count: int, folder: Path) -> Iterator[Machines]:
         mark = secrets.token_hex(4)
         network = client.networks.create(f"machines-{mark}", driver="bridge")
         stack.callback(network.remove)
-        machines = Machines(folder)
+        machines = Machines(folder, tls)
         for i in range(1, count + 1):
             container = client.containers.run(
                 MACHINE.local,
@@ -161,10 +186,14 @@ def _begin(machines: Machines) -> None:
     key.write_private_key(folder / "id")
     public = key.export_public_key().decode()
     (folder / "password").write_text("of these machines\n")
+    authority = Authority()
+    (folder / "ca.pem").write_text(authority.certificate)
     hosts = "".join(f"{machines.address(name)} {name}\n" for name in machines.names)
     for name in machines.names:
         machines.run(name, 'printf %s "$HOSTS" >> /etc/hosts', HOSTS=hosts)
-        machines.run(name, _BEGIN, KEY=public, COOKIE=cookie)
+        certificate = authority.for_address(machines.address(name)) if machines.tls else ""
+        conf = _CONF + (_TLS if machines.tls else _PLAIN)
+        machines.run(name, _BEGIN, KEY=public, COOKIE=cookie, CONF=conf, CA=authority.certificate, MINE=certificate)
     first, *others = machines.names
     for name in others:
         machines.run(
@@ -177,7 +206,11 @@ def _begin(machines: Machines) -> None:
     )
     keys = (f"{machines.address(n)} {machines.run(n, 'cat /etc/ssh/ssh_host_ed25519_key.pub')}" for n in machines.names)
     (folder / "known_hosts").write_text("".join(keys))
-    with ManagementApi(f"http://{machines.address(first)}:15672") as api:
+    url = f"http://{machines.address(first)}:15672"
+    access = Access()
+    if machines.tls:
+        url, access = f"https://{machines.address(first)}:15671", Access(ca=str(folder / "ca.pem"))
+    with ManagementApi(url, access=access) as api:
 
         def whole() -> bool:
             try:

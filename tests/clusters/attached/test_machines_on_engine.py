@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,28 +16,20 @@ from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal, told
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lock import LockedError
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.scenarios.on_clusters import fitted
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.spec import Workload
 from tests.clusters.attached import acts
 from tests.clusters.attached.acts import KINDS, TOPOLOGY
 from tests.clusters.attached.machines import Machines, running_machines
+from tests.clusters.attached.playing import played, played_and_proven, unhealed
 
 pytestmark = pytest.mark.engine
 
 ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 3, fill_disk: 1, alarm: 1, drain: 1, delay: 3}"
-PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
 #: RabbitMQ's tools take ten seconds where the machine is busy.
 LASTS_S = 40.0
@@ -61,37 +50,6 @@ def file(machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     return found
 
 
-def played(schedule: list[dict[str, Any]], file: Path, folder: Path) -> Result:
-    """Nothing of others may have changed."""
-    scenario = fitted(
-        Scenario.model_validate(
-            {
-                "title": "On machines of others",
-                "topology": "three_nodes_three_zones",
-                "workload": Workload(queues=2, publishers=2, consumers=2, rate_per_s=100),
-                "phases": Phases(steady_s=2, recovery_s=60, settled_s=3),
-                "schedule": schedule,
-                "invariants": Invariants.model_validate({"no_loss": {}, "order": {}, "recovery": {"within_s": 60}}),
-            }
-        ),
-        file,
-    )
-    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        testbed = Testbed(pool, folder, io.StringIO(), driver="attached", require=attachment.require)
-        result = run_scenario(scenario, testbed)
-        pool.close()
-        assert attachment.others_changed() == []
-    return result
-
-
-def states_of(result: Result) -> dict[int, list[str]]:
-    states = defaultdict(list)
-    for event in result.run.events():
-        if isinstance(event, FaultEvent):
-            states[event.step].append(event.state)
-    return dict(states)
-
-
 def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: Path, tmp_path: Path) -> None:
     schedule = [
         {"fault": "kill", "at_s": 2, "for_s": 6, "node": "leader:q1"},
@@ -104,10 +62,7 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
         pytest.raises(LockedError, match="another run has this cluster"),
     ):
         Attachment(load(file))
-    result = played(schedule, file, tmp_path)
-    untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
-    assert states_of(result) == dict.fromkeys(range(len(schedule)), PROVEN), untrue
-    assert result.verdict == "VALID", untrue
+    played_and_proven(schedule, file, tmp_path)
     assert unhealed(file) == []
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and b"of these machines" in path.read_bytes()]
     assert kept == []
@@ -119,10 +74,7 @@ def test_a_disk_is_full_an_alarm_goes_off_and_a_node_is_drained(file: Path, tmp_
         {"fault": "alarm", "at_s": 90, "for_s": 20, "node": "a1", "resource": "memory"},
         {"fault": "stop", "at_s": 160, "for_s": 10, "node": "c1", "drain": True},
     ]
-    result = played(schedule, file, tmp_path)
-    untrue = {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
-    assert states_of(result) == dict.fromkeys(range(len(schedule)), PROVEN), untrue
-    assert result.verdict == "VALID", untrue
+    played_and_proven(schedule, file, tmp_path)
     assert unhealed(file) == []
 
 
@@ -180,10 +132,6 @@ def left_broken(file: Path, kind: str, *, for_s: float) -> Iterator[None]:
             yield
         finally:
             os.kill(broken.pid, signal.SIGKILL)
-
-
-def unhealed(file: Path) -> list[str]:
-    return [row["act"] for row in Journal(journal_file(load(file).stated.cluster)).unhealed()]
 
 
 @pytest.mark.parametrize("kind", KINDS)
