@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,25 @@ management.ssl.keyfile = /etc/rabbitmq/mine.pem
 """
 _ADVANCED = f"[{{kernel, [{{net_ticktime, {NET_TICKTIME_S}}}]}}]."
 
+_COMMANDS = "{start: 'rabbitmq-server -detached', stop: 'rabbitmqctl -q stop --timeout 60'}"
+
+_DISK = {DISK: f"size={DISK_BYTES}"}
+_WITHOUT: Mapping[str, Any] = {
+    "command": ["sleep", str(LIVE_AT_MOST_S)],
+    "init": True,
+    "cap_add": ["NET_ADMIN"],
+    "tmpfs": _DISK,
+}
+#: What it wants of a container.
+_WITH_SYSTEMD: Mapping[str, Any] = {
+    "command": ["/sbin/init"],
+    "cap_add": ["NET_ADMIN", "SYS_ADMIN"],
+    "security_opt": ["seccomp=unconfined", "apparmor=unconfined"],
+    "cgroupns": "private",
+    "environment": {"container": "docker"},
+    "tmpfs": {**_DISK, "/run": "", "/run/lock": "", "/tmp": ""},  # noqa: S108 - in a container
+}
+
 _PART = """nft -f - <<'END'
 table inet parted {
     chain incoming {
@@ -64,8 +83,14 @@ echo "$KEY" > ~{USER}/.ssh/authorized_keys
 chown -R {USER}: ~{USER}/.ssh
 ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
 echo "$KEY" > /root/.ssh/authorized_keys
-mkdir -p /run/sshd
-/usr/sbin/sshd
+if [ -d /run/systemd/system ]; then
+    systemctl stop rabbitmq-server
+    systemctl restart ssh
+    systemd-run --quiet --on-active={LIVE_AT_MOST_S} systemctl poweroff
+else
+    mkdir -p /run/sshd
+    /usr/sbin/sshd
+fi
 cd /etc/rabbitmq
 printf 'NODENAME=rabbit@%s\\n' "$(hostname)" > rabbitmq-env.conf
 printf '%s\n' "$CONF" > rabbitmq.conf
@@ -76,7 +101,7 @@ echo '[rabbitmq_management].' > enabled_plugins
 printf %s "$COOKIE" > /var/lib/rabbitmq/.erlang.cookie
 chmod 400 /var/lib/rabbitmq/.erlang.cookie
 chown -R rabbitmq:rabbitmq /etc/rabbitmq /var/lib/rabbitmq /var/log/rabbitmq
-rabbitmq-server -detached
+if [ -d /run/systemd/system ]; then systemctl start --no-block rabbitmq-server; else rabbitmq-server -detached; fi
 for _ in $(seq 60); do
     rabbitmqctl -q await_startup --timeout 60 2> /dev/null && exit 0
     sleep 1
@@ -88,10 +113,11 @@ exit 1
 @dataclass
 class Machines:
     """``folder`` has what a cluster file names: the key ``id``, ``known_hosts`` and ``ca.pem``. ``tls``: brokers speak
-    nothing else to clients."""
+    nothing else to clients. ``systemd``: it is the first process, and brokers are its unit as Debian has it."""
 
     folder: Path
     tls: bool = False
+    systemd: bool = False
     containers: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -118,7 +144,13 @@ class Machines:
         self.run(name, "nft delete table inet parted")
 
     def cluster_file(
-        self, zones: Sequence[str], *, offers: str = "", allow: str = "{}", ssh_more: str = f"user: root, disk: {DISK}"
+        self,
+        zones: Sequence[str],
+        *,
+        offers: str = "",
+        allow: str = "{}",
+        ssh_more: str = f"user: root, disk: {DISK}",
+        name: str = "cluster.yaml",
     ) -> Path:
         """One zone for each machine. ``ssh_more``: beside what every machine is reached by."""
         named = zip(self.names, zones, strict=True)
@@ -134,11 +166,11 @@ class Machines:
         ssh = (
             "offers: {ssh: {key: id, known_hosts: known_hosts, addresses: {"
             + addresses
-            + "}, broker: {start: 'rabbitmq-server -detached', stop: 'rabbitmqctl -q stop --timeout 60'}, "
+            + ("}, " if self.systemd else f"}}, broker: {_COMMANDS}, ")
             + ssh_more
             + "}}\n"
         )
-        path = self.folder / "cluster.yaml"
+        path = self.folder / name
         path.write_text(
             f"version: 1\ncluster: rabbit@{self.names[0]}\nuser: {{env: MACHINES_USER}}\npassword: {{file: password}}\n"
             f"partition_handling: pause_minority\nnet_ticktime_s: {NET_TICKTIME_S}\nnodes:\n{nodes}"
@@ -148,7 +180,7 @@ class Machines:
 
 
 @contextmanager
-def running_machines(count: int, folder: Path, *, tls: bool = False) -> Iterator[Machines]:
+def running_machines(count: int, folder: Path, *, tls: bool = False, systemd: bool = False) -> Iterator[Machines]:
     """A cluster on so many machines. Skips where there is no engine, or no such image."""
     with ExitStack() as stack:
         with skipped_without():
@@ -160,19 +192,16 @@ def running_machines(count: int, folder: Path, *, tls: bool = False) -> Iterator
         mark = secrets.token_hex(4)
         network = client.networks.create(f"machines-{mark}", driver="bridge")
         stack.callback(network.remove)
-        machines = Machines(folder, tls)
+        machines = Machines(folder, tls, systemd)
         for i in range(1, count + 1):
             container = client.containers.run(
                 MACHINE.local,
-                ["sleep", str(LIVE_AT_MOST_S)],
                 detach=True,
                 auto_remove=True,
-                init=True,
                 hostname=f"host{i}",
                 name=f"host{i}-{mark}",
                 network=network.name,
-                cap_add=["NET_ADMIN"],
-                tmpfs={DISK: f"size={DISK_BYTES}"},
+                **(_WITH_SYSTEMD if systemd else _WITHOUT),
             )
             stack.callback(container.kill)
             machines.containers[f"host{i}"] = container

@@ -29,7 +29,7 @@ from tests.clusters.attached.playing import played, played_and_proven, unhealed
 
 pytestmark = pytest.mark.engine
 
-ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 3, fill_disk: 1, alarm: 1, drain: 1, delay: 3}"
+ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 3, fill_disk: 1, alarm: 1, drain: 1}"
 
 #: RabbitMQ's tools take ten seconds where the machine is busy.
 LASTS_S = 40.0
@@ -78,15 +78,20 @@ def test_a_disk_is_full_an_alarm_goes_off_and_a_node_is_drained(file: Path, tmp_
     assert unhealed(file) == []
 
 
+@pytest.mark.usefixtures("file")
 def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_netem(
-    file: Path, machines: Machines, tmp_path: Path
+    machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "sch_netem" not in machines.run("host1", "[ -d /sys/module/sch_netem ] || echo no sch_netem"):
+    if "no sch_netem" not in machines.run("host1", "[ -d /sys/module/sch_netem ] || echo no sch_netem"):
         pytest.skip("the kernel has netem")
+    slow = machines.cluster_file("abc", allow="{delay: 3}", name="slow.yaml")
+    missing = "the kernel has no sch_netem"
+    assert told([str(slow)]) == 1
+    assert f"delay: rabbit@host1 (ssh root@{machines.address('host1')}): {missing}" in capsys.readouterr().err
     step = {"fault": "latency", "at_s": 2, "for_s": 10, "links": "zone:a <-> zone:b", "latency_ms": 50}
-    with pytest.raises(ToolMissingError, match=r"rabbit@host1 \(ssh root@.*\): the kernel has no sch_netem"):
-        played([step], file, tmp_path)
-    assert list(tmp_path.glob("*/events.jsonl")) == []
+    with pytest.raises(ToolMissingError, match=rf"rabbit@host1 .*{missing}"):
+        played([step], slow, tmp_path)
+    assert list(tmp_path.rglob("events.jsonl")) == []
 
 
 def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:

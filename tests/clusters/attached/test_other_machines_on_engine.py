@@ -1,4 +1,4 @@
-"""Machines of other kinds, and other numbers of them: a user with sudo, iptables alone, brokers that speak TLS."""
+"""Machines of other kinds and in other numbers: sudo, systemd, iptables alone, brokers that speak TLS only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    with running_machines(2, tmp_path_factory.mktemp("two"), tls=True) as machines:
+    with running_machines(2, tmp_path_factory.mktemp("two"), tls=True, systemd=True) as machines:
         for name in machines.names:
             machines.run(name, "mv /usr/sbin/nft /root/nft")
         yield machines
@@ -39,7 +39,7 @@ def whole(file: Path) -> None:
     wait_until(lambda: told([str(file)]) == 0, timeout_s=180, what="the cluster to be whole", poll_s=2.0)
 
 
-def test_two_machines_with_sudo_iptables_and_tls(
+def test_two_machines_with_sudo_systemd_iptables_and_tls(
     two: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = two.cluster_file("ab", allow="{kill: 1, cut: 1, fill_disk: 1}", ssh_more=BY_SUDO)
@@ -53,6 +53,9 @@ def test_two_machines_with_sudo_iptables_and_tls(
         {"fault": "disk_full", "at_s": 150, "for_s": 40, "node": "a1"},
     ]
     played_and_proven(schedule, file, tmp_path, topology="two_nodes_two_zones")
+    for name in two.names:
+        assert two.run(name, "systemctl is-active rabbitmq-server") == "active\n"
+        assert "rabbitmq-resilience" not in two.run(name, "systemctl list-units --all --no-legend --no-pager")
 
 
 def test_only_the_port_between_brokers_is_cut_where_that_is_stated(two: Machines) -> None:
