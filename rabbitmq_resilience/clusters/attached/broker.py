@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError, tool_script
 from rabbitmq_resilience.clusters.attached.offers import Service
 from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
@@ -129,6 +129,12 @@ class RemoteBroker:
         start = self._service.start or f"systemctl start --no-block {shlex.quote(self._service.unit or '')}"
         find = f"set -- {shlex.quote(self._node)}\n{FIND.replace('exit 0', '')}"
         return f'[ -n "$({find})" ] && exit 0\n{start}'
+
+    def killed_where(self, expression: str) -> str:
+        """For the machine's shell: ends the broker's process where that Erlang expression is true in it."""
+        ask = tool_script(self._node, "rabbitmqctl", "eval", expression)
+        found = f"$(set -- {shlex.quote(self._node)}\n{FIND})"
+        return f'if [ "$({ask})" = true ]; then kill -KILL "$(echo "{found}" | cut -d" " -f1)"; sleep 1; fi\n'
 
     def _there(self) -> Process:
         found = self.process()

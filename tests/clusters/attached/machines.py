@@ -85,6 +85,7 @@ ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
 echo "$KEY" > /root/.ssh/authorized_keys
 if [ -d /run/systemd/system ]; then
     systemctl stop rabbitmq-server
+    systemctl reset-failed ssh
     systemctl restart ssh
     systemd-run --quiet --on-active={LIVE_AT_MOST_S} systemctl poweroff
 else

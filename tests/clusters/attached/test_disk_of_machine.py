@@ -37,7 +37,8 @@ class Place:
         return self.folder / "mounted" / "data"
 
     def disk(self, path: Path) -> RemoteDisk:
-        broker = SimpleNamespace(start_command=f"echo started >> {self.folder}/started")
+        start = f"echo started >> {self.folder}/started"
+        broker = SimpleNamespace(start_command=start, killed_where=lambda _expression: "")
         return RemoteDisk(OurMachine(f"{self.folder}/state"), cast(RemoteBroker, broker), str(path), "h1")
 
     def left_on_machine(self) -> str:
