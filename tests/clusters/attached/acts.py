@@ -30,11 +30,12 @@ LOST = Treatment("drop", 5.0)
 
 @dataclass(frozen=True)
 class Kind:
-    """``is_on``: whether a machine shows it."""
+    """``is_on``: whether a machine shows it. ``lasts_s``: RabbitMQ's tools take ten seconds where much else runs."""
 
     do: Callable[[AttachedCluster], None]
     undo: Callable[[AttachedCluster], None]
     is_on: Callable[[Machines], bool]
+    lasts_s: float = 15.0
 
 
 def brokers(machines: Machines) -> list[str]:
@@ -87,9 +88,13 @@ KINDS: Mapping[str, Kind] = {
         lambda m: "numgen" in rules(m, "host2"),
     ),
     "fill_disk": Kind(lambda c: c.disk("b1").fill(), lambda c: c.disk("b1").empty(), lambda m: free_blocks(m) == 0),
-    "memory_alarm": Kind(lambda c: c.change("b1", alarm(c, "memory")), changed_back, lambda m: has_alarm(m, "memory")),
-    "disk_alarm": Kind(lambda c: c.change("b1", alarm(c, "disk")), changed_back, lambda m: has_alarm(m, "disk")),
-    "drain": Kind(lambda c: c.change("b1", MAINTENANCE), changed_back, lambda m: not takes_clients(m)),
+    "memory_alarm": Kind(
+        lambda c: c.change("b1", alarm(c, "memory")), changed_back, lambda m: has_alarm(m, "memory"), lasts_s=40
+    ),
+    "disk_alarm": Kind(
+        lambda c: c.change("b1", alarm(c, "disk")), changed_back, lambda m: has_alarm(m, "disk"), lasts_s=40
+    ),
+    "drain": Kind(lambda c: c.change("b1", MAINTENANCE), changed_back, lambda m: not takes_clients(m), lasts_s=40),
 }
 
 
