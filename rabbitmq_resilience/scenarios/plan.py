@@ -16,6 +16,9 @@ from rabbitmq_resilience.faults.catalogue import AnyFault
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.on_clusters import known
 
+#: What RabbitMQ's tools, or the broker, do as soon as they can.
+_TAKING_THEIR_TIME = frozenset({"stop", "drain", "alarm"})
+
 
 def plan(scenario: Scenario, file: Path) -> Iterator[str]:
     """Lines for people, of a scenario that fits the cluster of that file (``on_clusters.fitted``)."""
@@ -76,7 +79,8 @@ def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
     if by_policy and "cut" in step.acts(scenario.topology):
         return ENDS["policy"]
     if stated.offers.commands is None:
-        return f"ends by itself {MARGIN_S + step.for_s:g} s after it began, at the latest"
+        since = "is done" if _TAKING_THEIR_TIME & step.acts(scenario.topology).keys() else "began"
+        return f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
     acts = [stated.offers.commands.act(name) for name in step.acts(scenario.topology)]
     return ", ".join(sorted({ENDS[act.ends] for act in acts if act is not None}))
 

@@ -34,7 +34,6 @@ exit 0
 """
 
 _ENDED_WITHIN_S = 20.0
-_STOPPED_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,10 @@ class RemoteBroker:
         self._await_gone(_ENDED_WITHIN_S)
 
     def stop(self, *, for_s: float) -> None:
-        self._arm(self.start_command, for_s)
         command = self._service.stop or f"systemctl stop {shlex.quote(self._service.unit or '')}"
-        self._machine.run(command, timeout_s=_STOPPED_WITHIN_S)
-        self._await_gone(_STOPPED_WITHIN_S)
+        with watchdog.doing(self._machine, self._key, heal=self.start_command, for_s=for_s):
+            self._machine.run(command, timeout_s=watchdog.DONE_WITHIN_S)
+            self._await_gone(_ENDED_WITHIN_S)
 
     def pause(self, *, for_s: float) -> None:
         pid = self._there().pid

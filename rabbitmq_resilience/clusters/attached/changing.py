@@ -10,8 +10,6 @@ from rabbitmq_resilience.clusters.attached.broker import FIND, Process, RemoteBr
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError, tool_script
 from rabbitmq_resilience.clusters.changes import Change
 
-_DONE_WITHIN_S = 90.0
-
 
 @dataclass(frozen=True)
 class ChangedBroker:
@@ -27,8 +25,8 @@ class ChangedBroker:
         if found is None:
             raise MachineError(f"{self.node} has no process on its machine")
         undo = self._while_it_is(found) + tool_script(self.node, *change.undo)
-        watchdog.arm(self.machine, self._key(change), heal=undo, after_s=for_s)
-        self.machine.run(tool_script(self.node, *change.do), timeout_s=_DONE_WITHIN_S)
+        with watchdog.doing(self.machine, self._key(change), heal=undo, for_s=for_s):
+            self.machine.run(tool_script(self.node, *change.do), timeout_s=watchdog.DONE_WITHIN_S)
 
     def change_back(self, change: Change) -> None:
         watchdog.heal(self.machine, self._key(change))

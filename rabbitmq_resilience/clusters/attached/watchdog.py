@@ -8,7 +8,8 @@ tried again each second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 
@@ -16,6 +17,8 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 STATE = "/run/rabbitmq-resilience"
 #: How much later than asked it heals by itself.
 MARGIN_S = 30.0
+#: How long that may take which is not done at once.
+DONE_WITHIN_S = 120.0
 
 _WATCH = """
 echo $$ > "$1/pid"
@@ -72,6 +75,15 @@ def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
         machine.run(_ARM, f"{machine.state}/{key}", str(round(after_s + MARGIN_S)), heal, _WATCH, unit)
     except MachineError as error:
         raise MachineError(f"no watchdog could be set, so nothing was done: {error}") from error
+
+
+@contextmanager
+def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[None]:
+    """For what takes its time until it is done: only from then on ``for_s`` counts. Healed before, it would be done
+    afterwards, and nobody would watch."""
+    arm(machine, key, heal=heal, after_s=for_s + DONE_WITHIN_S)
+    yield
+    arm(machine, key, heal=heal, after_s=for_s)
 
 
 def heal(machine: Machine, key: str) -> None:
