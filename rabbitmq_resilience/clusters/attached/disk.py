@@ -55,9 +55,13 @@ if [ -n "$pid" ] && is_filler "$pid"; then
 fi
 """
 
-#: Changes nothing: whether a broker that runs has lost its metadata, as Mnesia ends for good where it cannot write, and
-#: the process lives on (seen on 3.10.8).
-_IS_BROKEN = 'rabbit:is_running() andalso not is_boolean(catch rabbit_vhost:exists(<<"/">>)).'
+#: Whether a broker that runs has lost its metadata, or is going to. What could not be written to Mnesia's log ends
+#: Mnesia when it looks there next, up to three minutes later (dump_log_time_threshold), and the process lives on (seen
+#: on 3.10.8). So it is asked to look now, which does no harm where all was written.
+_IS_BROKEN = (
+    'rabbit:is_running() andalso (not is_boolean(catch rabbit_vhost:exists(<<"/">>)) orelse '
+    "(mnesia:system_info(is_running) =:= yes andalso (catch mnesia:dump_log()) =/= dumped))."
+)
 
 #: Writes a block as the owner of the folder $1, and removes it.
 _TAKES = """
