@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -26,6 +27,9 @@ RESOURCE_LOCKED = 405
 
 _TURN_S = 0.5
 _TAKEN_WITHIN_S = 15.0
+_HEARTBEAT_S = 10
+#: For so long brokers may hold a connection of ours for alive that is gone, as where all of them have paused.
+_OURS_GOES_WITHIN_S = 3 * _HEARTBEAT_S
 
 
 class LockedError(ClusterError):
@@ -42,6 +46,7 @@ class ClusterLock(Closing):
         self._vhost = vhost
         self._closed = threading.Event()
         self._held = threading.Event()
+        self._holding = False
         self._lost: str = ""
         self._trouble = ""
         self._thread = threading.Thread(target=self._hold, name="cluster-lock", daemon=True)
@@ -67,14 +72,18 @@ class ClusterLock(Closing):
 
     def _hold(self) -> None:
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # nodes that are killed are no news
-        turn = 0
+        turn, ours_until_s = 0, 0.0
         while not self._closed.is_set() and not self._lost:
             endpoint = self._endpoints[turn % len(self._endpoints)]
             turn += 1
             try:
-                self._hold_at(endpoint)
+                try:
+                    self._hold_at(endpoint)
+                finally:
+                    if self._holding:
+                        self._holding, ours_until_s = False, time.monotonic() + _OURS_GOES_WITHIN_S
             except ChannelClosedByBroker as error:
-                if error.reply_code == RESOURCE_LOCKED:
+                if error.reply_code == RESOURCE_LOCKED and time.monotonic() > ours_until_s:
                     self._lost = f"another run has this cluster: {QUEUE} in the virtual host {self._vhost} is taken"
                     self._held.set()
                 self._trouble = str(error)
@@ -87,7 +96,7 @@ class ClusterLock(Closing):
         parameters = ConnectionParameters(
             **self._access.parameters(endpoint),
             virtual_host=self._vhost,
-            heartbeat=10,
+            heartbeat=_HEARTBEAT_S,
             socket_timeout=2,
             stack_timeout=5,
             blocked_connection_timeout=None,
@@ -97,6 +106,7 @@ class ClusterLock(Closing):
         try:
             connection.channel().queue_declare(QUEUE, exclusive=True)
             self._held.set()
+            self._holding = True
             while not self._closed.is_set():
                 connection.process_data_events(time_limit=_TURN_S)
         finally:
