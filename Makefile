@@ -7,6 +7,7 @@
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
 # make kubernetes   brings up a Kubernetes of three nodes on this machine, for trying: Debian, root and Go are needed
+# make kubernetes-suite  makes an image of this checkout for its pods (local/resilience:1)
 # make kubernetes-stop  ends it
 # make fault-file   makes a first fault file (TO=incident.fault.yaml) FROM="logs/ timeline.csv"
 # make trend        makes a page (TO=trend.html) of what the nights in the folder NIGHTS=nights say together
@@ -25,7 +26,7 @@ NIGHTS ?= reports/nights
 pytest := .venv/bin/python -m pytest
 at_once := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop kubernetes kubernetes-stop clean
+.PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
@@ -66,7 +67,7 @@ setup:
 images:
 	@setup/start images $(VERSIONS)
 
-engine engine-stop kubernetes kubernetes-stop:
+engine engine-stop kubernetes kubernetes-suite kubernetes-stop:
 	@setup/start $@
 
 clean: engine-stop kubernetes-stop

@@ -1,5 +1,5 @@
 """The console command ``rabbitmq-resilience``: set-up, a first folder, a fault file from evidence, a night, a trend,
-a comparison, capacity, loads by name, clusters that are there already."""
+a comparison, capacity, loads by name, clusters that are there already, and a Job in Kubernetes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
        rabbitmq-resilience cluster FILE
        rabbitmq-resilience heal FILE
        rabbitmq-resilience find-pods LABEL [--namespace NAME] [--kubeconfig FILE] > FILE
+       rabbitmq-resilience job CLUSTER_FILE FAULT_FILE ... --image IMAGE [--to DIR] [OPTION ...]
 
 setup       finds RabbitMQ, Toxiproxy and Prometheus, and fetches what is missing into {tools};
             engine provides a container engine, images builds container images where they cannot be pulled
@@ -36,6 +37,7 @@ presets     lists the loads that are known by name
 cluster     tells what was found of the cluster that a cluster file describes, and what may be done to it
 heal        heals what a run has left on that cluster
 find-pods   writes a first cluster file of the brokers in pods that have LABEL
+job         plays fault files by a Job beside brokers in pods, and fetches what was recorded (--help)
 """
 
 
@@ -152,6 +154,12 @@ def find_pods(arguments: Sequence[str]) -> int:
     return found
 
 
+def job(arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.jobs.command import main as beside
+
+    return beside(arguments, program="rabbitmq-resilience job")
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "setup": setup,
     "init": init,
@@ -164,6 +172,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "cluster": cluster,
     "find-pods": find_pods,
     "heal": heal,
+    "job": job,
 }
 
 

@@ -23,6 +23,8 @@ def main(arguments: Sequence[str]) -> int:
             return command.status_of(lambda: take((environment.STEP,)))
         case ["kubernetes"]:
             return command.status_of(lambda: take(kubernetes_steps.STEPS))
+        case ["kubernetes-suite"]:
+            return command.status_of(lambda: take(kubernetes_steps.SUITE))
         case ["kubernetes-stop"]:
             return command.status_of(lambda: print(kubernetes_steps.stop()))
         case ["engine"] | ["images", *_]:

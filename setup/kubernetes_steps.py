@@ -1,4 +1,5 @@
 """``make kubernetes``: a Kubernetes of three nodes on this machine, each a zone of its own, for trying; and its end.
+``make kubernetes-suite``: an image of this checkout for its pods.
 
 It installs packages of Debian's and builds Kubernetes from its modules, as root: the scripts beside this file do so in
 ``.tools/kubernetes``, where what is there is kept. ``KUBECONFIG=.tools/kubernetes/conf/admin.kubeconfig`` leads there.
@@ -14,6 +15,7 @@ from pathlib import Path
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, run
 from rabbitmq_resilience.tools.steps import Missing, Step, within_root
+from setup import environment
 
 VERSION = "1.30.14"
 PLACE = TOOLS / "kubernetes"
@@ -89,6 +91,12 @@ def _cluster() -> str:
     return f"goes on running, `make kubernetes-stop` ends it; KUBECONFIG={within_root(KUBECONFIG)}"
 
 
+def _suite() -> str:
+    checkout = str(environment.ROOT)
+    _script("suite.sh", str(environment.PYTHON), checkout, doing="making an image of this checkout, and giving it to nodes")
+    return f"local/resilience:1, in {within_root(PLACE / 'images')}, and in the nodes that run"
+
+
 def stop() -> str:
     """Says what was done."""
     if not (PLACE / "run").exists():
@@ -97,6 +105,12 @@ def stop() -> str:
     return "Kubernetes has ended; the packages that it came from are still installed."
 
 
+#: Made anew each time: it is of the checkout as it is now.
+SUITE = (
+    environment.STEP,
+    Step("Packages of Kubernetes", _packages_found, _packages),
+    Step("Image of the suite", lambda: None, _suite),
+)
 STEPS = (
     Step("Packages of Kubernetes", _packages_found, _packages),
     Step("Programs of Kubernetes", _programs_found, _programs),

@@ -24,6 +24,7 @@ PACKAGE = "rabbitmq_resilience"
 #: The rooms of the package from the top: each may import those below it and itself. Rooms of one line are strangers.
 ROOMS: list[set[str]] = [
     {"sweeps"},
+    {"jobs"},
     {"nights"},
     {"random_schedules"},
     {"play"},

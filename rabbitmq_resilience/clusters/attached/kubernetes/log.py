@@ -49,7 +49,7 @@ class PodLog:
                 continue  # there was none before, or it does not run now
             for line in text.splitlines():
                 at, _, said = line.partition(" ")
-                if _sorted(at) > _sorted(self._last):
+                if printed_at(at) > printed_at(self._last):
                     self._last = at
                     self._kept.append(_COLOUR.sub("", said) + "\n")
 
@@ -70,7 +70,7 @@ class PodLog:
         )
 
 
-def _sorted(at: str) -> tuple[str, str]:
-    """Fractions of a second have as many digits as they need."""
+def printed_at(at: str) -> tuple[str, str]:
+    """When a line was printed, to be compared: fractions of a second have as many digits as they need."""
     whole, _, rest = at.rstrip("Z").partition(".")
     return whole, rest.ljust(9, "0")

@@ -1,0 +1,92 @@
+"""What becomes of a Job, as the API server tells of it and of its pod at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: What a container waits for that nobody brings. An image may be tried again, and is not waited for.
+_IN_VAIN = {
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+}
+_NOT_BEGUN = ("StartError", "ContainerCannotRun")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """``pod``: its name, once there is one. ``status``: that with which the player has ended, and ``reason``, the
+    kubelet's word for how. ``kept``: what it recorded can be fetched. ``lost``: in words, why no more will come.
+    ``waits``: in words, what it waits for."""
+
+    pod: str | None = None
+    plays: bool = False
+    status: int | None = None
+    reason: str = ""
+    kept: bool = False
+    lost: str = ""
+    waits: str = ""
+
+
+def seen(job: Any | None, pods: Sequence[Any], *, player: str, keeper: str) -> Seen:
+    """Of the objects of the client (V1Job, V1Pod)."""
+    if job is None:
+        return Seen(lost="somebody has removed the Job")
+    ended = next((one for one in job.status.conditions or () if one.type == "Failed" and one.status == "True"), None)
+    if ended is not None and ended.reason == "DeadlineExceeded":
+        return Seen(lost=f"the Job was ended, as its time was over ({job.spec.active_deadline_seconds} s)")
+    if not pods:
+        why = "" if ended is None else f"{ended.reason}: {ended.message}"
+        return Seen(lost=why and f"the Job has failed, and its pod is gone: {why}", waits="its pod to be made")
+    pod = pods[-1]
+    states = {one.name: one.state for one in pod.status.container_statuses or () if one.state}
+    if taken := _taken(pod):
+        return Seen(pod.metadata.name, lost=taken)
+    done = states[player].terminated if player in states else None
+    if done is not None and done.reason in _NOT_BEGUN:
+        return Seen(pod.metadata.name, lost=f"{player} cannot be started: {done.message}")
+    return Seen(
+        pod.metadata.name,
+        plays=player in states and states[player].running is not None,
+        status=None if done is None else int(done.exit_code),
+        reason="" if done is None else str(done.reason or ""),
+        kept=keeper in states and states[keeper].running is not None,
+        lost=next(_in_vain(states), ""),
+        waits="; ".join(_waits(pod, states)),
+    )
+
+
+def _taken(pod: Any) -> str:
+    """Why the pod ends otherwise than by itself."""
+    name = f"pod {pod.metadata.name}"
+    if pod.status.phase == "Failed" and pod.status.reason:
+        return f"{name} was ended by its node ({pod.status.reason}): {pod.status.message}"
+    disrupted = [one for one in pod.status.conditions or () if one.type == "DisruptionTarget" and one.status == "True"]
+    if disrupted:
+        return f"{name} was ended by the cluster ({disrupted[0].reason}): {disrupted[0].message}"
+    if pod.metadata.deletion_timestamp is not None:
+        return f"somebody has deleted {name}"
+    if pod.status.phase == "Unknown":
+        return f"the node of {name} ({pod.spec.node_name}) does not answer any more"
+    return ""
+
+
+def _in_vain(states: dict[str, Any]) -> Iterator[str]:
+    for name, state in states.items():
+        if state.waiting is not None and state.waiting.reason in _IN_VAIN:
+            yield f"{name} cannot be started ({state.waiting.reason}): {state.waiting.message or 'no more is told'}"
+
+
+def _waits(pod: Any, states: dict[str, Any]) -> Iterator[str]:
+    for one in pod.status.conditions or ():
+        if one.type == "PodScheduled" and one.status == "False":
+            yield f"a node for pod {pod.metadata.name}: {one.message}"
+    reasons = {state.waiting.reason: state.waiting.message for state in states.values() if state.waiting is not None}
+    for reason, message in reasons.items():
+        yield f"{reason}: {message}" if message else str(reason)

@@ -1,0 +1,75 @@
+"""What a container prints, told line by line as it comes, and once each, however often the way there breaks off."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rabbitmq_resilience.clusters.attached.kubernetes.containers import FAILURES
+from rabbitmq_resilience.clusters.attached.kubernetes.log import printed_at
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods
+from rabbitmq_resilience.tools.closing import Closing
+
+#: Then it is asked anew: nobody tells of a way that is gone.
+_SILENT_S = 60.0
+_AGAIN_AFTER_S = 1.0
+_MARGIN_S = 5
+_ENDS_WITHIN_S = 30.0
+
+
+class Output(Closing):
+    """Of the container of ``pods``, from its beginning, until ``close``, which waits for what it has printed last."""
+
+    def __init__(self, pods: Pods, pod: str, say: Callable[[str], None]) -> None:
+        self._pods = pods
+        self._pod = pod
+        self._say = say
+        self._last = ""
+        self._last_s: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"output of {pod}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(_ENDS_WITHIN_S)
+
+    def _follow(self) -> None:
+        while True:
+            last_time = self._over.is_set()
+            try:
+                for line in self._lines():
+                    self._tell(line)
+            except FAILURES:
+                pass  # asked again
+            if last_time:
+                return
+            self._over.wait(_AGAIN_AFTER_S)
+
+    def _tell(self, line: str) -> None:
+        at, _, said = line.partition(" ")
+        if printed_at(at) > printed_at(self._last):
+            self._last, self._last_s = at, time.monotonic()
+            self._say(said)
+
+    def _lines(self) -> Iterator[str]:
+        since = {} if self._last_s is None else {"since_seconds": round(time.monotonic() - self._last_s) + _MARGIN_S}
+        with self._pods.api() as api:
+            answer: Any = api.read_namespaced_pod_log(
+                self._pod,
+                self._pods.namespace,
+                container=self._pods.container,
+                follow=True,
+                timestamps=True,
+                _preload_content=False,
+                _request_timeout=(ANSWERS_WITHIN_S, _SILENT_S),
+                **since,
+            )
+            rest = b""
+            for data in answer.stream(decode_content=True):
+                *lines, rest = (rest + data).split(b"\n")
+                yield from (one.decode(errors="replace") for one in lines)
+            if rest and self._over.is_set():  # otherwise it may be the beginning of one, and comes again
+                yield rest.decode(errors="replace")

@@ -1,0 +1,60 @@
+"""What the containers of a Job run: ``play`` pytest, ``keep`` what it recorded until that is fetched, ``pack`` it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rabbitmq_resilience.jobs import parcels
+from rabbitmq_resilience.jobs.places import ENDED, FETCHED, FETCHED_WITHIN_S, PARCEL, RESULTS
+from rabbitmq_resilience.nights.called import run_pytest
+from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+_LOOK_EVERY_S = 1.0
+_FOREVER_S = 10.0 * 365 * 24 * 3600
+
+
+def play(arguments: Sequence[str]) -> int:
+    """The limit in seconds, and what pytest is called with. Returns its status, and writes it down."""
+    limit_s, *for_pytest = arguments
+    results = Path(RESULTS)
+    results.mkdir(parents=True, exist_ok=True)
+    status = run_pytest([sys.executable, "-m", "pytest", *for_pytest], limit_s=float(limit_s))
+    write_whole(results / ENDED, json.dumps({"status": status}) + "\n")
+    return status
+
+
+def keep(_: Sequence[str]) -> int:
+    """Waits until what was recorded is fetched; not for long once pytest has ended, as nobody may be there any more.
+    Where pytest was killed nobody knows that here: the time limit of the Job ends it then."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # the first process of a container is ended by none otherwise
+        signal.signal(number, lambda *_: sys.exit(0))
+    Path(RESULTS).mkdir(parents=True, exist_ok=True)
+
+    def over() -> bool:
+        ended = Path(RESULTS, ENDED)
+        late = ended.exists() and time.time() - ended.stat().st_mtime > FETCHED_WITHIN_S
+        return late or Path(FETCHED).exists()
+
+    try:
+        wait_until(over, timeout_s=_FOREVER_S, what="what was recorded to be fetched", poll_s=_LOOK_EVERY_S)
+    except WaitTimeout:
+        return 1
+    return 0
+
+
+def pack(_: Sequence[str]) -> int:
+    """Prints what the archive must be found to be where it comes to."""
+    print(parcels.pack(Path(RESULTS), Path(PARCEL)).text)
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"play": play, "keep": keep, "pack": pack}
+
+if __name__ == "__main__":
+    sys.exit(COMMANDS[sys.argv[1]](sys.argv[2:]))

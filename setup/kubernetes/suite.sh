@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# suite.sh PYTHON CHECKOUT: an image of the checkout's own wheel, local/resilience:1, which nodes that run are given.
+# PYTHON is the one of .venv, of the same version as that of Debian's suite bookworm, which is in the image.
+set -e; K=$(cd "$(dirname "$0")" && pwd); python=$1; checkout=$2; mkdir -p "$K/images" "$K/suite"; cd "$K/suite"
+T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
+"$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "a Python 3.11 is needed: that of the image" >&2; exit 1; }
+[ -s root.tar ] || {
+  mmdebstrap --variant=minbase --include=python3 --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$T/root.tar"
+  mv "$T/root.tar" root.tar; }
+pip="$python -m pip --disable-pip-version-check --quiet --no-input"
+$pip wheel --no-deps --no-build-isolation --wheel-dir "$T/wheels" "$checkout"
+$pip install --constraint "$checkout/constraints.txt" --target "$T/layer/opt/resilience" "$(echo "$T"/wheels/*.whl)[kubernetes,trend]"
+rm -rf "$T/layer/opt/resilience/bin"; mkdir -p "$T/layer/usr/local/bin" "$T/layer/work"; chmod 777 "$T/layer/work"
+for name in rabbitmq-resilience:rabbitmq_resilience pytest:pytest; do
+  printf '#!/bin/sh\nexec python3 -m %s "$@"\n' "${name#*:}" > "$T/layer/usr/local/bin/${name%:*}"; done
+[ ! -x "$checkout/.tools/bin/toxiproxy-server" ] || cp -L "$checkout/.tools/bin/toxiproxy-server" "$T/layer/usr/local/bin/"
+chmod 755 "$T"/layer/usr/local/bin/*
+cp root.tar "$T/whole.tar"; tar -C "$T/layer" --owner=0 --group=0 -rf "$T/whole.tar" opt usr/local/bin work
+python3 "$K/mkimage.py" local/resilience:1 "$T/whole.tar" "$K/images/resilience.tar" '{"User":"10001:10001","WorkingDir":"/work","StopSignal":"SIGINT","Env":["PATH=/usr/local/bin:/usr/bin:/bin","PYTHONPATH=/opt/resilience","PYTHONUNBUFFERED=1","LANG=C.UTF-8"],"Cmd":["rabbitmq-resilience","--help"]}'
+ls -l "$K/images/resilience.tar"
+for n in 1 2 3; do
+  [ ! -f "$K/run/containerd$n.pid" ] || nsenter --target "$(cat "$K/run/containerd$n.pid")" --mount \
+    ctr --namespace k8s.io images import "$K/images/resilience.tar"; done

@@ -1,0 +1,161 @@
+"""Archives that come from a pod: whole, or not at all, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import base64
+import io
+import socket
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached.commanded import run_here
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.jobs import parcels
+from rabbitmq_resilience.jobs.parcels import Label, ParcelError, fetch, pack, unpack
+
+
+@dataclass
+class LossyMachine:
+    """This machine, which does ``harm`` to what it prints: to the n-th answer."""
+
+    harm: Callable[[int, str], str] = lambda _, text: text
+    asked: int = 0
+    state: str = ""
+    told: str = "a pod"
+
+    def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
+        self.asked += 1
+        return self.harm(self.asked, run_here(script, arguments, {}, timeout_s=timeout_s))
+
+    def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:
+        raise NotImplementedError
+
+
+@dataclass
+class Sent:
+    """What was packed of the folder ``recorded``, and where it goes."""
+
+    folder: Path
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        run = self.folder / "recorded" / "runs" / "a"
+        run.mkdir(parents=True)
+        (run / "fault.yaml").write_text("title: A\n", encoding="utf-8")
+        (run / "history").write_bytes(bytes(range(256)) * 40)
+        (self.folder / "recorded" / "ended.json").write_text("{}", encoding="utf-8")
+        self.label = pack(self.folder / "recorded", self.folder / "sent.tar.gz")
+
+    def come(self, machine: LossyMachine, label: Label | None = None) -> Path:
+        archive = self.folder / "come.tar.gz"
+        fetch(machine, label or self.label, at=str(self.folder / "sent.tar.gz"), to=archive, told=self.said.append)
+        return archive
+
+    def contents(self, folder: str) -> dict[str, bytes]:
+        root = self.folder / folder
+        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sent:
+    monkeypatch.setattr(parcels, "PIECE_BYTES", 100)
+    return Sent(tmp_path)
+
+
+def test_what_was_packed_comes_back_in_pieces(sent: Sent) -> None:
+    machine = LossyMachine()
+    unpack(sent.come(machine), sent.label, sent.folder / "back")
+    assert sent.contents("back") == sent.contents("recorded")
+    assert sent.label.files == len(sent.contents("back")) == 3
+    assert machine.asked == -(-sent.label.size_bytes // 100) > 2
+    assert sent.said == []
+
+
+def test_an_end_that_is_lost_is_asked_for_again(sent: Sent) -> None:
+    machine = LossyMachine(lambda n, text: text[:40] if n == 2 else text)
+    unpack(sent.come(machine), sent.label, sent.folder / "back")
+    assert sent.contents("back") == sent.contents("recorded")
+    assert sent.said == ["bytes from 100 on: 70 of 100 bytes were lost on the way, try 1 of 3"]
+
+
+def test_a_stream_that_breaks_off_is_asked_for_again(sent: Sent) -> None:
+    def harm(n: int, text: str) -> str:
+        if n == 1:
+            raise MachineError("a pod: the stream ended without a status")
+        return text
+
+    assert sent.come(LossyMachine(harm)).stat().st_size == sent.label.size_bytes
+    assert sent.said == ["bytes from 0 on: a pod: the stream ended without a status, try 1 of 3"]
+
+
+def test_what_never_comes_whole_is_told_and_nothing_is_left(sent: Sent) -> None:
+    with pytest.raises(ParcelError, match="bytes from 0 on do not come: 100 of 100 bytes were lost"):
+        sent.come(LossyMachine(lambda _, __: ""))
+    assert not (sent.folder / "come.tar.gz").exists()
+    assert len(sent.said) == 3
+
+
+def changed(text: str) -> str:
+    data = bytearray(base64.b64decode(text))
+    data[10] ^= 1
+    return base64.b64encode(data).decode()
+
+
+def test_bytes_that_were_changed_are_noticed_and_asked_for_again(sent: Sent) -> None:
+    machine = LossyMachine(lambda n, text: changed(text) if n == 2 else text)
+    unpack(sent.come(machine), sent.label, sent.folder / "back")
+    assert sent.contents("back") == sent.contents("recorded")
+    assert [line.partition(" (")[0] for line in sent.said] == ["what came is not what was packed"]
+
+
+def test_bytes_that_are_changed_each_time_are_not_unpacked(sent: Sent) -> None:
+    with pytest.raises(ParcelError, match="not what was packed, each time"):
+        sent.come(LossyMachine(lambda _, text: changed(text)))
+    assert not (sent.folder / "come.tar.gz").exists()
+
+
+def test_an_archive_with_fewer_files_than_were_packed_is_refused(sent: Sent) -> None:
+    archive = sent.come(LossyMachine())
+    with pytest.raises(ParcelError, match="has 3 files, and 4 were packed"):
+        unpack(archive, replace(sent.label, files=4), sent.folder / "back")
+    assert not (sent.folder / "back").exists()
+
+
+def test_an_archive_that_breaks_off_is_refused(sent: Sent) -> None:
+    archive = sent.folder / "torn.tar.gz"
+    archive.write_bytes((sent.folder / "sent.tar.gz").read_bytes()[:-60])
+    with pytest.raises(ParcelError):
+        unpack(archive, sent.label, sent.folder / "back")
+    assert not (sent.folder / "back").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a/../../outside"])
+def test_what_would_lie_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "odd.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = 1
+        tar.addfile(info, io.BytesIO(b"x"))
+    with pytest.raises(ParcelError, match="no file below its folder"):
+        unpack(archive, Label(1, 1, ""), tmp_path / "back")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["odd.tar.gz"]
+
+
+def test_a_link_is_no_file(tmp_path: Path) -> None:
+    archive = tmp_path / "odd.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        info = tarfile.TarInfo("link")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(info)
+    with pytest.raises(ParcelError, match="'link', which is no file"):
+        unpack(archive, Label(1, 1, ""), tmp_path / "back")
+
+
+@pytest.mark.parametrize("text", ["", "Killed", '{"files": 1}'])
+def test_what_is_no_label_is_told(text: str) -> None:
+    with pytest.raises(ParcelError, match="what was packed is not told"):
+        Label.read(text)
