@@ -21,10 +21,8 @@ def main(arguments: Sequence[str]) -> int:
             return command.status_of(lambda: take((environment.STEP, *command.STEPS)))
         case ["python"]:
             return command.status_of(lambda: take((environment.STEP,)))
-        case ["kubernetes"]:
-            return command.status_of(lambda: take(kubernetes_steps.STEPS))
-        case ["kubernetes-suite"]:
-            return command.status_of(lambda: take(kubernetes_steps.SUITE))
+        case ["kubernetes" | "kubernetes-suite" as what]:
+            return command.status_of(lambda: take(kubernetes_steps.BY_NAME[what]))
         case ["kubernetes-stop"]:
             return command.status_of(lambda: print(kubernetes_steps.stop()))
         case ["engine"] | ["images", *_]:

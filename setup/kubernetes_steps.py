@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rabbitmq_resilience.tools.locations import TOOLS
@@ -93,7 +94,7 @@ def _cluster() -> str:
 
 def _suite() -> str:
     checkout = str(environment.ROOT)
-    _script("suite.sh", str(environment.PYTHON), checkout, doing="making an image of this checkout, and giving it to nodes")
+    _script("suite.sh", str(environment.PYTHON), checkout, doing="making an image of this checkout, for all nodes")
     return f"local/resilience:1, in {within_root(PLACE / 'images')}, and in the nodes that run"
 
 
@@ -105,15 +106,16 @@ def stop() -> str:
     return "Kubernetes has ended; the packages that it came from are still installed."
 
 
-#: Made anew each time: it is of the checkout as it is now.
-SUITE = (
-    environment.STEP,
-    Step("Packages of Kubernetes", _packages_found, _packages),
-    Step("Image of the suite", lambda: None, _suite),
-)
 STEPS = (
     Step("Packages of Kubernetes", _packages_found, _packages),
     Step("Programs of Kubernetes", _programs_found, _programs),
     Step("Images for pods", _images_found, _images),
     Step("Kubernetes", _cluster_found, _cluster),
 )
+#: Made anew each time: it is of the checkout as it is now.
+SUITE = (
+    environment.STEP,
+    Step("Packages of Kubernetes", _packages_found, _packages),
+    Step("Image of the suite", lambda: None, _suite),
+)
+BY_NAME: Mapping[str, Sequence[Step]] = {"kubernetes": STEPS, "kubernetes-suite": SUITE}

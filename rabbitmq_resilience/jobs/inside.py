@@ -56,5 +56,11 @@ def pack(_: Sequence[str]) -> int:
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"play": play, "keep": keep, "pack": pack}
 
+
+def main(arguments: Sequence[str]) -> int:
+    name, *rest = arguments
+    return COMMANDS[name](rest)
+
+
 if __name__ == "__main__":
-    sys.exit(COMMANDS[sys.argv[1]](sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

@@ -134,7 +134,11 @@ def _container(
             "capabilities": {"drop": ["ALL"]},
         },
         "resources": {"requests": dict(asked)},
-        "volumeMounts": [{"name": "work", "mountPath": WORK}, {"name": "tmp", "mountPath": "/tmp"}, *mounts],  # noqa: S108
+        "volumeMounts": [
+            {"name": "work", "mountPath": WORK},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of a container
+            *mounts,
+        ],
     }
 
 

@@ -77,7 +77,7 @@ def fetch(machine: Machine, label: Label, *, at: str, to: Path, told: Callable[[
         if found == label.sha256:
             return
         to.unlink()
-        told(f"what came is not what was packed (SHA-256 {found[:12]}, and not {label.sha256[:12]}), try {n} of {TRIES}")
+        told(f"what came is not what was packed (SHA-256 {found[:12]}, not {label.sha256[:12]}), try {n} of {TRIES}")
     raise ParcelError("what came is not what was packed, each time")
 
 

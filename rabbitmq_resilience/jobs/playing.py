@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from rabbitmq_resilience.clusters.attached.kubernetes.job_states import Seen
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.jobs import parcels
 from rabbitmq_resilience.jobs.interrupts import Interrupts
@@ -33,7 +34,7 @@ class Remote(Protocol):
     """What ``clusters.attached.kubernetes.job.RemoteJob`` is. All of it raises MachineError."""
 
     def make(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]]) -> None: ...
-    def look(self) -> Any: ...
+    def look(self) -> Seen: ...
     def refusals(self) -> str: ...
     def player(self, pod: str) -> Machine: ...
     def keeper(self, pod: str) -> Machine: ...
@@ -80,6 +81,8 @@ class Playing:
             ended = self._ended()
         told = f"status {ended.status}" + (f" ({ended.reason})" if ended.reason not in ("Completed", "Error") else "")
         self.say(f"pytest has ended, {told}; fetching what was recorded")
+        if not ended.kept:
+            raise LostError("what was recorded is lost: what kept it has ended, too")
         try:
             files = self._fetched(pod, to)
         except ParcelError as error:
@@ -91,18 +94,18 @@ class Playing:
         """The pod, once pytest runs in it, or has run."""
         said: set[str] = set()
 
-        def look() -> Any:
+        def look() -> Seen:
             found = self._look()
             if found.waits and found.waits not in said and found.pod:
                 said.add(found.waits)
                 self.say(f"waits for {found.waits}")
             return found
 
-        def begun(found: Any) -> bool:
+        def begun(found: Seen) -> bool:
             self.interrupts.end_if_asked()
             return bool(found.lost or found.plays or found.status is not None)
 
-        def made(found: Any) -> bool:
+        def made(found: Seen) -> bool:
             return bool(found.pod) or begun(found)
 
         try:
@@ -110,19 +113,21 @@ class Playing:
         except WaitTimeout:
             why = self.remote.refusals() or "nobody says why"
             raise LostError(f"no pod was made of the Job: {why}", status=NOT_PLAYED) from None
-        try:
-            found = wait_until(look, timeout_s=STARTS_WITHIN_S, what="it to start", poll_s=_LOOK_EVERY_S, until=begun)
-        except WaitTimeout:
-            why = found.waits or self.remote.refusals() or "nobody says why"
-            raise LostError(f"it did not start within {STARTS_WITHIN_S:.0f} s: {why}", status=NOT_PLAYED) from None
+        if not begun(found):
+            try:
+                found = wait_until(look, timeout_s=STARTS_WITHIN_S, what="pytest", poll_s=_LOOK_EVERY_S, until=begun)
+            except WaitTimeout as error:
+                waits = error.last_seen.waits if isinstance(error.last_seen, Seen) else ""
+                why = waits or self.remote.refusals() or "nobody says why"
+                raise LostError(f"it did not start within {STARTS_WITHIN_S:.0f} s: {why}", status=NOT_PLAYED) from None
         if found.lost:
             raise LostError(found.lost, status=NOT_PLAYED)
         return str(found.pod)
 
-    def _ended(self) -> Any:
+    def _ended(self) -> Seen:
         """Once pytest has ended. The Job has a time limit of its own."""
 
-        def ended(found: Any) -> bool:
+        def ended(found: Seen) -> bool:
             if found.lost:
                 raise LostError(f"{found.lost}; what it had recorded is lost with it")
             if self.interrupts.asked and not self._asked and found.plays:
@@ -141,11 +146,11 @@ class Playing:
         self._asked = True
         self.say("has asked pytest to end in order; another Ctrl-C does not wait for that")
 
-    def _look(self) -> Any:
+    def _look(self) -> Seen:
         """An API server that does not answer is asked again for a while."""
         last: list[MachineError] = []
 
-        def heard() -> Any | None:
+        def heard() -> Seen | None:
             try:
                 return self.remote.look()
             except MachineError as error:
@@ -155,9 +160,11 @@ class Playing:
                 return None
 
         try:
-            return wait_until(heard, timeout_s=_UNHEARD_S, what="the API server", poll_s=_LOOK_EVERY_S)
+            found = wait_until(heard, timeout_s=_UNHEARD_S, what="the API server", poll_s=_LOOK_EVERY_S)
         except WaitTimeout:
             raise LostError(f"nobody tells of the Job any more: {last[-1]}") from None
+        assert found is not None, "it was waited for"
+        return found
 
     def _fetched(self, pod: str, to: Path) -> int:
         """How many files came. Raises ParcelError."""
@@ -167,10 +174,8 @@ class Playing:
             archive = Path(folder) / "parcel.tar.gz"
             parcels.fetch(keeper, label, at=PARCEL, to=archive, told=self.say)
             parcels.unpack(archive, label, to)
-        try:
+        with suppress(MachineError):  # it is removed next
             keeper.run('touch "$1"', FETCHED)
-        except MachineError:
-            pass  # it is removed next
         return label.files
 
     def _remove(self) -> None:
@@ -180,6 +185,9 @@ class Playing:
             self.say("all of it is gone")
         except MachineError as error:
             self.say(f"it may be left, and removes itself some time after its end: {error}")
+        except KeyboardInterrupt:
+            self.say("its end was asked for, and not waited for")
+            raise
 
 
 def _own_status(to: Path, seen_status: int, say: Callable[[str], None]) -> int:

@@ -129,9 +129,8 @@ def test_a_password_that_would_be_another_one_there_is_refused(folder: Path, mon
         ordered(folder / "cluster.yaml", [folder / "kill.fault.yaml"])
 
 
-def test_a_dry_run_prints_what_would_be_made_without_credentials(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_dry_run_prints_what_would_be_made_without_credentials(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["cluster.yaml", "kill.fault.yaml", "--image", "local/resilience:1", "--dry-run", "--", "-k", "dies"]
     assert command.main(asked, program="job") == 0
     printed = capsys.readouterr().out

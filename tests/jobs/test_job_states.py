@@ -9,7 +9,7 @@ import pytest
 
 client = pytest.importorskip("kubernetes.client")
 
-from rabbitmq_resilience.clusters.attached.kubernetes.job_states import Seen, seen  # noqa: E402 - where there is a client
+from rabbitmq_resilience.clusters.attached.kubernetes.job_states import Seen, seen  # noqa: E402
 
 NOW = datetime.now(UTC)
 

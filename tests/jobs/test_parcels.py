@@ -133,7 +133,7 @@ def test_an_archive_that_breaks_off_is_refused(sent: Sent) -> None:
     assert not (sent.folder / "back").exists()
 
 
-@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a/../../outside"])
+@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
 def test_what_would_lie_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     archive = tmp_path / "odd.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:

@@ -189,6 +189,12 @@ def test_what_does_not_come_whole_is_no_success(desk: Desk) -> None:
     assert not desk.to.exists()
 
 
+def test_what_nobody_kept_is_lost(desk: Desk) -> None:
+    desk.remote.sees = [PLAYS, Seen("p", status=137, reason="OOMKilled")]
+    assert desk.plays() == LOST
+    assert "what was recorded is lost: what kept it has ended, too" in desk.said
+
+
 def test_an_api_server_that_is_away_for_a_moment_is_asked_again(desk: Desk) -> None:
     away = MachineError("Job j in shop: connection refused")
     desk.remote.sees = [PLAYS, away, away, ended(1)]

@@ -16,6 +16,8 @@ _IN_VAIN = {
     "InvalidImageName",
     "RunContainerError",
 }
+#: The second is there before its pods are gone, in newer versions.
+_FAILED = ("Failed", "FailureTarget")
 _NOT_BEGUN = ("StartError", "ContainerCannotRun")
 
 
@@ -38,7 +40,8 @@ def seen(job: Any | None, pods: Sequence[Any], *, player: str, keeper: str) -> S
     """Of the objects of the client (V1Job, V1Pod)."""
     if job is None:
         return Seen(lost="somebody has removed the Job")
-    ended = next((one for one in job.status.conditions or () if one.type == "Failed" and one.status == "True"), None)
+    failed = [one for one in job.status.conditions or () if one.type in _FAILED and one.status == "True"]
+    ended = failed[0] if failed else None
     if ended is not None and ended.reason == "DeadlineExceeded":
         return Seen(lost=f"the Job was ended, as its time was over ({job.spec.active_deadline_seconds} s)")
     if not pods:

@@ -1,0 +1,58 @@
+"""What the containers of a Job run, as far as it does not take a pod."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.jobs import inside
+from rabbitmq_resilience.jobs.parcels import Label, unpack
+from rabbitmq_resilience.jobs.places import ENDED, FETCHED_WITHIN_S
+
+HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    for name, place in (("RESULTS", "results"), ("PARCEL", "parcel.tar.gz"), ("FETCHED", "fetched")):
+        monkeypatch.setattr(inside, name, str(tmp_path / place))
+    monkeypatch.setattr(inside, "_LOOK_EVERY_S", 0.01)
+    yield tmp_path
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_pytest_is_played_and_its_status_written_down(work: Path) -> None:
+    (work / "test_it.py").write_text("def test_it():\n    assert False\n", encoding="utf-8")
+    asked = ["-q", "-p", "no:cacheprovider", f"--junitxml={work}/results/junit.xml", str(work / "test_it.py")]
+    assert inside.main(["play", "60", *asked]) == 1
+    assert json.loads((work / "results" / ENDED).read_text(encoding="utf-8")) == {"status": 1}
+    assert (work / "results" / "junit.xml").exists()
+
+
+def test_what_is_packed_is_told(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work / "results").mkdir()
+    (work / "results" / ENDED).write_text("{}", encoding="utf-8")
+    assert inside.main(["pack"]) == 0
+    unpack(work / "parcel.tar.gz", Label.read(capsys.readouterr().out), work / "back")
+    assert [path.name for path in (work / "back").iterdir()] == [ENDED]
+
+
+def test_what_was_recorded_is_kept_until_it_is_fetched(work: Path) -> None:
+    (work / "fetched").touch()
+    assert inside.main(["keep"]) == 0
+
+
+def test_it_is_not_kept_for_ever_where_nobody_comes(work: Path) -> None:
+    (work / "results").mkdir()
+    (work / "results" / ENDED).touch()
+    ended_s = time.time() - FETCHED_WITHIN_S - 1
+    os.utime(work / "results" / ENDED, (ended_s, ended_s))
+    assert inside.main(["keep"]) == 0
