@@ -13,6 +13,7 @@ import yaml
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode, forwarded_port
 from rabbitmq_resilience.jobs.places import CA, CREDENTIALS
 from rabbitmq_resilience.scenarios import fault_file
@@ -23,6 +24,8 @@ from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 #: A ConfigMap holds a mebibyte.
 _BYTES_MAX = 1_000_000
 _SUFFIXES = (".fault.yaml", ".fault.yml")
+#: What a watchdog beside the broker ends, or Kubernetes. The end of all else lives where it was done from.
+_END_THERE = frozenset({"kill", "stop", "pause", "cut", "refuse", "lose_packets", "rebalance"})
 _SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
 
 
@@ -85,9 +88,13 @@ def _require_kubernetes(known: KnownCluster) -> None:
     if offer is None:
         why = "a Job runs in the brokers' Kubernetes: state offers: {kubernetes: {namespace: NAME}}"
         raise OrderError(f"{known.path}: offers: {why}")
-    if offer.cut_by == "network_policy" and "cut" in known.stated.allow:
-        why = "network_policy has no end of its own where the Job's pod is gone: play it from here, or cut by rules"
+    alone = "has no end of its own where the Job's pod is gone"
+    if offer.cut_by != "rules" and "cut" in known.stated.allow:
+        why = f"{offer.cut_by} {alone}: cut by rules, or play it from here"
         raise OrderError(f"{known.path}: offers.kubernetes.cut_by: {why}")
+    if others := sorted((known.stated.allow.keys() & OFFERED_BY.keys()) - _END_THERE):
+        why = f"{', '.join(others)} {alone}: leave it out, or play it from here"
+        raise OrderError(f"{known.path}: allow: {why}")
 
 
 def _fault_files(paths: Sequence[Path]) -> Iterator[Path]:

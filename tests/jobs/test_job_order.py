@@ -101,10 +101,20 @@ def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, why: s
     file = folder / f"{abs(hash((cluster, fault)))}.yaml"  # files are read once
     file.write_text(cluster, encoding="utf-8")
     (folder / "kill.fault.yaml").write_text(fault, encoding="utf-8")
-    why = why or ("cut_by: network_policy has no end" if "network_policy" in cluster else "state offers: {kubernetes")
+    why = why or ("cut_by: network_policy has no end of its own" if "network_policy" in cluster else "state offers: {kubernetes")
     with pytest.raises((OrderError, FileRefusedError)) as refused:
         ordered(file, [folder / "kill.fault.yaml"])
     assert why in str(refused.value)
+
+
+def test_an_act_that_would_not_end_without_its_machine_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rabbitmq_resilience.jobs.order.OFFERED_BY", {"kill": {"kubernetes"}, "drain": {"kubernetes"}})
+    file = folder / "drained.yaml"
+    file.write_text(CLUSTER.replace("{kill: 1}", "{kill: 1, drain: 1}"), encoding="utf-8")
+    with pytest.raises(OrderError, match="allow: drain has no end of its own where the Job's pod is gone"):
+        ordered(file, [folder / "kill.fault.yaml"])
 
 
 def test_what_is_not_there_is_refused(folder: Path) -> None:

@@ -179,7 +179,7 @@ def test_output_is_told_once_each_however_often_the_way_breaks_off(
         wait_until(lambda: len(said) == 5, timeout_s=60, what="five lines")
     assert said == [f"line {n}" for n in range(5)]
     first, *others = (one.query for one in server.asked)
-    assert first == {"container": "play", "follow": "True", "timestamps": "True"}
+    assert first == {"container": "play", "follow": "true", "timestamps": "true"}
     assert {int(one["sinceSeconds"]) for one in others} <= set(range(5, 60))
 
 

@@ -20,7 +20,7 @@ from rabbitmq_resilience.clusters.attached.kubernetes.pods import (
     connected,
     words_of,
 )
-from rabbitmq_resilience.clusters.attached.kubernetes.rights import unmet
+from rabbitmq_resilience.clusters.attached.kubernetes.reviews import may
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
@@ -66,8 +66,10 @@ class RemoteJob:
     def lacking(self, account: str) -> Iterator[str]:
         """In words, what is missing there to make it."""
         namespace = self.pods.namespace
-        missing = list(unmet(self.pods.configuration, namespace, WANTED, told=_RIGHTS))
-        yield from missing
+        missing = [right for right in WANTED if not self._may(*right)]
+        for verb, resource, sub in missing:
+            what = f"{resource}/{sub}" if sub else resource
+            yield f"we may not {verb} {what} in {namespace}; {_RIGHTS} has that right"
         if missing:
             return
 
@@ -82,6 +84,10 @@ class RemoteJob:
 
         if not self.pods.ask(f"service account {account}", read):
             yield f"{namespace} has no service account {account}; docs/kubernetes/rights.yaml makes one"
+
+    def _may(self, verb: str, resource: str, sub: str) -> bool:
+        group = "batch" if resource == "jobs" else ""
+        return may(self.pods.configuration, verb, resource, sub, namespace=self.pods.namespace, group=group)
 
     def make(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]]) -> None:
         """The Job first, which waits for what belongs to it: that goes with it then, whatever becomes of us."""

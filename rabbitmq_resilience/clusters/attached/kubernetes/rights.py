@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import urllib3
@@ -20,7 +20,7 @@ from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile, forwarded_port
 
 _BESIDE = ("pause", "cut", "refuse", "lose_packets")
-_GROUPS = {"networkpolicies": "networking.k8s.io", "jobs": "batch"}
+_GROUPS = {"networkpolicies": "networking.k8s.io"}
 
 
 def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
@@ -43,16 +43,9 @@ def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
 
 def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
     """In words. Raises MachineError where nobody answers."""
-    return unmet(pods.configuration, pods.namespace, wanted(known.stated), told="docs/kubernetes/rights.yaml")
-
-
-def unmet(
-    configuration: client.Configuration, namespace: str, rights: Iterable[tuple[str, str, str]], *, told: str
-) -> Iterator[str]:
-    """The same of any rights; ``told`` is the file that has them."""
-    for verb, resource, sub in rights:
+    for verb, resource, sub in wanted(known.stated):
         attributes = client.V1ResourceAttributes(
-            namespace=namespace,
+            namespace=pods.namespace,
             verb=verb,
             resource=resource,
             subresource=sub or None,
@@ -62,14 +55,14 @@ def unmet(
             spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
         )
         try:
-            with connected(configuration) as connection:
+            with connected(pods.configuration) as connection:
                 api = client.AuthorizationV1Api(connection)
-                answer: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
+                told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise MachineError(f"rights in {namespace}: {words_of(error)}") from error
-        if not answer.status.allowed:
+            raise MachineError(f"rights in {pods.namespace}: {words_of(error)}") from error
+        if not told.status.allowed:
             what = f"{resource}/{sub}" if sub else resource
-            yield f"we may not {verb} {what} in {namespace}; {told} has that right"
+            yield f"we may not {verb} {what} in {pods.namespace}; docs/kubernetes/rights.yaml has that right"
 
 
 def seen(known: KnownCluster) -> Iterator[tuple[str, bool]]:

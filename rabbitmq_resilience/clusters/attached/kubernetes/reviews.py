@@ -1,0 +1,28 @@
+"""Whether we may do something in Kubernetes, as the API server says: nothing is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, connected, words_of
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+
+
+def may(
+    configuration: client.Configuration, verb: str, resource: str, subresource: str = "", *, namespace: str, group: str
+) -> bool:
+    """``group``: the API group of the resource; empty for that of pods. Raises MachineError where nobody answers."""
+    attributes = client.V1ResourceAttributes(
+        namespace=namespace, verb=verb, resource=resource, subresource=subresource or None, group=group
+    )
+    review = client.V1SelfSubjectAccessReview(spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes))
+    try:
+        with connected(configuration) as connection:
+            api = client.AuthorizationV1Api(connection)
+            told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
+    except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise MachineError(f"rights in {namespace}: {words_of(error)}") from error
+    return bool(told.status.allowed)
