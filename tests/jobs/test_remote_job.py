@@ -43,6 +43,8 @@ class ApiServer:
 
     answers: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+    forbidden: str = ""
+    port: int = 0
 
     def answer(self, asked: Asked) -> Any:
         self.asked.append(asked)
@@ -51,8 +53,6 @@ class ApiServer:
             return 201, {**asked.body, "status": {"allowed": wanted["resource"] != self.forbidden}}
         found = self.answers[asked.method, asked.path]
         return found.pop(0) if len(found) > 1 else found[0]
-
-    forbidden: str = ""
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def server() -> Iterator[ApiServer]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
         thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        told.port = serving.server_port  # type: ignore[attr-defined]
+        told.port = serving.server_port
         yield told
         serving.shutdown()
         thread.join()
@@ -101,7 +101,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def job(server: ApiServer) -> RemoteJob:
-    configuration = client.Configuration(host=f"http://127.0.0.1:{server.port}")  # type: ignore[attr-defined]
+    configuration = client.Configuration(host=f"http://127.0.0.1:{server.port}")
     configuration.retries = False
     return RemoteJob(Pods(configuration, "shop", "play"), "j", Containers("play", "keep", "/work"))
 

@@ -92,7 +92,6 @@ class ClusterLock(Closing):
             self._closed.wait(_TURN_S)
 
     def _hold_at(self, endpoint: Endpoint) -> None:
-        told = f"{getpass.getuser()}@{socket.gethostname()}, process {os.getpid()}"
         parameters = ConnectionParameters(
             **self._access.parameters(endpoint),
             virtual_host=self._vhost,
@@ -100,7 +99,7 @@ class ClusterLock(Closing):
             socket_timeout=2,
             stack_timeout=5,
             blocked_connection_timeout=None,
-            client_properties={"connection_name": f"rabbitmq-resilience, the lock of {told}"},
+            client_properties={"connection_name": f"rabbitmq-resilience, the lock of {our_name()}"},
         )
         connection = BlockingConnection(parameters)
         try:
@@ -113,3 +112,12 @@ class ClusterLock(Closing):
             with suppress(AMQPError, OSError):
                 if connection.is_open:
                     connection.close()
+
+
+def our_name() -> str:
+    """Of this process, for people. In a container its user often has a number and no name."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.getuid()}"
+    return f"{user}@{socket.gethostname()}, process {os.getpid()}"

@@ -91,13 +91,14 @@ class RemoteJob:
 
     def make(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]]) -> None:
         """The Job first, which waits for what belongs to it: that goes with it then, whatever becomes of us."""
+        body: Any = job  # plain data, which the client takes as well as its own
         made: Any = self._batch(
             f"Job {self.name} cannot be made",
-            lambda api: api.create_namespaced_job(self.pods.namespace, job, _request_timeout=ANSWERS_WITHIN_S),
+            lambda api: api.create_namespaced_job(self.pods.namespace, body, _request_timeout=ANSWERS_WITHIN_S),
         )
         whose = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": made.metadata.uid}
-        for body in belongings:
-            self._make_belonging(body, {**whose, "blockOwnerDeletion": True})
+        for belonging in belongings:
+            self._make_belonging(belonging, {**whose, "blockOwnerDeletion": True})
 
     def _make_belonging(self, body: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
         owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}

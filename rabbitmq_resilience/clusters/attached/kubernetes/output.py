@@ -55,7 +55,9 @@ class Output(Closing):
             self._say(said)
 
     def _lines(self) -> Iterator[str]:
-        since = {} if self._last_s is None else {"since_seconds": round(time.monotonic() - self._last_s) + _MARGIN_S}
+        since: dict[str, Any] = {}
+        if self._last_s is not None:
+            since["since_seconds"] = round(time.monotonic() - self._last_s) + _MARGIN_S
         with self._pods.api() as api:
             answer: Any = api.read_namespaced_pod_log(
                 self._pod,
