@@ -17,7 +17,7 @@ for name in rabbitmq-resilience:rabbitmq_resilience pytest:pytest; do
 [ ! -x "$checkout/.tools/bin/toxiproxy-server" ] || cp -L "$checkout/.tools/bin/toxiproxy-server" "$T/layer/usr/local/bin/"
 chmod 755 "$T"/layer/usr/local/bin/*
 cp root.tar "$T/whole.tar"; tar -C "$T/layer" --owner=0 --group=0 -rf "$T/whole.tar" opt usr/local/bin work
-python3 "$K/mkimage.py" local/resilience:1 "$T/whole.tar" "$K/images/resilience.tar" '{"User":"10001:10001","WorkingDir":"/work","StopSignal":"SIGINT","Env":["PATH=/usr/local/bin:/usr/bin:/bin","PYTHONPATH=/opt/resilience","PYTHONUNBUFFERED=1","LANG=C.UTF-8"],"Cmd":["rabbitmq-resilience","--help"]}'
+python3 "$K/mkimage.py" local/resilience:1 "$T/whole.tar" "$K/images/resilience.tar" '{"User":"10001:10001","WorkingDir":"/work","StopSignal":"SIGINT","Env":["PATH=/usr/local/bin:/usr/bin:/bin","PYTHONPATH=/opt/resilience","PYTHONUNBUFFERED=1","HOME=/work","LANG=C.UTF-8"],"Cmd":["rabbitmq-resilience","--help"]}'
 ls -l "$K/images/resilience.tar"
 for n in 1 2 3; do
   [ ! -f "$K/run/containerd$n.pid" ] || nsenter --target "$(cat "$K/run/containerd$n.pid")" --mount \
