@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rabbitmq_resilience.jobs import parcels
-from rabbitmq_resilience.jobs.places import ENDED, FETCHED, FETCHED_WITHIN_S, PARCEL, RESULTS
+from rabbitmq_resilience.jobs.places import (
+    BEGUN,
+    ENDED,
+    FETCHED,
+    FETCHED_AT_LAST_WITHIN_S,
+    FETCHED_WITHIN_S,
+    PARCEL,
+    RESULTS,
+)
 from rabbitmq_resilience.nights.called import run_pytest
 from rabbitmq_resilience.record.whole_files import write_whole
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
@@ -24,6 +32,7 @@ def play(arguments: Sequence[str]) -> int:
     limit_s, *for_pytest = arguments
     results = Path(RESULTS)
     results.mkdir(parents=True, exist_ok=True)
+    Path(BEGUN).touch()
     status = run_pytest([sys.executable, "-m", "pytest", *for_pytest], limit_s=float(limit_s))
     write_whole(results / ENDED, json.dumps({"status": status}) + "\n")
     return status
@@ -31,15 +40,21 @@ def play(arguments: Sequence[str]) -> int:
 
 def keep(_: Sequence[str]) -> int:
     """Waits until what was recorded is fetched; not for long once pytest has ended, as nobody may be there any more.
-    Where pytest was killed nobody knows that here: the time limit of the Job ends it then."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # the first process of a container is ended by none otherwise
-        signal.signal(number, lambda *_: sys.exit(0))
+    Where pytest was killed nobody knows that here: the time limit of the Job ends it then. Where the pod is being ended
+    pytest has its time to heal, and what it recorded is there for a while after that."""
+    asked = [False]
+
+    def ask(*_: object) -> None:
+        asked[0] = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
 
     def over() -> bool:
-        ended = Path(RESULTS, ENDED)
-        late = ended.exists() and time.time() - ended.stat().st_mtime > FETCHED_WITHIN_S
-        return late or Path(FETCHED).exists()
+        ended, waits_s = Path(RESULTS, ENDED), FETCHED_AT_LAST_WITHIN_S if asked[0] else FETCHED_WITHIN_S
+        late = ended.exists() and time.time() - ended.stat().st_mtime > waits_s
+        return late or Path(FETCHED).exists() or (asked[0] and not Path(BEGUN).exists())
 
     try:
         wait_until(over, timeout_s=_FOREVER_S, what="what was recorded to be fetched", poll_s=_LOOK_EVERY_S)

@@ -11,6 +11,7 @@ from rabbitmq_resilience.jobs.places import (
     CLUSTER_FILE,
     CREDENTIALS,
     FETCHED_WITHIN_S,
+    GRACE_S,
     HEALS_WITHIN_S,
     KEEPER,
     PLAYER,
@@ -65,7 +66,7 @@ def job(order: Order, settings: JobSettings) -> dict[str, Any]:
         "spec": {
             "restartPolicy": "Never",
             "serviceAccountName": settings.account,
-            "terminationGracePeriodSeconds": round(HEALS_WITHIN_S) + 30,
+            "terminationGracePeriodSeconds": round(GRACE_S),
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_player(order, settings), _keeper(settings)],
             "volumes": [

@@ -14,6 +14,7 @@ RESULTS = f"{WORK}/results"
 #: Beside them, and not among what comes back.
 PARCEL = f"{WORK}/parcel.tar.gz"
 FETCHED = f"{WORK}/fetched"
+BEGUN = f"{WORK}/begun"
 ENDED = "ended.json"
 
 #: The cluster file, its certificates and the fault files.
@@ -27,3 +28,6 @@ CREDENTIALS = "/credentials"
 HEALS_WITHIN_S = 120.0
 #: After pytest's end, for somebody to fetch what was recorded.
 FETCHED_WITHIN_S = 900.0
+#: The same where the pod is being ended, as by a drained node: until its grace is over, which goes on after healing.
+FETCHED_AT_LAST_WITHIN_S = 60.0
+GRACE_S = HEALS_WITHIN_S + FETCHED_AT_LAST_WITHIN_S

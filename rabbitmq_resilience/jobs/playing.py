@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from rabbitmq_resilience.jobs import parcels
 from rabbitmq_resilience.jobs.interrupts import Interrupts
 from rabbitmq_resilience.jobs.manifests import STARTS_WITHIN_S
 from rabbitmq_resilience.jobs.parcels import ParcelError
-from rabbitmq_resilience.jobs.places import ENDED, FETCHED, HEALS_WITHIN_S, PARCEL
+from rabbitmq_resilience.jobs.places import ENDED, FETCHED, GRACE_S, PARCEL
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: Exit statuses beside those of pytest: nothing was played, as for pytest itself; and what was lost on the way.
@@ -26,7 +27,8 @@ _LOOK_EVERY_S = 2.0
 #: Then it is said why no pod is made.
 _POD_WITHIN_S = 20.0
 _UNHEARD_S = 120.0
-_GONE_WITHIN_S = HEALS_WITHIN_S + 120.0
+_NODE_TELLS_WITHIN_S = 30.0
+_GONE_WITHIN_S = GRACE_S + 60.0
 _PACK = "exec python3 -m rabbitmq_resilience.jobs.inside pack"
 
 
@@ -59,6 +61,7 @@ class Playing:
     say: Callable[[str], None]
     show: Callable[[str], None]
     _asked: bool = field(default=False, init=False)
+    _ends_s: float | None = field(default=None, init=False)
 
     def play(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]], to: Path) -> int:
         """Returns pytest's own status, or LOST, or NOT_PLAYED. Whatever happens, nothing of the Job is left, or it is
@@ -128,14 +131,21 @@ class Playing:
         """Once pytest has ended. The Job has a time limit of its own."""
 
         def ended(found: Seen) -> bool:
-            if found.lost:
-                raise LostError(f"{found.lost}; what it had recorded is lost with it")
+            if found.lost or self._is_late(found):
+                raise LostError(f"{found.lost or found.ends}; what it had recorded is lost with it")
             if self.interrupts.asked and not self._asked and found.plays:
                 self._ask_to_end(found.pod)
             return found.status is not None
 
         limit_s = 30.0 * 24 * 3600
         return wait_until(self._look, timeout_s=limit_s, what="pytest to end", poll_s=_LOOK_EVERY_S, until=ended)
+
+    def _is_late(self, found: Seen) -> bool:
+        """Whether a pod that is being ended ought to be gone: nobody tells of a node that is."""
+        if found.ends and self._ends_s is None:
+            self._ends_s = time.monotonic() + GRACE_S + _NODE_TELLS_WITHIN_S
+            self.say(f"{found.ends}; pytest is given its time to heal")
+        return self._ends_s is not None and time.monotonic() > self._ends_s
 
     def _ask_to_end(self, pod: str) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,14 @@ from rabbitmq_resilience.jobs import inside
 from rabbitmq_resilience.jobs.parcels import Label, unpack
 from rabbitmq_resilience.jobs.places import ENDED, FETCHED_WITHIN_S
 
+PLACES = (("RESULTS", "results"), ("PARCEL", "parcel.tar.gz"), ("FETCHED", "fetched"), ("BEGUN", "begun"))
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = {number: signal.getsignal(number) for number in HANDLED}
-    for name, place in (("RESULTS", "results"), ("PARCEL", "parcel.tar.gz"), ("FETCHED", "fetched")):
+    for name, place in PLACES:
         monkeypatch.setattr(inside, name, str(tmp_path / place))
     monkeypatch.setattr(inside, "_LOOK_EVERY_S", 0.01)
     yield tmp_path
@@ -48,6 +50,29 @@ def test_what_is_packed_is_told(work: Path, capsys: pytest.CaptureFixture[str]) 
 def test_what_was_recorded_is_kept_until_it_is_fetched(work: Path) -> None:
     (work / "fetched").touch()
     assert inside.main(["keep"]) == 0
+
+
+def asked_to_end_after(seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    return timer
+
+
+def test_a_pod_that_is_ended_before_pytest_began_is_not_held_up() -> None:
+    timer = asked_to_end_after(0.1)
+    assert inside.main(["keep"]) == 0
+    timer.join()
+
+
+def test_a_pod_that_is_ended_keeps_what_was_recorded_a_while_longer(work: Path) -> None:
+    (work / "begun").touch()
+    asked, fetched = asked_to_end_after(0.1), threading.Timer(0.6, (work / "fetched").touch)
+    fetched.start()
+    begun_s = time.monotonic()
+    assert inside.main(["keep"]) == 0
+    assert time.monotonic() - begun_s >= 0.6
+    asked.join()
+    fetched.join()
 
 
 def test_it_is_not_kept_for_ever_where_nobody_comes(work: Path) -> None:

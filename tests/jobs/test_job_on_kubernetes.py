@@ -207,11 +207,19 @@ def test_two_interrupts_do_not_wait_and_leave_nothing_either(desk: Desk) -> None
     desk.require_nothing_left()
 
 
-def test_a_pod_that_is_evicted_is_told(desk: Desk) -> None:
+def test_a_pod_that_is_deleted_by_force_is_told(desk: Desk) -> None:
+    with desk.begun() as process:
+        desk.admin.CoreV1Api().delete_namespaced_pod(desk.pod(), desk.pods.namespace, grace_period_seconds=0)
+        assert process.wait(ENDS_WITHIN_S) == LOST
+    assert not desk.to.exists()
+    desk.require_nothing_left()
+
+
+def test_a_pod_that_is_evicted_heals_and_what_there_is_comes(desk: Desk) -> None:
     with desk.begun() as process:
         name = desk.pod()
         body = desk.admin.V1Eviction(metadata=desk.admin.V1ObjectMeta(name=name))
         desk.admin.CoreV1Api().create_namespaced_pod_eviction(name, desk.pods.namespace, body)
-        assert process.wait(ENDS_WITHIN_S) == LOST
-    assert not desk.to.exists()
+        assert process.wait(ENDS_WITHIN_S) == 2
+    assert len(list(desk.to.glob("runs/*"))) == 1
     desk.require_nothing_left()

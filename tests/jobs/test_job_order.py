@@ -101,7 +101,9 @@ def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, why: s
     file = folder / f"{abs(hash((cluster, fault)))}.yaml"  # files are read once
     file.write_text(cluster, encoding="utf-8")
     (folder / "kill.fault.yaml").write_text(fault, encoding="utf-8")
-    why = why or ("cut_by: network_policy has no end of its own" if "network_policy" in cluster else "state offers: {kubernetes")
+    why = why or (
+        "cut_by: network_policy has no end of its own" if "network_policy" in cluster else "state offers: {kubernetes"
+    )
     with pytest.raises((OrderError, FileRefusedError)) as refused:
         ordered(file, [folder / "kill.fault.yaml"])
     assert why in str(refused.value)

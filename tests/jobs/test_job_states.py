@@ -22,7 +22,7 @@ def job(*conditions: Any) -> Any:
 
 
 def condition(kind: str, reason: str, message: str = "so it is", status: str = "True") -> Any:
-    of = client.V1JobCondition if kind == "Failed" else client.V1PodCondition
+    of = client.V1JobCondition if kind.startswith("Fail") else client.V1PodCondition
     return of(type=kind, status=status, reason=reason, message=message)
 
 
@@ -76,16 +76,14 @@ def test_what_it_waits_for() -> None:
     [
         (None, [], "somebody has removed the Job"),
         (job(condition("Failed", "DeadlineExceeded")), [], "as its time was over (60 s)"),
-        (job(condition("Failed", "DeadlineExceeded")), [pod(running(), running())], "as its time was over (60 s)"),
-        (job(condition("Failed", "BackoffLimitExceeded")), [], "its pod is gone: BackoffLimitExceeded: so it is"),
+        (job(condition("Failed", "BackoffLimitExceeded")), [], "(BackoffLimitExceeded: so it is), and its pod is gone"),
         (job(), [pod(phase="Failed", reason="Evicted", message="low on memory")], "(Evicted): low on memory"),
         (
             job(),
-            [pod(running(), running(), condition("DisruptionTarget", "EvictionByEvictionAPI"))],
-            "ended by the cluster (EvictionByEvictionAPI): so it is",
+            [pod(terminated(2, "Error"), terminated(0, "Completed"), condition("DisruptionTarget", "Eviction"))],
+            "ended by the cluster (Eviction): so it is",
         ),
-        (job(), [pod(running(), running(), deleted=True)], "somebody has deleted pod p"),
-        (job(), [pod(running(), running(), phase="Unknown")], "the node of pod p (node1) does not answer any more"),
+        (job(), [pod(running(), terminated(137, "Error"), deleted=True)], "somebody has deleted pod p"),
         (job(), [pod(waiting("ErrImageNeverPull", "not present"))], "(ErrImageNeverPull): not present"),
         (job(), [pod(waiting("ImagePullBackOff", "back-off"))], "play cannot be started (ImagePullBackOff): back-off"),
         (job(), [pod(running(), waiting("InvalidImageName"))], "keep cannot be started (InvalidImageName): no more is"),
@@ -94,6 +92,28 @@ def test_what_it_waits_for() -> None:
 )
 def test_what_is_lost(one: Any, pods: list[Any], why: str) -> None:
     assert why in told(one, *pods).lost
+
+
+@pytest.mark.parametrize(
+    ("one", "ended", "why"),
+    [
+        (job(), pod(running(), running(), deleted=True), "somebody has deleted pod p"),
+        (
+            job(condition("Failed", "DeadlineExceeded")),
+            pod(running(), running(), deleted=True),
+            "the Job was ended, as its time was over (60 s)",
+        ),
+        (
+            job(condition("FailureTarget", "BackoffLimitExceeded")),
+            pod(running(), running(), condition("DisruptionTarget", "Eviction"), deleted=True),
+            "pod p was ended by the cluster (Eviction): so it is",
+        ),
+        (job(), pod(running(), running(), phase="Unknown"), "the node of pod p (node1) does not answer any more"),
+    ],
+)
+def test_a_pod_that_is_being_ended_can_be_fetched_from_for_a_while(one: Any, ended: Any, why: str) -> None:
+    found = told(one, ended)
+    assert (found.lost, found.ends, found.kept) == ("", why, True)
 
 
 def test_a_pod_that_has_come_to_its_end_is_not_lost() -> None:

@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,25 @@ def test_a_pod_that_is_evicted_takes_what_was_recorded_with_it(desk: Desk) -> No
     assert desk.plays() == LOST
     assert "low on resource: memory.; what it had recorded is lost with it" in desk.said[0]
     assert not desk.to.exists()
+
+
+def test_a_pod_that_is_being_ended_is_fetched_from(desk: Desk) -> None:
+    why = "pod p was ended by the cluster (Eviction): so it is"
+    (desk.remote.container.work / "results" / "ended.json").write_text('{"status": 2}', encoding="utf-8")
+    ends = replace(PLAYS, ends=why)
+    desk.remote.sees = [PLAYS, ends, ends, replace(ended(2, "Error"), ends=why)]
+    assert desk.plays() == 2
+    assert desk.said[0] == f"{why}; pytest is given its time to heal"
+    assert desk.said.count(desk.said[0]) == 1
+    assert (desk.to / "runs").is_dir()
+
+
+def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "GRACE_S", 0.0)
+    monkeypatch.setattr(playing, "_NODE_TELLS_WITHIN_S", 0.01)
+    desk.remote.sees = [PLAYS, replace(PLAYS, ends="the node of pod p (node1) does not answer any more")]
+    assert desk.plays() == LOST
+    assert desk.said[1].startswith("the node of pod p (node1) does not answer any more; what it had recorded is lost")
 
 
 def test_a_job_whose_time_is_over_is_told(desk: Desk) -> None:

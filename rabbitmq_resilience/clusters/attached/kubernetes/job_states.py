@@ -25,7 +25,7 @@ _NOT_BEGUN = ("StartError", "ContainerCannotRun")
 class Seen:
     """``pod``: its name, once there is one. ``status``: that with which the player has ended, and ``reason``, the
     kubelet's word for how. ``kept``: what it recorded can be fetched. ``lost``: in words, why no more will come.
-    ``waits``: in words, what it waits for."""
+    ``ends``: in words, why the pod is being ended, while something may still come. ``waits``: what it waits for."""
 
     pod: str | None = None
     plays: bool = False
@@ -33,6 +33,7 @@ class Seen:
     reason: str = ""
     kept: bool = False
     lost: str = ""
+    ends: str = ""
     waits: str = ""
 
 
@@ -40,33 +41,40 @@ def seen(job: Any | None, pods: Sequence[Any], *, player: str, keeper: str) -> S
     """Of the objects of the client (V1Job, V1Pod)."""
     if job is None:
         return Seen(lost="somebody has removed the Job")
-    failed = [one for one in job.status.conditions or () if one.type in _FAILED and one.status == "True"]
-    ended = failed[0] if failed else None
-    if ended is not None and ended.reason == "DeadlineExceeded":
-        return Seen(lost=f"the Job was ended, as its time was over ({job.spec.active_deadline_seconds} s)")
+    over, failed = _failure(job, of_time=True), _failure(job, of_time=False)
     if not pods:
-        why = "" if ended is None else f"{ended.reason}: {ended.message}"
-        return Seen(lost=why and f"the Job has failed, and its pod is gone: {why}", waits="its pod to be made")
+        return Seen(lost=over or (failed and f"{failed}, and its pod is gone"), waits="its pod to be made")
     pod = pods[-1]
     states = {one.name: one.state for one in pod.status.container_statuses or () if one.state}
-    if taken := _taken(pod):
-        return Seen(pod.metadata.name, lost=taken)
     done = states[player].terminated if player in states else None
     if done is not None and done.reason in _NOT_BEGUN:
         return Seen(pod.metadata.name, lost=f"{player} cannot be started: {done.message}")
+    kept = keeper in states and states[keeper].running is not None
+    ends = _taken(pod, over)
     return Seen(
         pod.metadata.name,
         plays=player in states and states[player].running is not None,
         status=None if done is None else int(done.exit_code),
         reason="" if done is None else str(done.reason or ""),
-        kept=keeper in states and states[keeper].running is not None,
-        lost=next(_in_vain(states), ""),
+        kept=kept,
+        lost=next(_in_vain(states), "" if kept else ends),
+        ends=ends,
         waits="; ".join(_waits(pod, states)),
     )
 
 
-def _taken(pod: Any) -> str:
-    """Why the pod ends otherwise than by itself."""
+def _failure(job: Any, *, of_time: bool) -> str:
+    """Why the Job has failed, as its controller tells: as its time was over, or otherwise; empty where it has not."""
+    failed = [one for one in job.status.conditions or () if one.type in _FAILED and one.status == "True"]
+    if not failed or (failed[0].reason == "DeadlineExceeded") != of_time:
+        return ""
+    if of_time:
+        return f"the Job was ended, as its time was over ({job.spec.active_deadline_seconds} s)"
+    return f"the Job has failed ({failed[0].reason}: {failed[0].message})"
+
+
+def _taken(pod: Any, over: str) -> str:
+    """Why the pod ends otherwise than by itself; ``over``: of a Job whose time is."""
     name = f"pod {pod.metadata.name}"
     if pod.status.phase == "Failed" and pod.status.reason:
         return f"{name} was ended by its node ({pod.status.reason}): {pod.status.message}"
@@ -74,7 +82,7 @@ def _taken(pod: Any) -> str:
     if disrupted:
         return f"{name} was ended by the cluster ({disrupted[0].reason}): {disrupted[0].message}"
     if pod.metadata.deletion_timestamp is not None:
-        return f"somebody has deleted {name}"
+        return over or f"somebody has deleted {name}"
     if pod.status.phase == "Unknown":
         return f"the node of {name} ({pod.spec.node_name}) does not answer any more"
     return ""
