@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rabbitmq_resilience.jobs import inside
 from rabbitmq_resilience.jobs.parcels import Label, unpack
 from rabbitmq_resilience.jobs.places import ENDED, FETCHED_WITHIN_S
+from rabbitmq_resilience.tools.waiting import wait_until
 
 PLACES = (("RESULTS", "results"), ("PARCEL", "parcel.tar.gz"), ("FETCHED", "fetched"), ("BEGUN", "begun"))
 HANDLED = (signal.SIGINT, signal.SIGTERM)
@@ -52,27 +53,37 @@ def test_what_was_recorded_is_kept_until_it_is_fetched(work: Path) -> None:
     assert inside.main(["keep"]) == 0
 
 
-def asked_to_end_after(seconds: float) -> threading.Timer:
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
-    return timer
+def ended_while_it_waits(monkeypatch: pytest.MonkeyPatch, fetched: Path) -> list[bool]:
+    """The pod's end is asked for once it waits, and what was recorded is fetched after its third look."""
+    looks: list[bool] = []
+
+    def waited(look: Callable[[], bool], **options: Any) -> bool:
+        def looked() -> bool:
+            looks.append(look())
+            if len(looks) == 3:
+                fetched.touch()
+            return looks[-1]
+
+        os.kill(os.getpid(), signal.SIGTERM)
+        return wait_until(looked, **options)
+
+    monkeypatch.setattr(inside, "wait_until", waited)
+    return looks
 
 
-def test_a_pod_that_is_ended_before_pytest_began_is_not_held_up() -> None:
-    timer = asked_to_end_after(0.1)
+def test_a_pod_that_is_ended_before_pytest_began_is_not_held_up(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = ended_while_it_waits(monkeypatch, work / "fetched")
     assert inside.main(["keep"]) == 0
-    timer.join()
+    assert looks == [True]
 
 
-def test_a_pod_that_is_ended_keeps_what_was_recorded_a_while_longer(work: Path) -> None:
+def test_a_pod_that_is_ended_keeps_what_was_recorded_until_it_is_fetched(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (work / "begun").touch()
-    asked, fetched = asked_to_end_after(0.1), threading.Timer(0.6, (work / "fetched").touch)
-    fetched.start()
-    begun_s = time.monotonic()
+    looks = ended_while_it_waits(monkeypatch, work / "fetched")
     assert inside.main(["keep"]) == 0
-    assert time.monotonic() - begun_s >= 0.6
-    asked.join()
-    fetched.join()
+    assert looks == [False, False, False, True]
 
 
 def test_it_is_not_kept_for_ever_where_nobody_comes(work: Path) -> None:
