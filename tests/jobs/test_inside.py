@@ -35,7 +35,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_pytest_is_played_and_its_status_written_down(work: Path) -> None:
     (work / "test_it.py").write_text("def test_it():\n    assert False\n", encoding="utf-8")
     asked = ["-q", "-p", "no:cacheprovider", f"--junitxml={work}/results/junit.xml", str(work / "test_it.py")]
-    assert inside.main(["play", "60", *asked]) == 1
+    assert inside.main(["play", "3600", *asked]) == 1
     assert json.loads((work / "results" / ENDED).read_text(encoding="utf-8")) == {"status": 1}
     assert (work / "results" / "junit.xml").exists()
 
