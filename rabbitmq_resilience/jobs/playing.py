@@ -82,6 +82,7 @@ class Playing:
         pod = self._begun()
         with self.remote.output(pod, self.show):
             ended = self._ended()
+        assert ended.status is not None, "it was waited for"
         told = f"status {ended.status}" + (f" ({ended.reason})" if ended.reason not in ("Completed", "Error") else "")
         self.say(f"pytest has ended, {told}; fetching what was recorded")
         if not ended.kept:
@@ -133,7 +134,7 @@ class Playing:
         def ended(found: Seen) -> bool:
             if found.lost or self._is_late(found):
                 raise LostError(f"{found.lost or found.ends}; what it had recorded is lost with it")
-            if self.interrupts.asked and not self._asked and found.plays:
+            if self.interrupts.asked and not self._asked and found.plays and found.pod:
                 self._ask_to_end(found.pod)
             return found.status is not None
 

@@ -115,7 +115,8 @@ def desk(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     load: Any = config.load_kube_config
     load(str(kubeconfig()))
-    images = {name for node in client.CoreV1Api().list_node().items for one in node.status.images for name in one.names}
+    nodes: list[Any] = client.CoreV1Api().list_node().items
+    images = {name for node in nodes for one in node.status.images or () for name in one.names or ()}
     if not any(name.endswith(IMAGE) for name in images):
         pytest.skip(f"no node has {IMAGE}: `make kubernetes-suite` makes it")
     whole = made.cluster_file("whole", allow="{}")
