@@ -68,9 +68,10 @@ def main(arguments: Sequence[str], *, program: str) -> int:
         return _refused(f"{to} is there and not empty: name another folder (--to)")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        return _played(order, settings, to)
     except OSError as error:
         return _refused(f"{to} cannot be made: {error.strerror or error}")
+    try:
+        return _played(order, settings, to)
     except KeyboardInterrupt:
         print("job: interrupted", file=sys.stderr)
         return INTERRUPTED

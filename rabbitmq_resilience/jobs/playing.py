@@ -181,10 +181,13 @@ class Playing:
         """How many files came. Raises ParcelError."""
         keeper = self.remote.keeper(pod)
         label = parcels.packed(keeper, _PACK)
-        with tempfile.TemporaryDirectory(dir=to.parent, prefix=".parcel-") as folder:
-            archive = Path(folder) / "parcel.tar.gz"
-            parcels.fetch(keeper, label, at=PARCEL, to=archive, told=self.say)
-            parcels.unpack(archive, label, to)
+        try:
+            with tempfile.TemporaryDirectory(dir=to.parent, prefix=".parcel-") as folder:
+                archive = Path(folder) / "parcel.tar.gz"
+                parcels.fetch(keeper, label, at=PARCEL, to=archive, told=self.say)
+                parcels.unpack(archive, label, to)
+        except OSError as error:
+            raise ParcelError(f"it cannot be written to {to}: {error.strerror or error}") from error
         with suppress(MachineError):  # it is removed next
             keeper.run('touch "$1"', FETCHED)
         return label.files

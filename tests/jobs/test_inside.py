@@ -65,7 +65,8 @@ def ended_while_it_waits(monkeypatch: pytest.MonkeyPatch, fetched: Path) -> list
             return looks[-1]
 
         os.kill(os.getpid(), signal.SIGTERM)
-        return wait_until(looked, **options)
+        found: bool = wait_until(looked, **options)
+        return found
 
     monkeypatch.setattr(inside, "wait_until", waited)
     return looks

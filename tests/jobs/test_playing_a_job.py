@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -212,6 +214,15 @@ def test_what_nobody_kept_is_lost(desk: Desk) -> None:
     desk.remote.sees = [PLAYS, Seen("p", status=137, reason="OOMKilled")]
     assert desk.plays() == LOST
     assert "what was recorded is lost: what kept it has ended, too" in desk.said
+
+
+def test_a_disk_that_has_no_room_for_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(parcels, "fetch", full)
+    assert desk.plays() == LOST
+    assert f"what was recorded is lost: it cannot be written to {desk.to}: No space left on device" in desk.said
 
 
 def test_an_api_server_that_is_away_for_a_moment_is_asked_again(desk: Desk) -> None:
