@@ -57,7 +57,7 @@ CLUSTERS: list[set[str]] = [
     {"broker"},
     {"machine"},
     {"catalogue"},
-    {"packets", "stressors", "equipment", "alert_rules"},
+    {"packets", "stressors", "equipment", "alert_rules", "orchestration"},
     {"spec", "errors", "access"},
 ]
 

@@ -94,7 +94,8 @@ class WrongBrokerError(Exception):
 class Driver:
     """``offers`` is what faults may act on: links: connections between brokers, and of clients to them; processes:
     brokers; clients: publishers and consumers; balancers: load balancers before the brokers; packets: what brokers send
-    each other; disks: what brokers store on; containers: what brokers run in.
+    each other; disks: what brokers store on; containers: what brokers run in; orchestrator: what keeps brokers running
+    that run in pods.
     ``open`` finds the broker that is asked for, and raises ``ToolMissingError`` or ``WrongBrokerError``."""
 
     offers: frozenset[str]
@@ -129,7 +130,7 @@ DRIVERS: Mapping[str, Driver] = {
     "docker": Driver(
         frozenset({"links", "processes", "clients", "balancers", "packets", "disks", "containers"}), _docker
     ),
-    "attached": Driver(frozenset({"links", "processes", "clients", "packets", "disks"}), _attached),
+    "attached": Driver(frozenset({"links", "processes", "clients", "packets", "disks", "orchestrator"}), _attached),
 }
 
 #: Those that form their clusters, and can be asked for by name.

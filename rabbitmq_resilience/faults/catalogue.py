@@ -18,6 +18,7 @@ from rabbitmq_resilience.faults.clock import Clock
 from rabbitmq_resilience.faults.delete_queue import DeleteQueue
 from rabbitmq_resilience.faults.disconnect import Disconnect
 from rabbitmq_resilience.faults.disk_full import DiskFull
+from rabbitmq_resilience.faults.drain_node import DrainNode
 from rabbitmq_resilience.faults.flapping import Flapping
 from rabbitmq_resilience.faults.kill import Kill
 from rabbitmq_resilience.faults.kill_balancer import KillBalancer
@@ -35,6 +36,7 @@ from rabbitmq_resilience.faults.pause import Pause
 from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
 from rabbitmq_resilience.faults.purge_queue import PurgeQueue
 from rabbitmq_resilience.faults.rebalance import Rebalance
+from rabbitmq_resilience.faults.rolling_restart import RollingRestart
 from rabbitmq_resilience.faults.step import Step
 from rabbitmq_resilience.faults.stop import Stop
 from rabbitmq_resilience.faults.stress import Stress
@@ -67,6 +69,8 @@ OURS: tuple[type[Step], ...] = (
     PurgeQueue,  # the messages of a queue are dropped by hand
     DeleteQueue,  # a queue is deleted by hand, and declared again
     Rebalance,  # leaders are spread over the nodes
+    DrainNode,  # the machines of brokers are drained
+    RollingRestart,  # brokers are restarted in turn by what keeps them running
 )
 
 

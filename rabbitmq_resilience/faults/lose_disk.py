@@ -32,7 +32,9 @@ class LoseDiskInjection(ProcessInjection):
         left = [node for node in self.nodes if self.context.cluster.stored_bytes(node)]
         if left:
             return Proof(False, f"{', '.join(left)} still has data")
-        return Proof.of_all(super().prove(timeout_s=timeout_s), Proof(True, "nothing is stored there any more"))
+        return Proof.of_all(
+            super().prove(timeout_s=timeout_s), Proof(True, "nothing of what was stored is there any more")
+        )
 
 
 def _killer(context: FaultContext) -> Callable[[str], None]:

@@ -96,10 +96,16 @@ class ProcessInjection:
         if away:
             raise ClusterError(f"{', '.join(away)} was not running before the fault began")
         self._lives = {node: life for node, life in lives.items() if life is not None}
+        self.take_all()
+
+    def take_all(self) -> None:
         self._each(self.take, self.nodes)
 
+    def give_all(self, nodes: Collection[str]) -> None:
+        self._each(self.give, nodes)
+
     def heal(self) -> None:
-        self._each(self.give, [n for n in self._lives if self.returning or self.places.process(n) != "running"])
+        self.give_all([n for n in self._lives if self.returning or self.places.process(n) != "running"])
 
     def prove(self, *, timeout_s: float) -> Proof:
         """The very process that ran before is ``taken``; what ended by itself meanwhile ended otherwise."""

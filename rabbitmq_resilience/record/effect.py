@@ -26,7 +26,7 @@ class Effect:
     nodes_starved: tuple[str, ...] = ()
     #: Connections over the cut links die at once, rather than being silent.
     sudden: bool = False
-    #: The links are cut and whole in turns.
+    #: The links are cut and whole in turns, or the nodes away and back.
     intermittent: bool = False
     #: Nodes that have an alarm of a resource ("memory" or "disk"): publishers are blocked on every node.
     nodes_alarmed: tuple[str, ...] = ()

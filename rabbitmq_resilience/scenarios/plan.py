@@ -72,17 +72,15 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
 
 
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
-    if stated.offers.kubernetes is not None and step.acts(scenario.topology).keys() <= {"kill", "stop"}:
-        return "Kubernetes starts it again"
-    kubernetes = stated.offers.kubernetes
-    by_policy = kubernetes is not None and kubernetes.cut_by == "network_policy"
-    if by_policy and "cut" in step.acts(scenario.topology):
-        return ENDS["policy"]
-    if stated.offers.commands is None:
-        since = "is done" if _TAKING_THEIR_TIME & step.acts(scenario.topology).keys() else "began"
-        return f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
-    acts = [stated.offers.commands.act(name) for name in step.acts(scenario.topology)]
-    return ", ".join(sorted({ENDS[act.ends] for act in acts if act is not None}))
+    acts = step.acts(scenario.topology)
+    since = "is done" if _TAKING_THEIR_TIME & acts.keys() else "began"
+    by_watchdog = f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
+    commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
+    if commands is not None:
+        return ", ".join(sorted({ENDS[act.ends] for act in map(commands.act, acts) if act is not None}))
+    if kubernetes is None:
+        return by_watchdog
+    return ", ".join(dict.fromkeys(ENDS.get(kubernetes.ends(act), by_watchdog) for act in acts))
 
 
 def _sources(links: set[Link], target: str) -> set[str]:

@@ -62,6 +62,8 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
 def _not_offered(step: AnyFault, driver: str) -> str:
     text = f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only"
     others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if step.acts_on in other.offers]
+    if not others:
+        others = [f"{OPTION}cluster FILE, of brokers in pods that are there already,"]
     hint = f"; {' or '.join(others)} does" if others else ""
     return f"{text} {', '.join(sorted(DRIVERS[driver].offers))}{hint}"
 

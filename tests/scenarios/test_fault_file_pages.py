@@ -47,8 +47,11 @@ def test_every_kept_fault_file_fits_the_schema(fits: Any, text: str) -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_every_example_of_the_page_loads_and_fits(fits: Any, step: str) -> None:
     text, driver = f"{HEAD}schedule:\n{step}\n", "docker"
-    if FAULTS[yaml.safe_load(step)[0]["fault"]].acts_on == "balancers":
+    acts_on = FAULTS[yaml.safe_load(step)[0]["fault"]].acts_on
+    if acts_on == "balancers":
         text, driver = text.replace("three_nodes_three_zones", "three_nodes_two_balancers"), "local"
+    if acts_on == "orchestrator":
+        driver = "attached"
     assert len(fault_file.parse(text, driver=driver).schedule) == 1
     fits(yaml.safe_load(text))
 

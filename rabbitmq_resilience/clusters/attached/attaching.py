@@ -184,6 +184,7 @@ class Attachment(Closing):
             versions=_renamed(stated, self.found.versions),
             disks=_renamed(stated, self._ways.disks),
             changed=_renamed(stated, self._ways.changed),
+            orchestrator=self._ways.orchestrator,
         )
         nodes.begin_logs()
         opened = sorted(link for link in proxied if link.client == link.source)
@@ -243,7 +244,8 @@ class Attachment(Closing):
         ports = {node: self.found.distribution_ports[one.name] for node, one in stated.items()}
         machines = _renamed(stated, self._ways.network or self._ways.machines)
         ends = Ends(machines, addresses, ports, distribution_only=self._ways.distribution_only)
-        return BrokerLinks(ends, _renamed(stated, self._ways.rules), _renamed(stated, self._ways.delays))
+        delays = _renamed(stated, self._ways.delays)
+        return BrokerLinks(ends, _renamed(stated, self._ways.rules), delays=delays, treats=self._ways.treats)
 
 
 def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:

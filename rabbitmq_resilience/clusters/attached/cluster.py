@@ -12,9 +12,10 @@ from typing import Self
 from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.attached.broker import Process
 from rabbitmq_resilience.clusters.attached.disk import HeldDisk
-from rabbitmq_resilience.clusters.attached.disturbing import Knocker, lost_packets
+from rabbitmq_resilience.clusters.attached.disturbing import Knocker, treated_packets
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
+from rabbitmq_resilience.clusters.attached.orchestrator import Claims, Orchestrator
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import accepts
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
@@ -31,7 +32,7 @@ from rabbitmq_resilience.tools.closing import Closing
 DRIVER = "attached"
 
 #: What takes a broker away, and what ends its process.
-_TAKING = ("kill", "stop", "pause")
+_TAKING = ("kill", "stop", "pause", "lose_data")
 _ENDING = ("kill", "stop")
 
 
@@ -186,7 +187,7 @@ class AttachedCluster(Closing):
         return HeldDisk(nodes.disks[node], self._hands, nodes.apis[node], self.broker_name(node), self._for_s)
 
     def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
-        return lost_packets(self._ground.links.lasting(for_s), links, disturbance)
+        return treated_packets(self._ground.links.lasting(for_s), links, disturbance)
 
     def try_connections(
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
@@ -204,16 +205,45 @@ class AttachedCluster(Closing):
         return 0
 
     def lose_data(self, node: str) -> None:
-        raise ClusterError(f"{node} is not ours: its data is left alone")
+        self._take("lose_data", node, self._claims(node).delete)
 
     def stored_bytes(self, node: str) -> int:
-        raise ClusterError(f"{node} is not ours: what it stores is not looked at")
+        """Of what it had stored before that was lost."""
+        return self._claims(node).stored_bytes()
 
     def configure(self, node: str, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - of the protocol
         raise ClusterError(f"{node} is not ours: its configuration is left alone")
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         return self._nodes.run_tool(node, tool, *arguments, timeout_s=timeout_s)
+
+    def drain_machines(self, nodes: Collection[str], *, whole_zones: bool) -> None:
+        names = self._names(nodes)
+        self._hands.take("drain_node", names, for_s=self._for_s)
+        self._orchestrator.draining.drain(names, whole_zones=whole_zones, for_s=self._for_s)
+
+    def undrain_machines(self, nodes: Collection[str]) -> None:
+        self._orchestrator.draining.uncordon(self._names(nodes))
+        for node in nodes:
+            self._nodes.brokers[node].give_back()
+        self._hands.leave("drain_node", self._names(nodes))
+
+    def open_machines(self, nodes: Collection[str]) -> Sequence[str]:
+        return list(self._orchestrator.draining.open(self._names(nodes)))
+
+    def misplaced(self, nodes: Collection[str]) -> Sequence[str]:
+        stated = [self._nodes.stated[node] for node in nodes]
+        return list(self._orchestrator.draining.misplaced({one.name: one.zone for one in stated}))
+
+    def restart_all(self) -> None:
+        self._hands.take("restart_all", self._names(self.topology.node_names), for_s=self._for_s, counted=1)
+        self._orchestrator.rollout.begin()
+
+    def not_restarted(self) -> Sequence[str]:
+        left = list(self._orchestrator.rollout.left())
+        if not left:
+            self._hands.leave("restart_all", self._names(self.topology.node_names))
+        return left
 
     def scraped(self, vhost: str, *, wanted: Wanted, data: Path) -> PrometheusServer:
         return scraping(
@@ -246,6 +276,22 @@ class AttachedCluster(Closing):
                     each.callback(self.disk(node).empty)
             for node, change in self._changes:
                 each.callback(self.change_back, node, change)
+            drained = self._hands.held(["drain_node"])
+            if nodes := [node for node in self.topology.node_names if self.broker_name(node) in drained]:
+                each.callback(self.undrain_machines, nodes)  # before brokers are given back
+
+    @property
+    def _orchestrator(self) -> Orchestrator:
+        assert self._nodes.orchestrator is not None, "what is not offered is refused before"
+        return self._nodes.orchestrator
+
+    def _claims(self, node: str) -> Claims:
+        if self._nodes.orchestrator is None:
+            raise ClusterError(f"{node} is not ours: its data is left alone")
+        return self._nodes.orchestrator.claims[self.broker_name(node)]
+
+    def _names(self, nodes: Collection[str]) -> list[str]:
+        return sorted(map(self.broker_name, nodes))
 
     def _accepts(self, node: str) -> bool:
         endpoint = self._nodes.stated[node].endpoint

@@ -16,16 +16,14 @@ from rabbitmq_resilience.clusters.attached.attaching import Found, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lacking import lacking
-from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
-from rabbitmq_resilience.clusters.attached.offers import ENDS
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, Machine, MachineError
+from rabbitmq_resilience.clusters.attached.offers import ENDS, PACKETS
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.spec import ACTS
 from rabbitmq_resilience.clusters.attached.ways import Ways, client_module, reached
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.yaml_files import FileRefusedError
-
-_BY_RULES = ("cut", "refuse", "lose_packets")
 
 
 def told(arguments: Sequence[str]) -> int:
@@ -58,7 +56,7 @@ def _told(known: KnownCluster) -> int:
     print("what may be done to it:")
     for act, meaning in ACTS.items():
         why = refusal(known.stated, act, 1)
-        at_once = f"at {known.stated.allow.get(act)} nodes at once" if not why else f"no: {why}"
+        at_once = f"at {known.stated.allow.get(act)} nodes at once{_ends(known, act)}" if not why else f"no: {why}"
         if act in OFFERED_BY:
             print(f"  {act:10} {meaning}: {at_once}")
     never = [act for act in ACTS if act not in OFFERED_BY]
@@ -66,6 +64,13 @@ def _told(known: KnownCluster) -> int:
     for trouble in troubles:
         print(trouble, file=sys.stderr)
     return 1 if troubles else 0
+
+
+def _ends(known: KnownCluster, act: str) -> str:
+    """How it does, where that is not by a watchdog beside the broker."""
+    kubernetes = known.stated.offers.kubernetes
+    how = "" if kubernetes is None or "api" in OFFERED_BY[act] else kubernetes.ends(act)
+    return f"; {ENDS[how]}" if how else ""
 
 
 def heal(arguments: Sequence[str]) -> int:
@@ -93,9 +98,11 @@ def heal(arguments: Sequence[str]) -> int:
             except MachineError as error:
                 failed = True
                 print(f"{name}: {error}", file=sys.stderr)
-        for node in sorted({row["node"] for row in journal.unhealed() if row["act"] in _BY_RULES} & ways.rules.keys()):
+        for node in sorted({row["node"] for row in journal.unhealed() if row["act"] in PACKETS} & ways.rules.keys()):
             try:
                 ways.rules[node].put([], for_s=0)  # what watched over them may be gone
+            except ForcedError as error:
+                print(f"{node}: healed by force: {error}")
             except MachineError as error:
                 failed = True
                 print(f"{node}: {error}", file=sys.stderr)

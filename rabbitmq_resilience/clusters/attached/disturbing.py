@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -35,8 +35,8 @@ END
 
 
 @dataclass(frozen=True)
-class LostPackets:
-    """Packets that arrive over ``links`` are lost, until ``close``; see ``packets.DisturbedPackets``."""
+class TreatedPackets:
+    """Packets that arrive over ``links`` are lost or late, until ``close``; see ``packets.DisturbedPackets``."""
 
     links: AttachedLinks
     on: frozenset[Link]
@@ -50,20 +50,35 @@ class LostPackets:
         try:
             gone = sorted(self.on - self.met().keys())
         finally:
-            self.links.deliver(self.on, how=self.how)
+            self.links.untreat(self.on, how=self.how)
         if left := self.met():
-            raise ClusterError(f"packets on {', '.join(map(str, sorted(left)))} are still lost")
+            raise ClusterError(f"packets on {', '.join(map(str, sorted(left)))} are still lost or late")
         if gone:
-            raise ClusterError(f"packets on {', '.join(map(str, gone))} were not lost until the end")
+            raise ClusterError(f"packets on {', '.join(map(str, gone))} were not lost or late until the end")
 
 
-def lost_packets(links: AttachedLinks, on: Collection[Link], disturbance: Disturbance) -> LostPackets:
+def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Disturbance) -> TreatedPackets:
     """From now on. Raises ClusterError where nothing of the kind can be done."""
-    if (disturbance.by, disturbance.kind) != ("iptables", "loss"):
-        raise ClusterError(f"{disturbance.kind} by {disturbance.by} is not done to a cluster that is there already")
-    how = Treatment("drop", 100 * float(disturbance.options["probability"]))
-    links.lose(on, how=how)
-    return LostPackets(links, frozenset(on), how)
+    assert isinstance(links.of_brokers, BrokerLinks), "what is not offered is refused before"
+    if (disturbance.by, disturbance.kind) not in links.of_brokers.treats:
+        told = " or ".join(f"{kind} by {by}" for by, kind in sorted(links.of_brokers.treats)) or "nothing of the kind"
+        raise ClusterError(f"{disturbance.kind} by {disturbance.by} is not done to this cluster; {told} is")
+    how = _TREATMENTS[disturbance.kind](disturbance.options)
+    links.treat(on, how=how)
+    return TreatedPackets(links, frozenset(on), how)
+
+
+def _lost(options: Mapping[str, str]) -> Treatment:
+    """As iptables is told, or netem."""
+    percent = float(options["percent"]) if "percent" in options else 100 * float(options["probability"])
+    return Treatment("drop", percent)
+
+
+def _delayed(options: Mapping[str, str]) -> Treatment:
+    return Treatment("delay", latency_ms=int(options["time"]), jitter_ms=int(options["jitter"]))
+
+
+_TREATMENTS: Mapping[str, Callable[[Mapping[str, str]], Treatment]] = {"loss": _lost, "delay": _delayed}
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,11 @@ class HeldLinks(ABC):
         """The nodes that receive over such links."""
         return frozenset(link.target for link, ways in self._wanted.items() if how in ways)
 
+    @property
+    def delays_what_it_sends(self) -> bool:
+        """Whether packets are delayed where they are sent, by ``delay``, and not as a treatment where they arrive."""
+        return False
+
     def delay(self, links: Collection[Link], delay: Delay, *, for_s: float) -> None:  # noqa: ARG002 - for others
         raise MachineError(f"packets between brokers cannot be delayed here: {', '.join(map(str, links))}")
 
@@ -82,6 +87,9 @@ class HeldLinks(ABC):
     def delayed_from(self) -> frozenset[str]:
         """The nodes that send over links that are delayed."""
         return frozenset()
+    def delayed(self, links: Collection[Link]) -> set[Treatment]:
+        """How some of these are delayed."""
+        return {how for link in links for how in self._wanted.get(link, ()) if how.verb == "delay"}
 
     @property
     @abstractmethod

@@ -10,8 +10,8 @@ from itertools import count
 
 from rabbitmq_resilience.clusters.attached.delays import Delay, Delays
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks, on_each
-from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Rules, Treatment
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, Machine, MachineError
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, LOST, RESET, Rule, Rules, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import Probe, answer_ms, distribution_greeting
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -43,6 +43,7 @@ class BrokerLinks(HeldLinks):
     ends: Ends
     rules: Mapping[str, Rules]
     delays: Mapping[str, Delays] = field(default_factory=dict)
+    treats: frozenset[tuple[str, str]] = LOST
     #: What each link is delayed by, and until when (``time.monotonic``).
     _delayed: dict[Link, tuple[Delay, float]] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
@@ -64,6 +65,10 @@ class BrokerLinks(HeldLinks):
     @property
     def clean(self) -> bool:
         return super().clean and not self._delayed
+
+    @property
+    def delays_what_it_sends(self) -> bool:
+        return bool(self.delays)
 
     def delayed_from(self) -> frozenset[str]:
         return frozenset(link.source for link in self._delayed)
@@ -136,10 +141,13 @@ class BrokerLinks(HeldLinks):
         return all(on_each(self.ends.machines.values(), answers))
 
     def _bring(self, links: Collection[Link]) -> None:
-        """The rules of all machines that receive them, at once."""
-        on_each({link.target for link in links}, self._write_one)
+        """The rules of all machines that receive them, at once. Raises ForcedError only where all of them are as they
+        should be."""
+        if forced := list(filter(None, on_each({link.target for link in links}, self._write_one))):
+            raise ForcedError("; ".join(forced))
 
-    def _write_one(self, node: str) -> None:
+    def _write_one(self, node: str) -> str:
+        """How it had to be forced; empty if it had not."""
         wanted = {link: ways for link, ways in self._wanted.items() if link.target == node and ways}
         port = self._port(node) if self.ends.distribution_only else None
         rules = [
@@ -150,7 +158,11 @@ class BrokerLinks(HeldLinks):
             for each in ([None] if port is None else sorted({port, self._port(link.source)}))
         ]
         ends_s = max((ends for ways in wanted.values() for ends in ways.values()), default=0.0)
-        self.rules[node].put(rules, for_s=max(0.0, ends_s - time.monotonic()))
+        try:
+            self.rules[node].put(rules, for_s=max(0.0, ends_s - time.monotonic()))
+        except ForcedError as error:
+            return str(error)
+        return ""
 
     def _write_delays(self, node: str) -> None:
         mine = {link: held for link, held in self._delayed.items() if link.source == node}
@@ -211,13 +223,12 @@ class AttachedLinks:
         finally:
             self.of_clients.accept(_of_clients(links))
 
-    def lose(self, links: Collection[Link], *, how: Treatment) -> None:
-        """Some of the packets that arrive."""
-        self._put("lose_packets", how, links)
+    def treat(self, links: Collection[Link], *, how: Treatment) -> None:
+        """Packets that arrive: some of them, or later."""
+        self._put(_act_of(how), how, links)
 
-    def deliver(self, links: Collection[Link], *, how: Treatment) -> None:
-        """Undo ``lose``."""
-        self._take("lose_packets", how, links)
+    def untreat(self, links: Collection[Link], *, how: Treatment) -> None:
+        self._take(_act_of(how), how, links)
 
     def refuses(self, link: Link) -> bool:
         if link.client is not None or self.of_brokers is None:
@@ -228,19 +239,24 @@ class AttachedLinks:
         return None if self.of_brokers is None or link.client is not None else self.of_brokers.connection(link)
 
     def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None:
-        if between := _between_brokers(links):
-            assert self.of_brokers is not None, "what is not offered is refused before"
+        between = _between_brokers(links)
+        if between and self.of_brokers is not None and self.of_brokers.delays_what_it_sends:
             self.hands.take("delay", self._named({link.source for link in between}), for_s=self.for_s)
             self.of_brokers.delay(between, Delay(latency_ms, jitter_ms), for_s=self.for_s)
+        else:
+            self.treat(links, how=Treatment("delay", latency_ms=latency_ms, jitter_ms=jitter_ms))
         self.of_clients.delay(_of_clients(links), latency_ms=latency_ms, jitter_ms=jitter_ms)
 
     def undelay(self, links: Collection[Link]) -> None:
+        between = _between_brokers(links)
+        held = set() if self.of_brokers is None else self.of_brokers.delayed(between)
         try:
-            between = _between_brokers(links)
-            if between and self.of_brokers is not None:
+            if between and self.of_brokers is not None and self.of_brokers.delays_what_it_sends:
                 self.of_brokers.undelay(between)
                 still = self.of_brokers.delayed_from()
                 self.hands.leave("delay", self._named({link.source for link in between} - still))
+            for how in held:
+                self.untreat(links, how=how)
         finally:
             self.of_clients.undelay(_of_clients(links))
 
@@ -273,19 +289,30 @@ class AttachedLinks:
         between = _between_brokers(links)
         if between:
             assert self.of_brokers is not None, "what is not offered is refused before"
-            parted = self.of_brokers.parted_by(how, between) if how.percent == 100 else None
+            parted = self.of_brokers.parted_by(how, between) if how.parts else None
             self.hands.take(act, self._named({link.target for link in between}), for_s=self.for_s, counted=parted)
             self.of_brokers.put(how, between, for_s=self.for_s)
 
     def _take(self, act: str, how: Treatment, links: Collection[Link]) -> None:
         between = _between_brokers(links)
-        if between and self.of_brokers is not None:
+        if not between or self.of_brokers is None:
+            return
+        forced: ForcedError | None = None
+        try:
             self.of_brokers.take(how, between)
-            still = self.of_brokers.held_by(how)
-            self.hands.leave(act, self._named({link.target for link in between} - still))
+        except ForcedError as error:  # healed, and still no healing to be believed
+            forced = error
+        still = self.of_brokers.held_by(how)
+        self.hands.leave(act, self._named({link.target for link in between} - still))
+        if forced is not None:
+            raise forced
 
     def _named(self, nodes: Collection[str]) -> list[str]:
         return sorted(self.names[node] for node in nodes)
+
+
+def _act_of(how: Treatment) -> str:
+    return "delay" if how.verb == "delay" else "lose_packets"
 
 
 def _between_brokers(links: Collection[Link]) -> list[Link]:

@@ -16,6 +16,10 @@ class MachineError(ClusterError):
     """A machine could not be reached, or did not do what it was asked; the text has its words."""
 
 
+class ForcedError(MachineError):
+    """What was asked for is so, but came about otherwise than it should have; the text tells how."""
+
+
 def tool_script(node: str, tool: str, *arguments: str) -> str:
     """For the machine of the node of that Erlang name: one of RabbitMQ's command line tools, told to act on it."""
     command = " ".join(map(shlex.quote, [tool, "-q", "-n", node, *arguments]))

@@ -15,6 +15,7 @@ from rabbitmq_resilience.clusters.attached.disk import RemoteDisk
 from rabbitmq_resilience.clusters.attached.held_links import on_each
 from rabbitmq_resilience.clusters.attached.logs import Log
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError, tool_script
+from rabbitmq_resilience.clusters.attached.orchestrator import Orchestrator
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -38,6 +39,8 @@ class AttachedNodes:
     versions: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
     changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
+    #: By Erlang names.
+    orchestrator: Orchestrator | None = None
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:
         """Run one of RabbitMQ's command line tools on the node's machine."""

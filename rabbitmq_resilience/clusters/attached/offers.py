@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -57,6 +57,11 @@ class Ssh(Spec):
 ENDS: Mapping[str, str] = {
     "heal": "healed by your command from this machine, which must be awake and have its way there",
     "policy": "deleted from this machine, which must be awake and have its way there",
+    "chaos_mesh": "ends after its duration, as long as Chaos Mesh is at work",
+    "uncordon": "nothing ends it there: uncordoned from this machine, which must be awake and have its way there",
+    "rollout": "ends once Kubernetes has restarted the last of them, which nobody holds up",
+    "emptied": "does not heal: what was stored is gone for good, and the broker comes back with an empty claim",
+    "restarted": "Kubernetes starts it again",
     "itself": "ends by itself, as you state; nobody else ends it",
     "never": "does not end: what it has done is left to you",
 }
@@ -102,8 +107,14 @@ class Kubernetes(Spec):
     Kubernetes starts brokers again by itself: ``kill`` and ``stop`` say whether their container ends (SIGKILL to the
     broker, SIGTERM to the container) or their pod is deleted (without its grace, and with it). For all but deleting,
     an ephemeral container is put beside the broker, of ``image``: one with sh, bash, ss, and nft or iptables, by
-    default the broker's own. It stays in the pod's list until the pod is gone. ``cut_by: network_policy`` needs none
-    for cuts, and a network that enforces such policies."""
+    default the broker's own. It stays in the pod's list until the pod is gone. ``cut_by`` says what acts on packets in
+    place of rules from there: a NetworkPolicy, which needs a network that enforces such policies, or a NetworkChaos of
+    Chaos Mesh.
+
+    ``drain_node``: which pods are evicted where a node of Kubernetes is drained, those of this cluster's brokers or
+    all; nothing of it heals there. ``lose_data: claim``: a broker's claims are deleted with its pod.
+    ``restart_all``: whether the StatefulSet is told to restart its pods, or the Cluster Operator to have it do so.
+    """
 
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = "default"
     kubeconfig: Path | None = None
@@ -115,17 +126,55 @@ class Kubernetes(Spec):
     kill: Literal["container", "pod"] = "container"
     stop: Literal["container", "pod"] = "container"
     cut: Literal["all_ports", "distribution"] = "all_ports"
-    cut_by: Literal["rules", "network_policy"] = "rules"
+    cut_by: Literal["rules", "network_policy", "chaos_mesh"] = "rules"
+    drain_node: Literal["brokers", "all"] | None = None
+    lose_data: Literal["claim"] | None = None
+    restart_all: Literal["statefulset", "operator"] = "statefulset"
 
     @model_validator(mode="after")
     def _dropping(self) -> Self:
-        if self.cut_by == "network_policy" and self.cut == "distribution":
-            raise ValueError("cut: distribution goes with cut_by: rules; a NetworkPolicy is written for whole pods")
+        if self.cut_by != "rules" and self.cut == "distribution":
+            raise ValueError(f"cut: distribution goes with cut_by: rules; {self.cut_by} acts on whole pods")
         return self
+
+    def can(self, act: str) -> bool:
+        """Whether it states what ``act`` needs."""
+        return act not in _STATED or _STATED[act][1](self)
+
+    def ends(self, act: str) -> str:
+        """How ``act`` ends, as a key of ``ENDS``; empty where a watchdog beside the broker ends it."""
+        return _ENDED_BY.get(self.cut_by, "") if act in PACKETS else _ENDED_BY.get(act, "")
 
     def pod_of(self, node: str) -> str:
         """Of the node of that Erlang name."""
         return self.pods.get(node, node.partition("@")[2].partition(".")[0])
+
+
+#: What is done to packets between brokers.
+PACKETS = frozenset({"cut", "refuse", "lose_packets", "delay"})
+
+#: What a cluster file must state of Kubernetes for some acts, and whether it does.
+_STATED: Mapping[str, tuple[str, Callable[[Kubernetes], bool]]] = {
+    "refuse": ("cut_by: rules", lambda offer: offer.cut_by == "rules"),
+    "lose_packets": ("cut_by: rules or chaos_mesh", lambda offer: offer.cut_by != "network_policy"),
+    "delay": ("cut_by: chaos_mesh", lambda offer: offer.cut_by == "chaos_mesh"),
+    "drain_node": ("drain_node: brokers or all", lambda offer: offer.drain_node is not None),
+    "lose_data": ("lose_data: claim", lambda offer: offer.lose_data is not None),
+}
+_ENDED_BY: Mapping[str, str] = {
+    "network_policy": "policy",
+    "chaos_mesh": "chaos_mesh",
+    "kill": "restarted",
+    "stop": "restarted",
+    "drain_node": "uncordon",
+    "restart_all": "rollout",
+    "lose_data": "emptied",
+}
+
+
+def would(way: str, act: str) -> str:
+    """``way``, with what a cluster file must state of it for ``act``."""
+    return f"{way} with {_STATED[act][0]}" if way == "kubernetes" and act in _STATED else way
 
 
 class Offers(Spec):

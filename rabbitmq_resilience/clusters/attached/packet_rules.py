@@ -14,18 +14,29 @@ from typing import Literal, Protocol
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 
-Verb = Literal["drop", "reset"]
+Verb = Literal["drop", "reset", "delay"]
 
 
 @dataclass(frozen=True, order=True)
 class Treatment:
-    """What becomes of packets: of so many percent of them, drawn at random."""
+    """What becomes of packets: of so many percent of them, drawn at random. Each of those that are delayed takes
+    ``latency_ms`` more, and up to ``jitter_ms`` more or less than that."""
 
     verb: Verb
     percent: float = 100.0
+    latency_ms: int = 0
+    jitter_ms: int = 0
+
+    @property
+    def parts(self) -> bool:
+        """Whether nothing gets through."""
+        return self.verb != "delay" and self.percent == 100
 
 
 DROP, RESET = Treatment("drop"), Treatment("reset")
+
+#: What can be done to some packets, and by which part of the kernel (``packets.Disturbance``): by rules.
+LOST: frozenset[tuple[str, str]] = frozenset({("iptables", "loss")})
 
 TABLE = "rabbitmq_resilience"
 

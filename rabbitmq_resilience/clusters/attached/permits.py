@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rabbitmq_resilience.clusters.attached.journal import Journal
+from rabbitmq_resilience.clusters.attached.offers import would
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -21,9 +22,12 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
     "refuse": frozenset({"ssh", "kubernetes"}),
     "lose_packets": frozenset({"ssh", "kubernetes"}),
     "fill_disk": frozenset({"ssh"}),
-    "delay": frozenset({"ssh"}),
+    "delay": frozenset({"ssh", "kubernetes"}),
     "alarm": frozenset({"ssh"}),
     "drain": frozenset({"ssh"}),
+    "drain_node": frozenset({"kubernetes"}),
+    "restart_all": frozenset({"kubernetes"}),
+    "lose_data": frozenset({"kubernetes"}),
     "rebalance": frozenset({"api"}),
 }
 #: What an act needs of its way in beside that.
@@ -32,15 +36,13 @@ _WITH: Mapping[str, str] = {"fill_disk": " with disk: /FOLDER"}
 #: What makes brokers raise alarms, and how long they may go on telling of one that is over.
 ALARMING = ("alarm", "fill_disk")
 TOLD_S = 30.0
-#: What a NetworkPolicy cannot do.
-_BY_RULES = frozenset({"refuse", "lose_packets"})
 
 
 def offers(stated: ClusterFile, act: str) -> frozenset[str]:
     """The ways in that a cluster file has for ``act``."""
     ways = {"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))}
     commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
-    if kubernetes is not None and kubernetes.cut_by == "network_policy" and act in _BY_RULES:
+    if kubernetes is not None and not kubernetes.can(act):
         ways.discard("kubernetes")
     if act == "fill_disk" and (stated.offers.ssh is None or stated.offers.ssh.disk is None):
         ways.discard("ssh")
@@ -53,8 +55,8 @@ def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
     if not ways:
         return f"it would {_told(act)}, which is not done to a cluster that is there already"
     if not ways & offers(stated, act):
-        would = " or ".join(sorted(ways)) + _WITH.get(act, "")
-        return f"it would {_told(act)}, and nothing in offers: can; {would} would"
+        can = " or ".join(would(way, act) + (_WITH.get(act, "") if way == "ssh" else "") for way in sorted(ways))
+        return f"it would {_told(act)}, and nothing in offers: can; {can} would"
     allowed = stated.allow.get(act, 0)
     if not allowed:
         return f"it would {_told(act)}, which allow: does not name; write allow: {{{act}: {nodes}}} if that may be"

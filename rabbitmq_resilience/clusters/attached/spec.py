@@ -34,6 +34,8 @@ ACTS: Mapping[str, str] = {
     "rebalance": "leaders of all queues of the cluster are spread anew",
     "configure": "the broker gets other settings",
     "lose_data": "all that the broker has stored is removed",
+    "drain_node": "the machine of the broker takes no new pods, and is cleared of those that it has",
+    "restart_all": "all brokers are restarted, one after another",
 }
 
 _AMQP = {"amqp": 5672, "amqps": 5671}

@@ -3,6 +3,7 @@ what ``docs/kubernetes/rights.yaml`` lets them, and no more."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import shutil
@@ -49,8 +50,9 @@ class BrokersInPods:
     def name(self, n: int) -> str:
         return f"rabbit@rabbit-{n}.rabbit.{self.namespace}.svc.cluster.local"
 
-    def network_policies(self) -> list[str]:
-        """The names of those that there are."""
+    @contextmanager
+    def as_admin(self) -> Iterator[Any]:
+        """A connection that may do everything."""
         from kubernetes import client, config  # noqa: PLC0415 - optional
 
         from rabbitmq_resilience.clusters.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
@@ -59,8 +61,23 @@ class BrokersInPods:
         load: Any = config.load_kube_config
         load(str(self.admin), client_configuration=configuration)
         with connected(configuration) as api:
+            yield api
+
+    def network_policies(self) -> list[str]:
+        """The names of those that there are."""
+        from kubernetes import client  # noqa: PLC0415 - optional
+
+        with self.as_admin() as api:
             told: list[Any] = client.NetworkingV1Api(api).list_namespaced_network_policy(self.namespace).items
         return [one.metadata.name for one in told]
+
+    def cordoned(self) -> list[str]:
+        """The nodes that take no pods now."""
+        from kubernetes import client  # noqa: PLC0415 - optional
+
+        with self.as_admin() as api:
+            told: list[Any] = client.CoreV1Api(api).list_node().items
+        return sorted(one.metadata.name for one in told if one.spec.unschedulable)
 
     def cluster_file(self, name: str, *, allow: str, forwarded: bool = False, **offer: Any) -> Path:
         def urls(n: int) -> dict[str, str]:
@@ -156,7 +173,9 @@ def _rights(namespace: str) -> Iterator[dict[str, Any]]:
     assert CHECKOUT is not None, "tests are run in a checkout"
     text = (CHECKOUT / "docs" / "kubernetes" / "rights.yaml").read_text(encoding="utf-8")
     text = text.replace("namespace: default", f"namespace: {namespace}")
-    yield from yaml.safe_load_all(text.replace("resilience-zones", f"resilience-{namespace}"))
+    for name in ("zones", "nodes", "evictions"):
+        text = text.replace(f"resilience-{name}", f"resilience-{name}-{namespace}")
+    yield from yaml.safe_load_all(text)
 
 
 def _as_account(admin: Path, token: str, to: Path) -> Path:
@@ -168,7 +187,7 @@ def _as_account(admin: Path, token: str, to: Path) -> Path:
 
 
 def _storage(namespace: str, volumes: Path) -> list[dict[str, Any]]:
-    """A class, and a volume in each zone: folders of this machine."""
+    """A class, and two volumes in each zone, of which one is to spare: folders of this machine."""
     kind = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -177,20 +196,20 @@ def _storage(namespace: str, volumes: Path) -> list[dict[str, Any]]:
         "volumeBindingMode": "WaitForFirstConsumer",
     }
     made = []
-    for n in (1, 2, 3):
-        (volumes / str(n)).mkdir(parents=True)
+    for n, which in itertools.product((1, 2, 3), ("a", "b")):
+        (volumes / f"{n}{which}").mkdir(parents=True)
         zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"zone-{n}"]}
         made.append(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
-                "metadata": {"name": f"{namespace}-{n}"},
+                "metadata": {"name": f"{namespace}-{n}{which}"},
                 "spec": {
                     "capacity": {"storage": "1Gi"},
                     "accessModes": ["ReadWriteOnce"],
                     "storageClassName": namespace,
                     "persistentVolumeReclaimPolicy": "Retain",
-                    "local": {"path": str(volumes / str(n))},
+                    "local": {"path": str(volumes / f"{n}{which}")},
                     "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
                 },
             }

@@ -12,6 +12,7 @@ import yaml
 
 from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
 from rabbitmq_resilience.clusters.attached.command import heal
+from rabbitmq_resilience.clusters.attached.offers import ENDS
 from rabbitmq_resilience.clusters.attached.permits import refusal
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached_by
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -93,6 +94,39 @@ def test_a_network_policy_only_cuts(folder: Path) -> None:
         assert "nothing in offers: can" in refusal(stated, act, 1)
 
 
+@pytest.mark.parametrize(
+    ("act", "would"),
+    [
+        ("delay", "kubernetes with cut_by: chaos_mesh would"),
+        ("drain_node", "kubernetes with drain_node: brokers or all would"),
+        ("lose_data", "kubernetes with lose_data: claim would"),
+    ],
+)
+def test_what_is_not_stated_is_refused_with_what_would_offer_it(folder: Path, act: str, would: str) -> None:
+    stated = known(folder, SAID + OFFERED + f"allow: {{{act}: 1}}\n").stated
+    assert refusal(stated, act, 1).endswith(f"and nothing in offers: can; {would}")
+
+
+def test_what_is_stated_is_offered_and_told_how_it_ends(folder: Path) -> None:
+    offer = "{cut_by: chaos_mesh, drain_node: all, lose_data: claim, restart_all: operator}"
+    allow = "{cut: 1, lose_packets: 1, delay: 1, drain_node: 1, lose_data: 1, restart_all: 1}"
+    stated = known(folder, SAID + f"offers: {{kubernetes: {offer}}}\nallow: {allow}\n").stated
+    assert {act: refusal(stated, act, 1) for act in stated.allow} == dict.fromkeys(stated.allow, "")
+    assert "cut_by: rules" in refusal(stated, "refuse", 1)
+    kubernetes = stated.offers.kubernetes
+    assert kubernetes is not None
+    told = {act: kubernetes.ends(act) for act in ("cut", "delay", "drain_node", "lose_data", "restart_all", "pause")}
+    assert told == {
+        "cut": "chaos_mesh",
+        "delay": "chaos_mesh",
+        "drain_node": "uncordon",
+        "lose_data": "emptied",
+        "restart_all": "rollout",
+        "pause": "",
+    }
+    assert {*told.values()} - {""} <= ENDS.keys()
+
+
 def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,10 +136,10 @@ def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(
         Ways.of(found)
 
 
-def granted() -> set[tuple[str, str]]:
-    """Verbs and resources of the role in the docs."""
+def granted(kind: str = "Role") -> set[tuple[str, str]]:
+    """Verbs and resources of the roles in the docs."""
     documents = yaml.safe_load_all((EXAMPLES / "rights.yaml").read_text(encoding="utf-8"))
-    rules = [rule for one in documents if one["kind"] == "Role" for rule in one["rules"]]
+    rules = [rule for one in documents if one["kind"] == kind for rule in one["rules"]]
     return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
 
 
@@ -128,6 +162,39 @@ def granted() -> set[tuple[str, str]]:
             "{kill: 1, stop: 1}",
             {("create", "pods/portforward"), ("delete", "pods"), ("patch", "pods/ephemeralcontainers")},
         ),
+        (
+            "{cut_by: chaos_mesh}",
+            "{cut: 1, delay: 1}",
+            {
+                ("create", "pods/portforward"),
+                ("patch", "pods/ephemeralcontainers"),
+                *((verb, "networkchaos") for verb in ("create", "patch", "delete", "get", "list")),
+                *((verb, "podnetworkchaos") for verb in ("patch", "get")),
+            },
+        ),
+        ("{drain_node: brokers}", "{drain_node: 1}", {("create", "pods/portforward"), ("create", "pods/eviction")}),
+        ("{drain_node: all}", "{drain_node: 1}", {("create", "pods/portforward")}),
+        ("{}", "{drain_node: 1, lose_data: 1}", {("create", "pods/portforward")}),
+        (
+            "{}",
+            "{restart_all: 1}",
+            {("create", "pods/portforward"), ("get", "statefulsets"), ("patch", "statefulsets")},
+        ),
+        (
+            "{restart_all: operator}",
+            "{restart_all: 1}",
+            {("create", "pods/portforward"), ("get", "statefulsets"), ("patch", "rabbitmqclusters")},
+        ),
+        (
+            "{lose_data: claim}",
+            "{lose_data: 1}",
+            {
+                ("create", "pods/portforward"),
+                ("delete", "pods"),
+                ("get", "statefulsets"),
+                *((verb, "persistentvolumeclaims") for verb in ("get", "delete")),
+            },
+        ),
     ],
 )
 def test_the_role_of_the_docs_has_what_is_asked_for(
@@ -137,6 +204,17 @@ def test_the_role_of_the_docs_has_what_is_asked_for(
     wanted = {(verb, f"{what}/{sub}" if sub else what) for verb, what, sub in rights.wanted(stated)}
     assert wanted == {("get", "pods"), ("get", "pods/log"), ("create", "pods/exec")} | beside_the_usual
     assert wanted <= granted()
+
+
+@pytest.mark.parametrize(("drain_node", "count"), [("brokers", 3), ("all", 6)])
+def test_the_roles_of_the_docs_have_what_draining_needs_of_the_whole_cluster(
+    folder: Path, drain_node: str, count: int
+) -> None:
+    offered = f"offers: {{kubernetes: {{drain_node: {drain_node}}}}}\nallow: {{drain_node: 1}}\n"
+    wanted = rights.wanted_everywhere(known(folder, SAID + offered).stated)
+    assert len(wanted) == count
+    assert {(verb, f"{what}/{sub}" if sub else what) for verb, what, sub in wanted} <= granted("ClusterRole")
+    assert rights.wanted_everywhere(known(folder, SAID + OFFERED + "allow: {drain_node: 1}\n").stated) == []
 
 
 @pytest.mark.parametrize("field", ["amqp", "management", "prometheus"])
@@ -223,16 +301,23 @@ def pod(**spec: Any) -> Any:
         ("{kill: pod, stop: container}", "{cut: 1}", {"host_pid": True}, ""),
         ("{kill: pod}", "{kill: 1}", {"host_pid": True}, "has no volume claim"),
         ("{kill: pod}", "{pause: 1}", {}, ""),
+        ("{}", "{restart_all: 1}", {}, "would go with it; allow no restart_all"),
+        ("{drain_node: all}", "{drain_node: 1, kill: 1}", {}, "would go with it; allow no drain_node"),
+        ("{}", "{drain_node: 1}", {}, ""),
+        ("{lose_data: claim}", "{lose_data: 1}", {}, "no claim that its StatefulSet has made"),
+        ("{}", "{lose_data: 1}", {}, ""),
     ],
 )
 def test_pods_in_which_something_else_would_be_hit_are_told(
     folder: Path, offer: str, allow: str, spec: dict[str, Any], told: str
 ) -> None:
-    from rabbitmq_resilience.clusters.attached.kubernetes.way import _contrary  # noqa: PLC0415 - optional
+    from rabbitmq_resilience.clusters.attached.kubernetes.contrary import contrary  # noqa: PLC0415 - optional
 
     found = known(folder, f"{SAID}offers: {{kubernetes: {offer}}}\nallow: {allow}\n")
     pods: Any = SimpleNamespace(find=lambda _: pod(**spec), zone=lambda _: None)
-    texts = list(_contrary(found, pods, {node.name: "rabbit-0" for node in found.stated.nodes}))
+    none = SimpleNamespace(of=lambda _: [])
+    names: Any = [node.name for node in found.stated.nodes]
+    texts = list(contrary(found, pods, dict.fromkeys(names, "rabbit-0"), dict.fromkeys(names, none)))  # type: ignore[arg-type]
     assert len(texts) == (len(found.stated.nodes) if told else 0)
     assert all(told in text for text in texts)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,24 +16,17 @@ from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal, told
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.command import find_pods
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.record.events import FaultEvent
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.scenarios.on_clusters import fitted
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.spec import Workload
+from tests.clusters.attached.played_on_pods import await_whole, played, untrue
 from tests.clusters.attached.pods import BrokersInPods, brokers_in_pods
 
 pytestmark = pytest.mark.kubernetes
 
 ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 2}"
-PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
 #: Cuts c1 off and suspends the broker of b1, then waits to be killed. The watchdogs have no margin.
 _LEAVES_IT_BROKEN = """
@@ -71,42 +61,6 @@ def pods(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     await_whole(made.cluster_file("whole", allow="{}"))
     return made
-
-
-def await_whole(file: Path) -> None:
-    wait_until(lambda: told([str(file)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
-
-
-def played(file: Path, folder: Path, schedule: list[dict[str, Any]]) -> Result:
-    invariants = {"no_loss": {}, "order": {}, "recovery": {"within_s": 90}}
-    scenario = fitted(
-        Scenario.model_validate(
-            {
-                "title": "On brokers in pods",
-                "topology": "three_nodes_three_zones",
-                "workload": Workload(queues=2, publishers=2, consumers=2, rate_per_s=100),
-                "phases": Phases(steady_s=5, recovery_s=90, settled_s=3),
-                "schedule": schedule,
-                "invariants": Invariants.model_validate(invariants),
-            }
-        ),
-        file,
-    )
-    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        result = run_scenario(scenario, Testbed(pool, folder, io.StringIO(), driver="attached"))
-        pool.close()
-        assert attachment.others_changed() == []
-    assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
-    return result
-
-
-def untrue(result: Result, steps: int) -> Mapping[str, Any]:
-    states = defaultdict(list)
-    for event in result.run.events():
-        if isinstance(event, FaultEvent):
-            states[event.step].append(event.state)
-    assert dict(states) == dict.fromkeys(range(steps), PROVEN), result.document["faults"]
-    return {name: found for name, found in result.document["invariants"].items() if found["verdict"] != "VALID"}
 
 
 def test_containers_are_killed_paused_and_cut_off(pods: BrokersInPods, tmp_path: Path) -> None:

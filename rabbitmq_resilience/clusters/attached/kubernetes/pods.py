@@ -20,7 +20,9 @@ from rabbitmq_resilience.clusters.attached.offers import Kubernetes
 Answer = TypeVar("Answer")
 
 ANSWERS_WITHIN_S = 15.0
-_ZONE = "topology.kubernetes.io/zone"
+#: How an object is patched: other kinds of patches are not for all kinds of objects (RFC 7386).
+MERGE = "application/merge-patch+json"
+ZONE = "topology.kubernetes.io/zone"
 _NOT_FOUND = 404
 _DEFAULT = "~/.kube/config"
 
@@ -163,7 +165,7 @@ class Pods:
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return None
         labels = (told.metadata.labels if told.metadata else None) or {}
-        return labels.get(_ZONE)
+        return labels.get(ZONE)
 
     def _pod(self, told: Any) -> Pod:
         statuses = [*(told.status.container_statuses or ()), *(told.status.ephemeral_container_statuses or ())]

@@ -17,15 +17,24 @@ from rabbitmq_resilience.clusters.attached.kubernetes.pods import (
     words_of,
 )
 from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.offers import PACKETS, Kubernetes
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile, forwarded_port
 
 _BESIDE = ("pause", "cut", "refuse", "lose_packets")
-_GROUPS = {"networkpolicies": "networking.k8s.io"}
+_GROUPS = {
+    "networkpolicies": "networking.k8s.io",
+    "statefulsets": "apps",
+    "rabbitmqclusters": "rabbitmq.com",
+    "networkchaos": "chaos-mesh.org",
+    "podnetworkchaos": "chaos-mesh.org",
+}
+
+#: Verb, resource and subresource.
+Right = tuple[str, str, str]
 
 
-def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
-    """Verb, resource and subresource that this file's acts and addresses need. ``docs/kubernetes/rights.yaml`` has
-    them all."""
+def wanted(stated: ClusterFile) -> list[Right]:
+    """What this file's acts and addresses need in the namespace. ``docs/kubernetes/rights.yaml`` has them all."""
     offer = stated.offers.kubernetes
     assert offer is not None, "only what is offered is asked for"
     by_pod = [act for act in ("kill", "stop") if act in stated.allow and getattr(offer, act) == "pod"]
@@ -38,14 +47,43 @@ def wanted(stated: ClusterFile) -> list[tuple[str, str, str]]:
     found += [("create", "pods", "portforward")] if forwarded else []
     if offer.cut_by == "network_policy" and "cut" in stated.allow:
         found += [(verb, "networkpolicies", "") for verb in ("create", "patch", "delete", "get", "list")]
+    for act in stated.allow:
+        found += [right for right in _of_act(offer, act) if offer.can(act) and right not in found]
     return found
+
+
+def _of_act(offer: Kubernetes, act: str) -> Iterator[Right]:
+    if act in PACKETS and offer.cut_by == "chaos_mesh":
+        yield from ((verb, "networkchaos", "") for verb in ("create", "patch", "delete", "get", "list"))
+        yield from ((verb, "podnetworkchaos", "") for verb in ("patch", "get"))
+        yield "patch", "pods", "ephemeralcontainers"
+    if act == "drain_node" and offer.drain_node == "brokers":
+        yield "create", "pods", "eviction"
+    if act == "restart_all":
+        yield "get", "statefulsets", ""
+        yield "patch", "statefulsets" if offer.restart_all == "statefulset" else "rabbitmqclusters", ""
+    if act == "lose_data":
+        yield from [("get", "statefulsets", ""), ("delete", "pods", "")]
+        yield from ((verb, "persistentvolumeclaims", "") for verb in ("get", "delete"))
+
+
+def wanted_everywhere(stated: ClusterFile) -> list[Right]:
+    """The same in no namespace, or in all."""
+    offer = stated.offers.kubernetes
+    assert offer is not None, "only what is offered is asked for"
+    if "drain_node" not in stated.allow or offer.drain_node is None:
+        return []
+    all_pods = [("list", "pods", ""), ("get", "pods", ""), ("create", "pods", "eviction")]
+    return [(verb, "nodes", "") for verb in ("get", "list", "patch")] + (all_pods if offer.drain_node == "all" else [])
 
 
 def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
     """In words. Raises MachineError where nobody answers."""
-    for verb, resource, sub in wanted(known.stated):
+    asked = [(pods.namespace, right) for right in wanted(known.stated)]
+    asked += [("", right) for right in wanted_everywhere(known.stated)]
+    for namespace, (verb, resource, sub) in asked:
         attributes = client.V1ResourceAttributes(
-            namespace=pods.namespace,
+            namespace=namespace,
             verb=verb,
             resource=resource,
             subresource=sub or None,
@@ -62,7 +100,8 @@ def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
             raise MachineError(f"rights in {pods.namespace}: {words_of(error)}") from error
         if not told.status.allowed:
             what = f"{resource}/{sub}" if sub else resource
-            yield f"we may not {verb} {what} in {pods.namespace}; docs/kubernetes/rights.yaml has that right"
+            where = f"in {namespace}" if namespace else "of the whole cluster"
+            yield f"we may not {verb} {what} {where}; docs/kubernetes/rights.yaml has that right"
 
 
 def seen(known: KnownCluster) -> Iterator[tuple[str, bool]]:

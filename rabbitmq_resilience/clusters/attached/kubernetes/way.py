@@ -1,8 +1,8 @@
-"""The way in to brokers in pods: what acts there, and what of the cluster file is not so."""
+"""The way in to brokers in pods: what acts there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
@@ -10,18 +10,24 @@ from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.commanded import OurMachine, key_of
 from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.kubernetes.broker import PodBroker
+from rabbitmq_resilience.clusters.attached.kubernetes.claims import PodClaims
 from rabbitmq_resilience.clusters.attached.kubernetes.containers import (
     KINDS,
     STATE,
     ContainerMachine,
     EphemeralContainers,
 )
+from rabbitmq_resilience.clusters.attached.kubernetes.contrary import contrary
+from rabbitmq_resilience.clusters.attached.kubernetes.draining import Draining
 from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog
+from rabbitmq_resilience.clusters.attached.kubernetes.network_chaos import TREATS, NetworkChaos
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured, resolved
 from rabbitmq_resilience.clusters.attached.kubernetes.policies import NetworkPolicies
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.offers import Service
-from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rules
+from rabbitmq_resilience.clusters.attached.kubernetes.rollout import Rollout
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.offers import Kubernetes, Service
+from rabbitmq_resilience.clusters.attached.orchestrator import Orchestrator
+from rabbitmq_resilience.clusters.attached.packet_rules import LOST, PacketRules, Rules
 from rabbitmq_resilience.clusters.attached.ways import Ways
 from rabbitmq_resilience.clusters.spec import Link
 
@@ -30,39 +36,24 @@ _BY_KUBERNETES = Service(start="true", stop="true")
 
 
 def by_kubernetes(known: KnownCluster) -> Ways:
-    stated = known.stated.offers.kubernetes
+    stated, folder = known.stated.offers.kubernetes, known.path.resolve().parent
     assert stated is not None, "only what is offered is opened"
-    offer = resolved(stated, known.path.resolve().parent)
-    pods = Pods(configured(offer, known.path.resolve().parent), offer.namespace, offer.container)
+    offer = resolved(stated, folder)
+    pods = Pods(configured(offer, folder), offer.namespace, offer.container)
     ephemeral = EphemeralContainers(pods, image=offer.image, pull=offer.pull)
     of = {node.name: offer.pod_of(node.name) for node in known.stated.nodes}
     inside = {name: ContainerMachine(pods, pod, lambda: offer.container, STATE) for name, pod in of.items()}
     network = {name: ephemeral.machine(pod, "network") for name, pod in of.items()}
-    beside = {name: ephemeral.machine(pod, "process") for name, pod in of.items()}
-    folder = known.path.resolve().parent
     keeper = OurMachine.of_user(state_folder() / key_of(known.stated.cluster))
-    by_policy = offer.cut_by == "network_policy"
-    rules: dict[str, Rules] = {
-        name: NetworkPolicies(pods, pod, offer, folder, keeper)
-        if by_policy
-        else PacketRules(network[name], key=key_of(name))
-        for name, pod in of.items()
+    machines = {of[name]: machine for name, machine in network.items()}
+    ruled: Mapping[str, Callable[[str], Rules]] = {
+        "rules": lambda name: PacketRules(network[name], key=key_of(name)),
+        "network_policy": lambda name: NetworkPolicies(pods, of[name], offer, folder, keeper),
+        "chaos_mesh": lambda name: NetworkChaos(pods, of[name], machines),
     }
-    logs = {name: PodLog(pods, pod) for name, pod in of.items()}
-    names = list(of)
-    brokers = {
-        name: PodBroker(
-            pods,
-            pod,
-            offer,
-            RemoteBroker(inside[name], _BY_KUBERNETES, node=name, key=key_of(name)),
-            RemoteBroker(beside[name], _BY_KUBERNETES, node=name, key=key_of(name)),
-            beside[name],
-            logs[name],
-            neighbour=inside[names[names.index(name) - 1]] if len(names) > 1 else None,
-        )
-        for name, pod in of.items()
-    }
+    brokers = _brokers(pods, offer, inside, ephemeral)
+    claims = {name: PodClaims(pods, pod, inside[name]) for name, pod in of.items()}
+    kept = Orchestrator(Draining(pods, of, offer, folder, keeper), Rollout(pods, of, offer), claims)
     return Ways(
         inside,
         {
@@ -70,14 +61,36 @@ def by_kubernetes(known: KnownCluster) -> Ways:
             keeper.told: keeper,
         },
         brokers,
-        rules,
-        logs,
-        network=inside if by_policy else network,
+        {name: ruled[offer.cut_by](name) for name in of},
+        {name: broker.log for name, broker in brokers.items()},
+        network=network if offer.cut_by == "rules" else inside,
         addresses=lambda stated: PodAddresses(pods, {node: of[one.name] for node, one in stated.items()}),
         restarted=True,
-        contrary=lambda: list(_contrary(known, pods, of)),
+        contrary=lambda: list(contrary(known, pods, of, claims)),
         distribution_only=offer.cut == "distribution",
+        treats=TREATS if offer.cut_by == "chaos_mesh" else LOST,
+        orchestrator=kept,
     )
+
+
+def _brokers(
+    pods: Pods, offer: Kubernetes, inside: Mapping[str, Machine], ephemeral: EphemeralContainers
+) -> dict[str, PodBroker]:
+    names = list(inside)
+    found = {}
+    for i, name in enumerate(names):
+        pod, beside = offer.pod_of(name), ephemeral.machine(offer.pod_of(name), "process")
+        found[name] = PodBroker(
+            pods,
+            pod,
+            offer,
+            RemoteBroker(inside[name], _BY_KUBERNETES, node=name, key=key_of(name)),
+            RemoteBroker(beside, _BY_KUBERNETES, node=name, key=key_of(name)),
+            beside,
+            PodLog(pods, pod),
+            neighbour=inside[names[i - 1]] if len(names) > 1 else None,
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -99,30 +112,3 @@ class PodAddresses(Mapping[Link, Sequence[str]]):
 
     def __len__(self) -> int:
         return len(self.pods_of) * (len(self.pods_of) - 1)
-
-
-def _contrary(known: KnownCluster, pods: Pods, of: Mapping[str, str]) -> Iterator[str]:
-    """What the API server tells otherwise than the file states."""
-    offer = known.stated.offers.kubernetes
-    assert offer is not None, "only what is offered is asked for"
-    for node in known.stated.nodes:
-        found = pods.find(of[node.name])
-        if found is None:
-            yield f"{node.name}: {offer.namespace} has no pod {of[node.name]}; state offers.kubernetes.pods"
-            continue
-        zone = pods.zone(found.node)
-        if zone is not None and zone != node.zone:
-            yield f"{node.name} runs on {found.node}, in zone {zone}, and the file states {node.zone}"
-        shared = found.raw.spec.share_process_namespace or found.raw.spec.host_pid
-        inside = [act for act in ("kill", "stop", "pause") if getattr(offer, act, "container") == "container"]
-        if shared and (acts := [act for act in inside if act in known.stated.allow]):
-            yield (
-                f"pod {found.name} shares its processes with others (shareProcessNamespace or hostPID), which "
-                f"{', '.join(acts)} could hit; state kill: pod and stop: pod, and allow no pause"
-            )
-        takes = [act for act in ("kill", "stop") if getattr(offer, act) == "pod" and act in known.stated.allow]
-        if takes and not found.has_claim:
-            yield (
-                f"pod {found.name} has no volume claim, so what its broker has stored would go with it; "
-                f"state {' and '.join(f'{act}: container' for act in takes)}"
-            )

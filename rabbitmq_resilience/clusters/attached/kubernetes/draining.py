@@ -1,0 +1,177 @@
+"""Nodes of Kubernetes are cordoned and drained, as ``kubectl drain`` does, and uncordoned again.
+
+Evictions are asked for, so disruption budgets hold. Nothing uncordons a node there: a watchdog on this machine does, by
+this module as a program. Only what we have cordoned, and marked so, is uncordoned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.commanded import OurMachine, key_of
+from rabbitmq_resilience.clusters.attached.kubernetes.evictions import EVICTED_WITHIN_S, evictable, evicted, of_brokers
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import (
+    ANSWERS_WITHIN_S,
+    MERGE,
+    ZONE,
+    Pods,
+    configured,
+    connected,
+    words_of,
+)
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.tools.locations import IMPORTED_FROM
+
+#: An annotation of nodes that we have cordoned: for which brokers.
+MARK = "rabbitmq-resilience/cordoned-for"
+
+
+@dataclass
+class Draining:
+    """``of``: the pod of each broker, by Erlang name. ``folder``: from where paths in the offer are seen."""
+
+    pods: Pods
+    of: Mapping[str, str]
+    offer: Kubernetes
+    folder: Path
+    keeper: OurMachine
+    #: The nodes of Kubernetes that were drained for each broker.
+    drained: dict[str, frozenset[str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def drain(self, brokers: Collection[str], *, whole_zones: bool, for_s: float) -> None:
+        """Raises MachineError: before anything is done where it would take others of these brokers, and where a pod is
+        not let go."""
+        with self._lock:
+            mine = {self.of[name]: self.pods.there(self.of[name]) for name in brokers}
+            machines = frozenset(pod.node for pod in mine.values())
+            if whole_zones:
+                machines = frozenset(self._of_zones({self._zone(machine) for machine in machines}))
+            self._refuse_beside(brokers, machines)
+            going = of_brokers(mine.values()) if self.offer.drain_node == "brokers" else evictable(self.pods, machines)
+            self._refuse_cordoned(machines)
+            for name in brokers:
+                self.drained[name] = machines
+            for machine in sorted(machines):
+                heal, after_s = self._healed_by(machine), for_s + EVICTED_WITHIN_S
+                watchdog.arm(self.keeper, key_of(f"{machine}-cordoned"), heal=heal, after_s=after_s)
+                _mark(self.pods.configuration, machine, cordoned_for=self.pods.namespace)
+        evicted(self.pods, going)
+
+    def uncordon(self, brokers: Collection[str]) -> None:
+        """What was drained for them. Raises MachineError where that is not so afterwards."""
+        with self._lock:
+            for machine in sorted({one for name in brokers for one in self.drained.get(name, ())}):
+                watchdog.heal(self.keeper, key_of(f"{machine}-cordoned"))
+            for name in brokers:
+                self.drained.pop(name, None)
+
+    def open(self, brokers: Collection[str]) -> Iterator[str]:
+        """In words, the nodes drained for these brokers that take pods."""
+        machines = {one for name in brokers for one in self.drained.get(name, ())}
+        if not machines:
+            yield f"nothing was drained for {', '.join(sorted(brokers))}"
+        for machine in sorted(machines):
+            if not _read(self.pods.configuration, machine).spec.unschedulable:
+                yield f"{machine} takes pods"
+
+    def misplaced(self, zones: Mapping[str, str]) -> Iterator[str]:
+        """In words, what runs elsewhere than in its zone, by Erlang name, or where no pods are taken."""
+        for name, zone in sorted(zones.items()):
+            found = self.pods.find(self.of[name])
+            if found is None or not found.node:
+                yield f"{name} has no node"
+                continue
+            machine = _read(self.pods.configuration, found.node)
+            now = (machine.metadata.labels or {}).get(ZONE)
+            if now not in (None, zone):
+                yield f"{name} runs on {found.node}, in zone {now}, and belongs to {zone}"
+            if machine.spec.unschedulable:
+                yield f"{found.node}, where {name} runs, takes no pods"
+
+    def _zone(self, machine: str) -> str:
+        zone = self.pods.zone(machine)
+        if zone is None:
+            raise MachineError(f"{machine} has no zone that we may see, so nobody knows what belongs to it")
+        return zone
+
+    def _of_zones(self, zones: Collection[str]) -> Iterator[str]:
+        def listed(api: client.CoreV1Api) -> Any:
+            return api.list_node(label_selector=f"{ZONE} in ({','.join(sorted(zones))})")
+
+        for one in self.pods.ask(f"the nodes of {', '.join(sorted(zones))}", listed).items:
+            yield one.metadata.name
+
+    def _refuse_beside(self, brokers: Collection[str], machines: Collection[str]) -> None:
+        for name in sorted(self.of.keys() - set(brokers)):
+            found = self.pods.find(self.of[name])
+            if found is not None and found.node in machines:
+                raise MachineError(f"{name} runs on {found.node} too, and would go with it; nothing was done")
+
+    def _refuse_cordoned(self, machines: Collection[str]) -> None:
+        for machine in sorted(machines):
+            if _read(self.pods.configuration, machine).spec.unschedulable:
+                raise MachineError(f"{machine} takes no pods already, which is not our doing; nothing was done")
+
+    def _healed_by(self, machine: str) -> str:
+        program = [sys.executable, "-m", __name__, self.offer.model_dump_json(), str(self.folder), machine]
+        return f"cd {shlex.quote(str(IMPORTED_FROM))} && exec {shlex.join(program)}"
+
+
+def uncordoned(offer: Kubernetes, folder: Path, machine: str) -> None:
+    """A node that we have cordoned; another one is left alone. Raises MachineError where that is not known, or not
+    so."""
+    configuration = configured(offer, folder)
+    try:
+        if MARK not in (_read(configuration, machine).metadata.annotations or {}):
+            return
+        _mark(configuration, machine, cordoned_for=None)
+        if _read(configuration, machine).spec.unschedulable:
+            raise MachineError(f"{machine} still takes no pods")
+    except _Absent:
+        return
+
+
+class _Absent(MachineError):
+    """There is no such node any more."""
+
+
+_NOT_FOUND = 404
+
+
+@contextlib.contextmanager
+def _nodes(configuration: client.Configuration, machine: str) -> Iterator[client.CoreV1Api]:
+    try:
+        with connected(configuration) as connection:
+            yield client.CoreV1Api(connection)
+    except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+        kind = _Absent if getattr(error, "status", None) == _NOT_FOUND else MachineError
+        raise kind(f"node {machine}: {words_of(error)}") from error
+
+
+def _read(configuration: client.Configuration, machine: str) -> Any:
+    with _nodes(configuration, machine) as api:
+        return api.read_node(machine, _request_timeout=ANSWERS_WITHIN_S)
+
+
+def _mark(configuration: client.Configuration, machine: str, *, cordoned_for: str | None) -> None:
+    """Cordon it, or uncordon it."""
+    body = {"metadata": {"annotations": {MARK: cordoned_for}}, "spec": {"unschedulable": cordoned_for is not None}}
+    with _nodes(configuration, machine) as api:
+        api.patch_node(machine, body, _request_timeout=ANSWERS_WITHIN_S, _content_type=MERGE)
+
+
+if __name__ == "__main__":
+    uncordoned(Kubernetes.model_validate_json(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

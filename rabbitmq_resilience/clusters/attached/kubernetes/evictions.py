@@ -1,0 +1,135 @@
+"""Pods that leave a node of Kubernetes by eviction: asked for, and refused where a disruption budget has none left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pod, Pods, connected, words_of
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+#: How long a budget is waited for that refuses an eviction.
+_LET_GO_WITHIN_S = 30.0
+_ENDED_WITHIN_S = 30.0
+_GRACE_S_MAX = 120.0
+#: How long all of it may take.
+EVICTED_WITHIN_S = _LET_GO_WITHIN_S + _GRACE_S_MAX + _ENDED_WITHIN_S
+_POLL_S = 1.0
+_NOT_FOUND, _TOO_MANY = 404, 429
+#: Of pods that the kubelet itself starts (https://kubernetes.io/docs/reference/labels-annotations-taints).
+_MIRROR = "kubernetes.io/config.mirror"
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Going:
+    """A pod that is to leave."""
+
+    namespace: str
+    name: str
+    uid: str
+    grace_s: float
+
+    @classmethod
+    def of(cls, told: Any) -> Going:
+        grace_s = min(float(told.spec.termination_grace_period_seconds or 0), _GRACE_S_MAX)
+        return cls(told.metadata.namespace, told.metadata.name, told.metadata.uid, grace_s)
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
+
+def of_brokers(pods: Iterable[Pod]) -> list[Going]:
+    return [Going.of(pod.raw) for pod in pods]
+
+
+def evictable(pods: Pods, machines: Collection[str]) -> list[Going]:
+    """All pods of these nodes but those that their kubelet or a DaemonSet keeps there. Raises MachineError where one
+    would be gone for good, or what it has stored (as ``kubectl drain`` does, unless it is told otherwise)."""
+    found: list[Going] = []
+    for machine in sorted(machines):
+        for told in _on(pods, machine):
+            if refusal := _lost(told):
+                raise MachineError(f"{Going.of(told)} on {machine} {refusal}; nothing was done")
+            found.append(Going.of(told))
+    return found
+
+
+def evicted(pods: Pods, going: Collection[Going]) -> None:
+    """Returns once they are gone. Raises MachineError with the words of a budget that lets one of them not go."""
+    for one in going:
+        _evict(pods, one)
+    within_s = max((one.grace_s for one in going), default=0.0) + _ENDED_WITHIN_S
+    try:
+        wait_until(
+            lambda: not [one for one in going if _is_there(pods, one)],
+            timeout_s=within_s,
+            what=f"{', '.join(map(str, going))} to be gone",
+            poll_s=_POLL_S,
+        )
+    except WaitTimeout as error:
+        raise MachineError(str(error)) from error
+
+
+def _on(pods: Pods, machine: str) -> Iterator[Any]:
+    def listed(api: client.CoreV1Api) -> Any:
+        return api.list_pod_for_all_namespaces(
+            field_selector=f"spec.nodeName={machine}", _request_timeout=ANSWERS_WITHIN_S
+        )
+
+    for told in pods.ask(f"the pods on {machine}", listed).items:
+        kept = _MIRROR in (told.metadata.annotations or {}) or "DaemonSet" in _keepers(told)
+        if not kept and told.status.phase not in _OVER:
+            yield told
+
+
+def _keepers(told: Any) -> list[str]:
+    return [one.kind for one in told.metadata.owner_references or () if one.controller]
+
+
+def _lost(told: Any) -> str:
+    if not _keepers(told):
+        return "is kept by nobody, and would not come back"
+    if any(volume.empty_dir for volume in told.spec.volumes or ()):
+        return "stores in an emptyDir, which would go with it"
+    return ""
+
+
+def _evict(pods: Pods, one: Going) -> None:
+    options = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=one.uid))
+    body = client.V1Eviction(
+        metadata=client.V1ObjectMeta(name=one.name, namespace=one.namespace), delete_options=options
+    )
+    ends_s = time.monotonic() + _LET_GO_WITHIN_S
+    while True:
+        try:
+            with connected(pods.configuration) as connection:
+                api = client.CoreV1Api(connection)
+                api.create_namespaced_pod_eviction(one.name, one.namespace, body, _request_timeout=ANSWERS_WITHIN_S)
+            return
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            status = getattr(error, "status", None)
+            if status == _NOT_FOUND:
+                return
+            if status != _TOO_MANY or time.monotonic() > ends_s:
+                raise MachineError(f"{one} may not be evicted: {words_of(error)}") from error
+        time.sleep(_POLL_S)
+
+
+def _is_there(pods: Pods, one: Going) -> bool:
+    def read(api: client.CoreV1Api) -> Any:
+        try:
+            return api.read_namespaced_pod(one.name, one.namespace, _request_timeout=ANSWERS_WITHIN_S)
+        except client.ApiException as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    told = pods.ask(str(one), read)
+    return told is not None and told.metadata.uid == one.uid

@@ -1,0 +1,208 @@
+"""Packets between pods that are dropped, lost or delayed by Chaos Mesh: a ``NetworkChaos`` that its controllers bring
+about, and end after its ``duration``, whoever else is gone.
+
+What it says of itself is waited for, and no proof of anything. One whose deletion hangs on its finalizer is let go by
+force, and what it has left in pods is taken away; that is told as an error, though all is healed then.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, MERGE, Pods, connected, words_of
+from rabbitmq_resilience.clusters.attached.kubernetes.remains import removed
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, Machine, MachineError
+from rabbitmq_resilience.clusters.attached.packet_rules import LOST, Rule, Treatment
+from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
+from rabbitmq_resilience.clusters.packets import passed_netem
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+GROUP, VERSION = "chaos-mesh.org", "v1alpha1"
+#: What it can do to some packets, see ``packet_rules.LOST``: all by netem, whatever a fault asks for.
+TREATS = LOST | {("netem", "loss"), ("netem", "delay")}
+#: Names the pod that receives.
+LABEL = "rabbitmq-resilience"
+_IN_PLACE_WITHIN_S = 30.0
+#: Afterwards its finalizer is taken away.
+GONE_WITHIN_S = 20.0
+_LET_GO_WITHIN_S = 10.0
+_POLL_S = 0.5
+_NOT_FOUND = 404
+_LISTING = "tc -s -j qdisc show dev eth0"
+
+#: The field of its own that each kind of object has, and what is in it (``v1alpha1.NetworkChaosSpec``).
+_ACTIONS: Mapping[str, Callable[[Treatment], Mapping[str, Any]]] = {
+    "partition": lambda _: {},
+    "loss": lambda how: {"loss": {"loss": f"{how.percent:g}", "correlation": "0"}},
+    "delay": lambda how: {
+        "delay": {"latency": f"{how.latency_ms}ms", "jitter": f"{how.jitter_ms}ms", "correlation": "0"}
+    },
+}
+
+
+@dataclass(frozen=True)
+class NetworkChaos:
+    """Those of one pod, as ``packet_rules.Rules``. ``beside``: of all pods of the cluster, what sees the network of
+    each, to be asked only where Chaos Mesh cannot."""
+
+    pods: Pods
+    pod: str
+    beside: Mapping[str, Machine]
+
+    tool = "NetworkChaos"
+
+    def put(self, rules: Collection[Rule], *, for_s: float) -> None:
+        """What is there goes once what comes in its place is at work."""
+        before = [one["metadata"]["name"] for one in self.there()]
+        sources: dict[Treatment, set[str]] = defaultdict(set)
+        pod_at = {one.address: one.name for one in map(self.pods.find, self.beside if rules else ()) if one is not None}
+        for rule in rules:
+            if rule.treatment.verb == "reset" or rule.port is not None:
+                raise MachineError("Chaos Mesh resets no connections, and acts on whole pods")
+            if rule.address not in pod_at:
+                raise MachineError(f"no pod of the cluster has the address {rule.address} now")
+            sources[rule.treatment].add(pod_at[rule.address])
+        for how, names in sources.items():
+            self._made(stated(self.pods.namespace, self.pod, sorted(names), how, for_s=for_s))
+        if forced := list(filter(None, map(self._deleted, before))):
+            raise ForcedError("; ".join(forced))
+
+    def lost(self) -> Mapping[str, int]:
+        """Packets that went through netem's queue at each pod that sends, to all others together: netem is at work
+        there."""
+        found: dict[str, int] = {}
+        for one in self.there():
+            if one["spec"]["action"] == "partition":
+                continue
+            for source in one["spec"]["selector"]["pods"][self.pods.namespace]:
+                passed = passed_netem(self.beside[source].run(_LISTING))
+                if passed is not None:
+                    found[self.pods.there(source).address] = passed
+        return found
+
+    def there(self) -> list[dict[str, Any]]:
+        """Those that there are of this pod."""
+        with self._objects("list") as (api, where):
+            label = f"{LABEL}={self.pod}"
+            told: Any = api.list_namespaced_custom_object(
+                *where, label_selector=label, _request_timeout=ANSWERS_WITHIN_S
+            )
+        items: list[dict[str, Any]] = told["items"]
+        return items
+
+    def _made(self, body: dict[str, Any]) -> None:
+        """Returns once it is said to be in place."""
+        name = body["metadata"]["name"]
+        with self._objects("create") as (api, where):
+            api.create_namespaced_custom_object(*where, body, _request_timeout=ANSWERS_WITHIN_S)
+        try:
+            wait_until(
+                lambda: _is(self._read(name), "AllInjected"),
+                timeout_s=_IN_PLACE_WITHIN_S,
+                what=f"{name} to be in place",
+                poll_s=_POLL_S,
+            )
+        except WaitTimeout:
+            why = _why(self._read(name))
+            raise MachineError(f"NetworkChaos {name} is not in place after {_IN_PLACE_WITHIN_S:g} s: {why}") from None
+
+    def _deleted(self, name: str) -> str:
+        """How it had to be forced; empty if it had not. Raises MachineError where something of it may be left."""
+        with self._objects("delete", absent_ok=True) as (api, where):
+            api.delete_namespaced_custom_object(*where, name, _request_timeout=ANSWERS_WITHIN_S)
+        if self._gone(name, GONE_WITHIN_S):
+            return ""
+        found = self._read(name)
+        if found is None:
+            return ""
+        why = _why(found)
+        with self._objects("patch", absent_ok=True) as (api, where):
+            body = {"metadata": {"finalizers": None}}
+            api.patch_namespaced_custom_object(
+                *where, name, body, _request_timeout=ANSWERS_WITHIN_S, _content_type=MERGE
+            )
+        if not self._gone(name, _LET_GO_WITHIN_S):
+            raise MachineError(f"NetworkChaos {name} does not go, not even without its finalizer: {why}")
+        both = sorted({one for key in (found["spec"], found["spec"]["target"]) for one in _selected(key, self.pods)})
+        left = "; ".join(removed(self.pods, one, self.beside[one], name) for one in both)
+        return (
+            f"NetworkChaos {name} was still there {GONE_WITHIN_S:g} s after its deletion ({why}), so its finalizer was "
+            f"taken away: {left}"
+        )
+
+    def _gone(self, name: str, timeout_s: float) -> bool:
+        try:
+            wait_until(lambda: self._read(name) is None, timeout_s=timeout_s, what=f"{name} to go", poll_s=_POLL_S)
+        except WaitTimeout:
+            return False
+        return True
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        with self._objects("get", absent_ok=True) as (api, where):
+            told: dict[str, Any] = api.get_namespaced_custom_object(*where, name, _request_timeout=ANSWERS_WITHIN_S)
+            return told
+        return None
+
+    @contextmanager
+    def _objects(self, verb: str, *, absent_ok: bool = False) -> Iterator[tuple[Any, tuple[str, str, str, str]]]:
+        """Raises MachineError with the server's words."""
+        try:
+            with connected(self.pods.configuration) as connection:
+                yield client.CustomObjectsApi(connection), (GROUP, VERSION, self.pods.namespace, "networkchaos")
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            if absent_ok and isinstance(error, client.ApiException) and error.status == _NOT_FOUND:
+                return
+            raise MachineError(f"cannot {verb} NetworkChaos in {self.pods.namespace}: {words_of(error)}") from error
+
+
+def stated(namespace: str, pod: str, sources: list[str], how: Treatment, *, for_s: float) -> dict[str, Any]:
+    """The object by which ``pod`` does not get as it should what ``sources`` send to it."""
+    action = "delay" if how.verb == "delay" else "partition" if how.parts else "loss"
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "NetworkChaos",
+        "metadata": {"name": f"resilience-{pod}-{secrets.token_hex(4)}", "labels": {LABEL: pod}},
+        "spec": {
+            "action": action,
+            "mode": "all",
+            "selector": _selector(namespace, sources),
+            "direction": "to",
+            "target": {"mode": "all", "selector": _selector(namespace, [pod])},
+            "duration": f"{math.ceil(for_s + MARGIN_S)}s",
+            **_ACTIONS[action](how),
+        },
+    }
+
+
+def _selector(namespace: str, pods: list[str]) -> dict[str, Any]:
+    return {"namespaces": [namespace], "pods": {namespace: pods}}
+
+
+def _selected(of: Mapping[str, Any], pods: Pods) -> list[str]:
+    names: list[str] = of["selector"]["pods"][pods.namespace]
+    return names
+
+
+def _is(found: Mapping[str, Any] | None, condition: str) -> bool:
+    conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+
+
+def _why(found: Mapping[str, Any] | None) -> str:
+    """What went wrong last, as Chaos Mesh tells of each pod."""
+    experiment = ((found or {}).get("status") or {}).get("experiment") or {}
+    told = [
+        f"{record['id']}: {failed[-1]['message']}"
+        for record in experiment.get("containerRecords") or ()
+        if (failed := [one for one in record.get("events") or () if one["type"] == "Failed"])
+    ]
+    return "; ".join(sorted(told)) or "it does not tell why"

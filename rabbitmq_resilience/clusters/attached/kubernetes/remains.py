@@ -1,0 +1,120 @@
+"""What a ``NetworkChaos`` that was let go by force has left: in what Chaos Mesh means to do to a pod
+(``PodNetworkChaos``), and in the pod's network. Both are taken away, and looked at again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import urllib3
+from kubernetes import client
+
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, MERGE, Pods, connected, words_of
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+_WHERE = ("chaos-mesh.org", "v1alpha1")
+_PLURAL = "podnetworkchaos"
+#: What it means to do to a pod, each with the object that wants it (``v1alpha1.PodNetworkChaosSpec``).
+_PARTS = ("ipsets", "iptables", "tcs")
+_BROUGHT_ABOUT_WITHIN_S = 20.0
+_TRIES = 5
+_NOT_FOUND, _CONFLICT = 404, 409
+
+#: A line for each thing: queues of its kinds at the roots of devices (tc(8)), and rules in its own chains, whichever
+#: iptables it has.
+_LOOK = r"""
+command -v tc > /dev/null || { echo "there is no tc to look with" >&2; exit 1; }
+tc qdisc show | grep -E '^qdisc (netem|prio) .* root' || true
+for tool in iptables-nft iptables-legacy ip6tables-nft ip6tables-legacy iptables ip6tables; do
+    command -v $tool > /dev/null || continue
+    for chain in CHAOS-INPUT CHAOS-OUTPUT; do
+        $tool -w -S $chain 2> /dev/null | grep -e '^-A' | sed "s/^/$tool /" || true
+    done
+done
+exit 0
+"""
+_UNDO = r"""
+tc qdisc show | grep -E '^qdisc (netem|prio) .* root' | while read -r _ _ _ _ device _; do
+    tc qdisc del dev "$device" root
+done
+for tool in iptables-nft iptables-legacy ip6tables-nft ip6tables-legacy iptables ip6tables; do
+    command -v $tool > /dev/null || continue
+    for chain in CHAOS-INPUT CHAOS-OUTPUT; do $tool -w -F $chain 2> /dev/null || true; done
+done
+exit 0
+"""
+
+
+def removed(pods: Pods, pod: str, machine: Machine, chaos: str) -> str:
+    """What that object had left in the pod, in words; nothing of it is there any more. ``machine`` sees the pod's
+    network. Raises MachineError where something may be left, and where others do something to the pod as well."""
+    if pods.find(pod) is None:
+        return f"pod {pod} is gone, with all that was in it"
+    others = _forgotten(pods, pod, f"{pods.namespace}/{chaos}")
+    found = machine.run(_LOOK).splitlines()
+    if not found:
+        return f"nothing is left in pod {pod}"
+    if others:
+        raise MachineError(
+            f"pod {pod} has {'; '.join(found)}, of {chaos} or of others ({', '.join(others)}): it is left alone"
+        )
+    machine.run(_UNDO)
+    if still := machine.run(_LOOK).splitlines():
+        raise MachineError(f"pod {pod} still has {'; '.join(still)}, which {chaos} has left there")
+    return f"pod {pod} still had {'; '.join(found)}, which was undone"
+
+
+def _forgotten(pods: Pods, pod: str, source: str) -> list[str]:
+    """Take what that source wants out of what is meant to be done to the pod; the other sources."""
+    try:
+        with connected(pods.configuration) as connection:
+            return _without(client.CustomObjectsApi(connection), pods.namespace, pod, source)
+    except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise MachineError(f"what Chaos Mesh means to do to pod {pod}: {words_of(error)}") from error
+
+
+def _without(api: Any, namespace: str, pod: str, source: str) -> list[str]:
+    where = (*_WHERE, namespace, _PLURAL, pod)
+
+    def read() -> dict[str, Any] | None:
+        try:
+            told: dict[str, Any] = api.get_namespaced_custom_object(*where, _request_timeout=ANSWERS_WITHIN_S)
+        except client.ApiException as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+        return told
+
+    for left in reversed(range(_TRIES)):
+        found = read()
+        if found is None:
+            return []
+        spec = {part: found["spec"].get(part) or [] for part in _PARTS}
+        others = {part: [one for one in wanted if one["source"] != source] for part, wanted in spec.items()}
+        if others == spec:
+            break
+        body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": others}
+        try:
+            api.patch_namespaced_custom_object(*where, body, _request_timeout=ANSWERS_WITHIN_S, _content_type=MERGE)
+        except client.ApiException as error:
+            if error.status != _CONFLICT or not left:
+                raise
+            continue
+        _await_brought_about(read)
+        break
+    return sorted({one["source"] for wanted in others.values() for one in wanted})
+
+
+def _await_brought_about(read: Any) -> None:
+    """What its controller does not do is done here afterwards."""
+
+    def done() -> bool:
+        found = read() or {"metadata": {"generation": 0}}
+        status = found.get("status") or {}
+        seen = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
+        return seen and not status.get("failedMessage")
+
+    try:
+        wait_until(done, timeout_s=_BROUGHT_ABOUT_WITHIN_S, what="Chaos Mesh to take it out of the pod", poll_s=0.5)
+    except WaitTimeout:
+        return

@@ -1,0 +1,11 @@
+"""What the faults on brokers that an orchestrator keeps running have in common."""
+
+from __future__ import annotations
+
+from rabbitmq_resilience.clusters.orchestration import OrchestratedActs
+from rabbitmq_resilience.clusters.protocol import Cluster
+
+
+def orchestrated(cluster: Cluster) -> OrchestratedActs:
+    assert isinstance(cluster, OrchestratedActs), "what a driver does not offer is refused before"
+    return cluster

@@ -1,0 +1,196 @@
+"""Nodes of Kubernetes that are cordoned and drained, and uncordoned, as far as an API server sees it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.commanded import OurMachine
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+
+pytest.importorskip("kubernetes")
+
+from rabbitmq_resilience.clusters.attached.kubernetes import draining as draining_program
+from rabbitmq_resilience.clusters.attached.kubernetes import evictions
+from rabbitmq_resilience.clusters.attached.kubernetes.draining import MARK, Draining, uncordoned
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import ZONE, Pods
+from tests.clusters.attached.api_server import ApiServer, api_server
+
+FOR_S = 3600.0
+PODS, NODES = "/api/v1/namespaces/shop/pods", "/api/v1/nodes"
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    """Zones 1, 2 and 3, of two nodes each; a broker on the first of each."""
+    with api_server() as found:
+        for n in range(1, 4):
+            for which in ("", "-spare"):
+                found.put(NODES, f"node{n}{which}", metadata={"labels": {ZONE: f"zone-{n}"}}, spec={})
+            pod(found, f"rabbit-{n}", f"node{n}")
+        yield found
+
+
+def pod(server: ApiServer, name: str, node: str, *, by: str | None = "StatefulSet", **spec: Any) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": by, "name": "x", "uid": "u", "controller": True}
+    server.put(
+        PODS,
+        name,
+        metadata={"ownerReferences": [owner] if by else []},
+        spec={"containers": [{"name": "rabbitmq", "image": "rabbitmq"}], "nodeName": node, **spec},
+        status={"phase": "Running"},
+    )
+
+
+@pytest.fixture
+def draining(server: ApiServer, tmp_path: Path) -> Draining:
+    config = {"clusters": [{"name": "c", "cluster": {"server": server.configuration.host}}], "current-context": "x"}
+    config |= {
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    }
+    (tmp_path / "kube.yaml").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}), "utf-8")
+    offer = Kubernetes(namespace="shop", kubeconfig=tmp_path / "kube.yaml", drain_node="brokers")
+    of = {f"rabbit@{n}": f"rabbit-{n}" for n in range(1, 4)}
+    keeper = OurMachine.of_user(tmp_path / "state")
+    return Draining(Pods(server.configuration, "shop", "rabbitmq"), of, offer, tmp_path, keeper)
+
+
+@pytest.fixture
+def armed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What is watched over from this machine, which is run in this process where it is to heal: by the name of each."""
+    found: dict[str, str] = {}
+
+    def heal(_: object, key: str) -> None:
+        *_, module, offer, folder, machine = shlex.split(found.pop(key, ""))
+        assert module == draining_program.__name__
+        uncordoned(Kubernetes.model_validate_json(offer), Path(folder), machine)
+
+    def arm(_: object, key: str, *, heal: str, after_s: float) -> None:
+        assert after_s == FOR_S + evictions.EVICTED_WITHIN_S
+        found[key] = heal
+
+    monkeypatch.setattr(watchdog, "arm", arm)
+    monkeypatch.setattr(watchdog, "heal", heal)
+    return found
+
+
+def cordoned(server: ApiServer) -> list[str]:
+    return sorted(
+        path.rpartition("/")[2]
+        for path, one in server.objects.items()
+        if path.startswith(NODES) and one["spec"].get("unschedulable")
+    )
+
+
+def drain(draining: Draining, *brokers: str, whole_zones: bool = False) -> None:
+    draining.drain(brokers, whole_zones=whole_zones, for_s=FOR_S)
+
+
+def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watches_here(
+    server: ApiServer, draining: Draining, armed: dict[str, str]
+) -> None:
+    pod(server, "somebodys", "node2")
+    drain(draining, "rabbit@2")
+    assert [(verb, path.rpartition("/")[2]) for verb, path, _ in server.asked] == [
+        ("PATCH", "node2"),
+        ("POST", "eviction"),
+    ]
+    assert cordoned(server) == ["node2"]
+    assert server.objects[f"{NODES}/node2"]["metadata"]["annotations"] == {MARK: "shop"}
+    assert f"{PODS}/rabbit-2" not in server.objects
+    assert f"{PODS}/somebodys" in server.objects
+    assert list(draining.open(["rabbit@2"])) == []
+    assert list(draining.open(["rabbit@1"])) == ["nothing was drained for rabbit@1"]
+    server.objects[f"{NODES}/node2"]["spec"]["unschedulable"] = False
+    assert list(draining.open(["rabbit@2"])) == ["node2 takes pods"]
+    server.objects[f"{NODES}/node2"]["spec"]["unschedulable"] = True
+    assert list(armed) == ["node2-cordoned"]
+    draining.uncordon(["rabbit@2"])
+    assert cordoned(server) == []
+    assert server.objects[f"{NODES}/node2"]["metadata"]["annotations"] == {}
+    draining.uncordon(["rabbit@2"])
+
+
+def test_all_nodes_of_a_zone(server: ApiServer, draining: Draining, armed: dict[str, str]) -> None:
+    drain(draining, "rabbit@3", whole_zones=True)
+    assert cordoned(server) == ["node3", "node3-spare"]
+    assert list(armed) == ["node3-cordoned", "node3-spare-cordoned"]
+    draining.uncordon(["rabbit@3"])
+    assert cordoned(server) == []
+
+
+def test_an_eviction_that_a_budget_refuses_is_told(
+    server: ApiServer, draining: Draining, armed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evictions, "_LET_GO_WITHIN_S", 0.1)
+    server.evicting = lambda _: (429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    with pytest.raises(MachineError, match=r"pod shop/rabbit-2 may not be evicted: .*disruption budget"):
+        drain(draining, "rabbit@2")
+    assert f"{PODS}/rabbit-2" in server.objects
+    assert cordoned(server) == ["node2"], "which healing opens again"
+    assert list(armed) == ["node2-cordoned"]
+
+
+def test_what_would_take_others_is_refused_before_anything_is_done(server: ApiServer, draining: Draining) -> None:
+    pod(server, "rabbit-3", "node2")
+    with pytest.raises(MachineError, match="rabbit@3 runs on node2 too, and would go with it; nothing was done"):
+        drain(draining, "rabbit@2")
+    server.objects[f"{NODES}/node1"]["spec"]["unschedulable"] = True
+    with pytest.raises(MachineError, match="node1 takes no pods already, which is not our doing; nothing was done"):
+        drain(draining, "rabbit@1")
+    assert server.asked == []
+
+
+@pytest.mark.usefixtures("armed")
+def test_all_pods_go_but_those_that_their_node_keeps(server: ApiServer, draining: Draining) -> None:
+    draining.offer = draining.offer.model_copy(update={"drain_node": "all"})
+    pod(server, "agent", "node2", by="DaemonSet")
+    pod(server, "shop-1", "node2", by="ReplicaSet")
+    drain(draining, "rabbit@2")
+    on_node = [one["metadata"]["name"] for one in server.objects.values() if one["spec"].get("nodeName") == "node2"]
+    assert on_node == ["agent"]
+
+
+@pytest.mark.parametrize(
+    ("by", "spec", "why"),
+    [
+        (None, {}, "is kept by nobody, and would not come back"),
+        ("ReplicaSet", {"volumes": [{"name": "v", "emptyDir": {}}]}, "stores in an emptyDir, which would go with it"),
+    ],
+)
+def test_all_pods_do_not_go_where_one_would_lose_something(
+    server: ApiServer, draining: Draining, by: str | None, spec: dict[str, Any], why: str
+) -> None:
+    draining.offer = draining.offer.model_copy(update={"drain_node": "all"})
+    pod(server, "shop-1", "node2", by=by, **spec)
+    with pytest.raises(MachineError, match=f"pod shop/shop-1 on node2 {why}; nothing was done"):
+        drain(draining, "rabbit@2")
+    assert server.asked == []
+
+
+def test_only_what_we_have_cordoned_is_uncordoned(server: ApiServer, draining: Draining) -> None:
+    server.objects[f"{NODES}/node1"]["spec"]["unschedulable"] = True
+    uncordoned(draining.offer, draining.folder, "node1")
+    uncordoned(draining.offer, draining.folder, "gone")
+    assert cordoned(server) == ["node1"]
+
+
+def test_where_brokers_run_afterwards_is_told(server: ApiServer, draining: Draining) -> None:
+    stated = {f"rabbit@{n}": f"zone-{n}" for n in range(1, 4)}
+    assert list(draining.misplaced(stated)) == []
+    pod(server, "rabbit-1", "node2")
+    server.objects[f"{NODES}/node3"]["spec"]["unschedulable"] = True
+    server.objects.pop(f"{PODS}/rabbit-2")
+    assert list(draining.misplaced(stated)) == [
+        "rabbit@1 runs on node2, in zone zone-2, and belongs to zone-1",
+        "rabbit@2 has no node",
+        "node3, where rabbit@3 runs, takes no pods",
+    ]

@@ -1,0 +1,226 @@
+"""What is asked of Chaos Mesh, what is made of its answers, and how one is healed whose deletion hangs. What Chaos Mesh
+would do is done by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
+from rabbitmq_resilience.clusters.attached.journal import Journal
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Treatment
+from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.spec import Link
+
+pytest.importorskip("kubernetes")
+
+from rabbitmq_resilience.clusters.attached.kubernetes import network_chaos, remains
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods
+from tests.clusters.attached.api_server import ApiServer, Body, api_server
+
+CHAOS = "/apis/chaos-mesh.org/v1alpha1/namespaces/shop/networkchaos"
+MEANT = "/apis/chaos-mesh.org/v1alpha1/namespaces/shop/podnetworkchaos"
+PODS = "/api/v1/namespaces/shop/pods"
+
+
+@dataclass
+class Seen:
+    """Sees a pod's network: what it finds at each look, and whether it was told to take that away."""
+
+    finds: list[str] = field(default_factory=list)
+    undone: bool = False
+    state: str = "/tmp"  # noqa: S108 - nothing is written there
+    told: str = "pod shop/somewhere"
+
+    def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:  # noqa: ARG002 - of the protocol
+        if script == remains._UNDO:
+            self.undone = True
+            return ""
+        return self.finds.pop(0) if self.finds else ""
+
+    def connect(self, host: str, port: int, *, timeout_s: float | None) -> Any:  # noqa: ARG002 - of the protocol
+        raise AssertionError("nothing is connected to")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    for module, name in [
+        (network_chaos, "_IN_PLACE_WITHIN_S"),
+        (network_chaos, "GONE_WITHIN_S"),
+        (remains, "_BROUGHT_ABOUT_WITHIN_S"),
+    ]:
+        monkeypatch.setattr(module, name, 0.2)
+    with api_server() as found:
+        for n in range(3):
+            spec = {"containers": [{"name": "rabbitmq", "image": "rabbitmq"}]}
+            found.put(PODS, f"rabbit-{n}", spec=spec, status={"podIP": f"10.0.0.{n}"})
+        found.made = in_place
+        yield found
+
+
+def in_place(body: Body) -> None:
+    body["status"] = {"conditions": [{"type": "AllInjected", "status": "True"}]}
+
+
+def failing(body: Body) -> None:
+    """As Chaos Mesh tells where the kernel has no netem."""
+    event = {"type": "Failed", "operation": "Apply", "message": "unable to set tcs"}
+    record = {"id": "shop/rabbit-1", "selectorKey": ".", "phase": "Not Injected/Wait", "events": [event]}
+    body["metadata"]["finalizers"] = ["chaos-mesh/records"]
+    body["status"] = {
+        "conditions": [{"type": "AllInjected", "status": "False"}],
+        "experiment": {"containerRecords": [record]},
+    }
+
+
+def chaos_of(server: ApiServer, seen: dict[str, Seen] | None = None) -> network_chaos.NetworkChaos:
+    """Of what rabbit-0 receives."""
+    beside = seen or {f"rabbit-{n}": Seen() for n in range(3)}
+    return network_chaos.NetworkChaos(Pods(server.configuration, "shop", "rabbitmq"), "rabbit-0", beside)
+
+
+@pytest.mark.parametrize(
+    ("how", "action", "told"),
+    [
+        (DROP, "partition", {}),
+        (Treatment("drop", 5.0), "loss", {"loss": {"loss": "5", "correlation": "0"}}),
+        (
+            Treatment("delay", latency_ms=80, jitter_ms=20),
+            "delay",
+            {"delay": {"latency": "80ms", "jitter": "20ms", "correlation": "0"}},
+        ),
+    ],
+)
+def test_what_is_sent(server: ApiServer, how: Treatment, action: str, told: Body) -> None:
+    chaos_of(server).put([Rule("10.0.0.1", how), Rule("10.0.0.2", how)], for_s=20.5)
+    [(_, body)] = server.did("POST", of=CHAOS)
+    assert body["metadata"]["name"].startswith("resilience-rabbit-0-")
+    assert body["spec"] == {
+        "action": action,
+        "mode": "all",
+        "selector": {"namespaces": ["shop"], "pods": {"shop": ["rabbit-1", "rabbit-2"]}},
+        "direction": "to",
+        "target": {"mode": "all", "selector": {"namespaces": ["shop"], "pods": {"shop": ["rabbit-0"]}}},
+        "duration": "51s",
+        **told,
+    }, "its own end is 30 s after that of the fault"
+
+
+def test_what_comes_in_the_place_of_another_is_there_before_that_goes(server: ApiServer) -> None:
+    chaos = chaos_of(server)
+    chaos.put([Rule("10.0.0.1", DROP)], for_s=20)
+    chaos.put([Rule("10.0.0.1", DROP), Rule("10.0.0.2", DROP)], for_s=20)
+    assert [verb for verb, _, _ in server.asked] == ["POST", "POST", "DELETE"]
+    [left] = chaos.there()
+    assert left["spec"]["selector"]["pods"] == {"shop": ["rabbit-1", "rabbit-2"]}
+    chaos.put([], for_s=0)
+    assert chaos.there() == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (Rule("10.0.0.1", RESET), "resets no connections"),
+        (Rule("10.0.0.1", DROP, 25672), "acts on whole pods"),
+        (Rule("10.0.0.9", DROP), "no pod of the cluster has the address 10.0.0.9"),
+    ],
+)
+def test_what_it_cannot_do_is_told_and_not_asked_of_it(server: ApiServer, rule: Rule, why: str) -> None:
+    with pytest.raises(MachineError, match=why):
+        chaos_of(server).put([rule], for_s=20)
+    assert server.asked == []
+
+
+def test_one_that_is_not_brought_about_is_told_with_its_own_words(server: ApiServer) -> None:
+    server.made = failing
+    with pytest.raises(MachineError, match=r"not in place after 0.2 s: shop/rabbit-1: unable to set tcs"):
+        chaos_of(server).put([Rule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
+
+
+def hanging(server: ApiServer, *sources: str) -> str:
+    """One whose deletion hangs, from rabbit-1 to rabbit-0, and what is still meant to be done to rabbit-1."""
+    server.made = failing
+    chaos = chaos_of(server)
+    with pytest.raises(MachineError):
+        chaos.put([Rule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
+    [one] = chaos.there()
+    name = str(one["metadata"]["name"])
+    tcs = [{"type": "netem", "source": f"shop/{each}"} for each in (name, *sources)]
+    server.put(MEANT, "rabbit-1", spec={"tcs": tcs}, status={"failedMessage": "unable to set tcs"})
+    server.changed = lambda body: body.get("status", {}).pop("failedMessage", None)
+    return name
+
+
+def test_one_whose_deletion_hangs_is_let_go_and_what_it_left_is_undone(server: ApiServer) -> None:
+    name = hanging(server)
+    seen = {f"rabbit-{n}": Seen() for n in range(3)}
+    seen["rabbit-1"].finds = ["qdisc prio 1: dev eth0 root refcnt 9 bands 4\n", ""]
+    chaos = chaos_of(server, seen)
+    with pytest.raises(ForcedError) as told:
+        chaos.put([], for_s=0)
+    assert f"{name} was still there 0.2 s after its deletion (shop/rabbit-1: unable to set tcs)" in str(told.value)
+    assert "its finalizer was taken away" in str(told.value)
+    assert "pod rabbit-1 still had qdisc prio 1: dev eth0 root refcnt 9 bands 4, which was undone" in str(told.value)
+    assert "nothing is left in pod rabbit-0" in str(told.value)
+    assert chaos.there() == []
+    assert server.objects[f"{MEANT}/rabbit-1"]["spec"]["tcs"] == [], "its controller would try on and on"
+    assert [seen[f"rabbit-{n}"].undone for n in range(3)] == [False, True, False]
+    chaos.put([], for_s=0)
+
+
+def test_what_is_left_after_all_is_no_healing(server: ApiServer) -> None:
+    hanging(server)
+    seen = {f"rabbit-{n}": Seen() for n in range(3)}
+    seen["rabbit-1"].finds = ["qdisc prio 1:\n", "qdisc prio 1:\n"]
+    with pytest.raises(MachineError, match="pod rabbit-1 still has qdisc prio 1:") as told:
+        chaos_of(server, seen).put([], for_s=0)
+    assert not isinstance(told.value, ForcedError)
+
+
+def test_what_others_do_to_a_pod_is_left_alone(server: ApiServer) -> None:
+    hanging(server, "somebodys-own")
+    seen = {f"rabbit-{n}": Seen() for n in range(3)}
+    seen["rabbit-1"].finds = ["qdisc prio 1:\n"]
+    with pytest.raises(MachineError, match=r"of others \(shop/somebodys-own\): it is left alone"):
+        chaos_of(server, seen).put([], for_s=0)
+    assert not seen["rabbit-1"].undone
+    meant = server.objects[f"{MEANT}/rabbit-1"]["spec"]["tcs"]
+    assert [one["source"] for one in meant] == ["shop/somebodys-own"]
+
+
+def test_packets_that_netem_has_met_are_counted_where_they_are_sent(server: ApiServer) -> None:
+    seen = {f"rabbit-{n}": Seen() for n in range(3)}
+    seen["rabbit-1"].finds = ['[{"kind": "prio"}, {"kind": "netem", "packets": 40, "drops": 2}]']
+    chaos = chaos_of(server, seen)
+    chaos.put([Rule("10.0.0.1", Treatment("drop", 5.0))], for_s=20)
+    assert chaos.lost() == {"10.0.0.1": 42}
+
+
+@dataclass
+class Forced(HeldLinks):
+    """Heals, and tells that it had to be forced."""
+
+    nodes = frozenset({"a1", "b1"})
+
+    def _bring(self, links: Any) -> None:
+        if not any(self._wanted[link] for link in links):
+            raise ForcedError("its deletion hung")
+
+
+def test_what_was_healed_by_force_is_told_and_is_not_left_in_the_journal(tmp_path: Path) -> None:
+    stated: Any = type("Stated", (), {})()
+    hands = Hands(stated, Journal(tmp_path / "journal.jsonl"))
+    hands._held["cut"] = {"rabbit@b1"}
+    hands.journal.begun("cut", "rabbit@b1", heals_by_itself_s=50)
+    proxied: Any = type("None", (), {"proxied": frozenset(), "restore": lambda *_: None})()
+    links = AttachedLinks(proxied, Forced(), hands, {"a1": "rabbit@a1", "b1": "rabbit@b1"})
+    with pytest.raises(ForcedError, match="its deletion hung"):
+        links.restore([Link("a1", "b1")])
+    assert hands.journal.unhealed() == []
+    assert hands.held(["cut"]) == []
