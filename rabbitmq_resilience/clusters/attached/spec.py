@@ -34,7 +34,7 @@ ACTS: Mapping[str, str] = {
     "rebalance": "leaders of all queues of the cluster are spread anew",
     "configure": "the broker gets other settings",
     "lose_data": "all that the broker has stored is removed",
-    "drain_node": "the machine of the broker takes no new pods, and is cleared of those that it has",
+    "drain_node": "the machine takes no pods, and its brokers have to leave it, or with drain_node: all everything",
     "restart_all": "all brokers are restarted, one after another",
 }
 
