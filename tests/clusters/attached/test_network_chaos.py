@@ -178,9 +178,11 @@ def test_what_is_left_after_all_is_no_healing(server: ApiServer) -> None:
     hanging(server)
     seen = {f"rabbit-{n}": Seen() for n in range(3)}
     seen["rabbit-1"].finds = ["qdisc prio 1:\n", "qdisc prio 1:\n"]
+    chaos = chaos_of(server, seen)
     with pytest.raises(MachineError, match="pod rabbit-1 still has qdisc prio 1:") as told:
-        chaos_of(server, seen).put([], for_s=0)
+        chaos.put([], for_s=0)
     assert not isinstance(told.value, ForcedError)
+    assert len(chaos.there()) == 1, "who heals it later finds it by that"
 
 
 def test_what_others_do_to_a_pod_is_left_alone(server: ApiServer) -> None:

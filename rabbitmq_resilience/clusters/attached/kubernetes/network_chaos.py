@@ -2,7 +2,7 @@
 about, and end after its ``duration``, whoever else is gone.
 
 What it says of itself is waited for, and no proof of anything. One whose deletion hangs on its finalizer is let go by
-force, and what it has left in pods is taken away; that is told as an error, though all is healed then.
+force once what it has left in pods is taken away; that is told as an error, though all is healed then.
 """
 
 from __future__ import annotations
@@ -124,19 +124,19 @@ class NetworkChaos:
         found = self._read(name)
         if found is None:
             return ""
-        why = _why(found)
+        pods = sorted({*_selected(found["spec"], self.pods), *_selected(found["spec"]["target"], self.pods)})
+        left = "; ".join(removed(self.pods, pod, self.beside[pod], name) for pod in pods)
         with self._objects("patch", absent_ok=True) as (api, where):
             body = {"metadata": {"finalizers": None}}
             api.patch_namespaced_custom_object(
                 *where, name, body, _request_timeout=ANSWERS_WITHIN_S, _content_type=MERGE
             )
+        why = _why(found)
         if not self._gone(name, _LET_GO_WITHIN_S):
             raise MachineError(f"NetworkChaos {name} does not go, not even without its finalizer: {why}")
-        both = sorted({one for key in (found["spec"], found["spec"]["target"]) for one in _selected(key, self.pods)})
-        left = "; ".join(removed(self.pods, one, self.beside[one], name) for one in both)
         return (
-            f"NetworkChaos {name} was still there {GONE_WITHIN_S:g} s after its deletion ({why}), so its finalizer was "
-            f"taken away: {left}"
+            f"NetworkChaos {name} was still there {GONE_WITHIN_S:g} s after its deletion ({why}), so it was let go by "
+            f"force, its finalizer was taken away: {left}"
         )
 
     def _gone(self, name: str, timeout_s: float) -> bool:
