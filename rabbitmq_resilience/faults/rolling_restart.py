@@ -1,4 +1,4 @@
-"""All brokers are restarted by what keeps them running, one after another: an operation, and who restarts wants it."""
+"""All brokers are restarted by what keeps them running, one after another."""
 
 from __future__ import annotations
 

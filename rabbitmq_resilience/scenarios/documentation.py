@@ -229,7 +229,7 @@ _Innermost.add_representer(
 def _played_by(fault: type[Step]) -> str:
     drivers = [driver for driver, found in DRIVERS.items() if fault.acts_on in found.offers]
     if drivers == ["attached"]:
-        return "played on [brokers in pods that are there already](clusters.md#brokers-in-pods) only"
+        return "played on brokers in pods that are there already"
     if "docker" not in drivers:
         return "played with processes only"
     return "played with processes and in containers" if "local" in drivers else "played in containers only"

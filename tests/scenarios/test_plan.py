@@ -109,6 +109,49 @@ def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
     assert {"kill", "pause", "partition", "disconnect", "packet_loss", "rebalance"} <= seen <= set(FAULTS)
 
 
+IN_PODS = """
+offers:
+  kubernetes: {namespace: shop, cut_by: chaos_mesh, drain_node: brokers, lose_data: claim}
+allow: {kill: 1, cut: 1, delay: 2, lose_packets: 1, drain_node: 1, restart_all: 1, lose_data: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "acts", "pods", "ends"),
+    [
+        (
+            "{at_s: 2, for_s: 9, fault: drain_node, node: 'zone:b', whole_zones: true}",
+            ["drain_node"],
+            {"host2"},
+            "uncordon",
+        ),
+        ("{at_s: 2, for_s: 9, fault: lose_disk, node: c1}", ["kill", "lose_data"], {"host3"}, "does not heal"),
+        (
+            "{at_s: 2, for_s: 9, fault: rolling_restart}",
+            ["restart_all"],
+            {"host1", "host2", "host3"},
+            "nobody holds up",
+        ),
+        (
+            "{at_s: 2, for_s: 9, fault: latency, links: 'a1 -> b1', latency_ms: 90}",
+            ["delay"],
+            {"host2"},
+            "its duration",
+        ),
+    ],
+)
+def test_each_act_on_pods_tells_how_it_ends(
+    cluster: Path, step: str, acts: list[str], pods: set[str], ends: str
+) -> None:
+    cluster.write_text(CLUSTER.partition("offers:")[0] + IN_PODS.lstrip())
+    lines = told(cluster, step)
+    assert [act for act in acts if any(line.startswith(f"    {act}: ") for line in lines)] == acts
+    places = [line for line in lines if ", by pod shop/" in line]
+    assert places
+    assert all(ends in line for line in places)
+    assert {line.split("shop/")[1].split(";")[0].split(":")[0] for line in places} == pods
+
+
 def test_check_only_tells_it_and_plays_nothing(cluster: Path, pytester: pytest.Pytester, monkeypatch: Any) -> None:
     monkeypatch.chdir(pytester.path)
     step = "- {at_s: 2, for_s: 6, fault: kill, node: b1}\n"

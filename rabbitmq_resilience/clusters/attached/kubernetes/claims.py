@@ -16,6 +16,7 @@ from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
+_AGAIN_WITHIN_S = 30.0
 _GONE_WITHIN_S = 60.0
 _BACK_WITHIN_S = 120.0
 _LOOKED_WITHIN_S = 60.0
@@ -50,7 +51,7 @@ class PodClaims:
     _folders: list[str] = field(default_factory=list)
 
     def delete(self) -> None:
-        found = self.pods.there(self.pod)
+        found = self._there()
         mine = self.of(found)
         if not mine:
             raise MachineError(f"pod {self.pod} has no claim that its StatefulSet has made for it; nothing was done")
@@ -101,6 +102,19 @@ class PodClaims:
         )
         made = {f"{one.metadata.name}-{found.name}" for one in told.spec.volume_claim_templates or ()}
         return sorted(made & {claim for _, claim in _claimed(found)})
+
+    def _there(self) -> Pod:
+        """One that was deleted a moment ago comes again."""
+        try:
+            wait_until(
+                lambda: self.pods.find(self.pod) is not None,
+                timeout_s=_AGAIN_WITHIN_S,
+                what=f"Kubernetes to make {self.pod} again",
+                poll_s=0.5,
+            )
+        except WaitTimeout as error:
+            raise MachineError(str(error)) from error
+        return self.pods.there(self.pod)
 
     def _still_there(self) -> list[str]:
         return [name for name, uid in self._deleted.items() if uid and self._uid(name) == uid]
