@@ -315,9 +315,9 @@ def test_pods_in_which_something_else_would_be_hit_are_told(
 
     found = known(folder, f"{SAID}offers: {{kubernetes: {offer}}}\nallow: {allow}\n")
     pods: Any = SimpleNamespace(find=lambda _: pod(**spec), zone=lambda _: None)
-    none = SimpleNamespace(of=lambda _: [])
+    none: Any = SimpleNamespace(of=lambda _: [])
     names: Any = [node.name for node in found.stated.nodes]
-    texts = list(contrary(found, pods, dict.fromkeys(names, "rabbit-0"), dict.fromkeys(names, none)))  # type: ignore[arg-type]
+    texts = list(contrary(found, pods, dict.fromkeys(names, "rabbit-0"), dict.fromkeys(names, none)))
     assert len(texts) == (len(found.stated.nodes) if told else 0)
     assert all(told in text for text in texts)
 

@@ -6,11 +6,11 @@ this module as a program. Only what we have cordoned, and marked so, is uncordon
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
 #: An annotation of nodes that we have cordoned: for which brokers.
 MARK = "rabbitmq-resilience/cordoned-for"
+_NOT_FOUND = 404
 
 
 @dataclass
@@ -148,10 +149,7 @@ class _Absent(MachineError):
     """There is no such node any more."""
 
 
-_NOT_FOUND = 404
-
-
-@contextlib.contextmanager
+@contextmanager
 def _nodes(configuration: client.Configuration, machine: str) -> Iterator[client.CoreV1Api]:
     try:
         with connected(configuration) as connection:

@@ -6,10 +6,10 @@ restarted once more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import urllib3
 from kubernetes import client
@@ -27,10 +27,6 @@ _TOLD_AT = "rabbitmq-resilience/restartedAt"
 _REVISION = "controller-revision-hash"
 OPERATOR_GROUP, OPERATOR_VERSION, OPERATOR_PLURAL = "rabbitmq.com", "v1beta1", "rabbitmqclusters"
 _TAKEN_UP_WITHIN_S = 30.0
-
-
-class _Call(Protocol):
-    def __call__(self, sets: client.AppsV1Api, objects: Any) -> Any: ...
 
 
 @dataclass
@@ -95,7 +91,7 @@ class Rollout:
             ),
         )
 
-    def _ask(self, what: str, call: _Call) -> Any:
+    def _ask(self, what: str, call: Callable[[client.AppsV1Api, Any], Any]) -> Any:
         try:
             with connected(self.pods.configuration) as connection:
                 return call(client.AppsV1Api(connection), client.CustomObjectsApi(connection))
