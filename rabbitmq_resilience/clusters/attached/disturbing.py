@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks
-from rabbitmq_resilience.clusters.attached.machine import Machine
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.packets import Disturbance
@@ -64,7 +64,14 @@ def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Dis
         told = " or ".join(f"{kind} by {by}" for by, kind in sorted(links.of_brokers.treats)) or "nothing of the kind"
         raise ClusterError(f"{disturbance.kind} by {disturbance.by} is not done to this cluster; {told} is")
     how = _TREATMENTS[disturbance.kind](disturbance.options)
-    links.treat(on, how=how)
+    try:
+        links.treat(on, how=how)
+    except MachineError as error:  # part of it may be in place, and nobody has a hand on it
+        try:
+            links.untreat(on, how=how)
+        except MachineError as second:
+            raise MachineError(f"{error}; {second}") from error
+        raise
     return TreatedPackets(links, frozenset(on), how)
 
 

@@ -3,19 +3,23 @@ would do is done by the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.clusters.attached.disturbing import treated_packets
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.journal import Journal
-from rabbitmq_resilience.clusters.attached.links import AttachedLinks
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.packets import Disturbance
 from rabbitmq_resilience.clusters.spec import Link
 
 pytest.importorskip("kubernetes")
@@ -202,6 +206,39 @@ def test_packets_that_netem_has_met_are_counted_where_they_are_sent(server: ApiS
     chaos = chaos_of(server, seen)
     chaos.put([Rule("10.0.0.1", Treatment("drop", 5.0))], for_s=20)
     assert chaos.lost() == {"10.0.0.1": 42}
+
+
+@dataclass
+class Half:
+    """Rules of one node that are written, and then told as a failure."""
+
+    tool = "NetworkChaos"
+    written: list[Collection[Rule]] = field(default_factory=list)
+
+    def put(self, rules: Collection[Rule], *, for_s: float) -> None:  # noqa: ARG002 - of the protocol
+        self.written.append(rules)
+        if rules:
+            raise MachineError("not in place after 30 s")
+
+    def lost(self) -> Mapping[str, int]:
+        return {}
+
+
+def test_what_came_about_in_part_is_taken_back_where_nobody_else_would() -> None:
+    half, link = Half(), Link("a1", "b1")
+    ends = Ends({}, {link.back: ["10.0.0.1"]}, {})
+    hands: Any = SimpleNamespace(take=lambda *_, **__: None, leave=lambda *_: None)
+    of_clients: Any = SimpleNamespace(proxied=frozenset())
+    links = AttachedLinks(of_clients, BrokerLinks(ends, {"b1": half}, network_chaos.TREATS), hands, {"b1": "rabbit@b1"})
+    slow = Disturbance("netem", "delay", {"time": "80", "jitter": "10", "correlation": "0"})
+    with pytest.raises(MachineError, match="not in place after 30 s"):
+        treated_packets(links, [link], slow)
+    how = Treatment("delay", latency_ms=80, jitter_ms=10)
+    assert half.written == [[Rule("10.0.0.1", how)], []]
+    with pytest.raises(
+        ClusterError, match="corrupt by netem is not done to this cluster; loss by iptables or delay by"
+    ):
+        treated_packets(links, [link], Disturbance("netem", "corrupt", {}))
 
 
 @dataclass
