@@ -87,6 +87,7 @@ class HeldLinks(ABC):
     def delayed_from(self) -> frozenset[str]:
         """The nodes that send over links that are delayed."""
         return frozenset()
+
     def delayed(self, links: Collection[Link]) -> set[Treatment]:
         """How some of these are delayed."""
         return {how for link in links for how in self._wanted.get(link, ()) if how.verb == "delay"}

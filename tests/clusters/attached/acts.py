@@ -83,8 +83,8 @@ KINDS: Mapping[str, Kind] = {
         lambda c: c.links.refuse(LINKS), lambda c: c.links.accept(LINKS), lambda m: "reject" in rules(m, "host2")
     ),
     "lose_packets": Kind(
-        lambda c: c.links.lose(LINKS, how=LOST),
-        lambda c: c.links.deliver(LINKS, how=LOST),
+        lambda c: c.links.treat(LINKS, how=LOST),
+        lambda c: c.links.untreat(LINKS, how=LOST),
         lambda m: "numgen" in rules(m, "host2"),
     ),
     "fill_disk": Kind(lambda c: c.disk("b1").fill(), lambda c: c.disk("b1").empty(), lambda m: free_blocks(m) == 0),

@@ -229,7 +229,9 @@ def test_what_came_about_in_part_is_taken_back_where_nobody_else_would() -> None
     ends = Ends({}, {link.back: ["10.0.0.1"]}, {})
     hands: Any = SimpleNamespace(take=lambda *_, **__: None, leave=lambda *_: None)
     of_clients: Any = SimpleNamespace(proxied=frozenset())
-    links = AttachedLinks(of_clients, BrokerLinks(ends, {"b1": half}, network_chaos.TREATS), hands, {"b1": "rabbit@b1"})
+    links = AttachedLinks(
+        of_clients, BrokerLinks(ends, {"b1": half}, treats=network_chaos.TREATS), hands, {"b1": "rabbit@b1"}
+    )
     slow = Disturbance("netem", "delay", {"time": "80", "jitter": "10", "correlation": "0"})
     with pytest.raises(MachineError, match="not in place after 30 s"):
         treated_packets(links, [link], slow)
