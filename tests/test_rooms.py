@@ -57,7 +57,7 @@ CLUSTERS: list[set[str]] = [
     {"broker"},
     {"machine"},
     {"catalogue"},
-    {"packets", "stressors", "equipment", "alert_rules", "orchestration"},
+    {"packets", "stressors", "equipment", "alert_rules", "changes", "orchestration"},
     {"spec", "errors", "access"},
 ]
 

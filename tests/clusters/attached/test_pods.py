@@ -83,7 +83,7 @@ def test_what_contradicts_itself_is_refused(folder: Path, text: str, why: str) -
 def test_what_can_be_done_in_pods(folder: Path) -> None:
     stated = known(folder, SAID + OFFERED + "allow: {kill: 1, pause: 1, lose_packets: 1, alarm: 1}\n").stated
     assert [refusal(stated, act, 1) for act in ("kill", "pause", "lose_packets")] == ["", "", ""]
-    assert refusal(stated, "alarm", 1) == "it would alarm, which is not done to a cluster that is there already"
+    assert refusal(stated, "alarm", 1) == "it would alarm, and nothing in offers: can; ssh would"
 
 
 def test_a_network_policy_only_cuts(folder: Path) -> None:
