@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -194,18 +193,6 @@ class Facts:
             if begun_us < end_us and event.t_us > start_us
         ]
         return sum(parts) / len(parts) if parts else 0.0
-
-    def waited_s(self, node: str, start_us: float, end_us: float) -> float:
-        """For how long, at the most, that broker was ready to run meanwhile, and this machine had no processor for it;
-        0 where nobody looked. Each event tells of the time since the one before, and not when in it."""
-        waited_s, begun_us = 0.0, self.origin_us
-        for event in self.of_kind(MachineEvent):
-            shared_s = seconds(max(0.0, min(event.t_us, end_us) - max(begun_us, start_us)))
-            told = event.waited_s.get(node) if isinstance(event.waited_s, Mapping) else None
-            if isinstance(told, int | float) and 0 <= told < math.inf:  # a damaged record tells nothing
-                waited_s += min(shared_s, told)
-            begun_us = event.t_us
-        return waited_s
 
     @cached_property
     def queues(self) -> tuple[QueueFacts, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 
 from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts
 from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.record.events import MachineEvent
 
 #: How much later than allowed a busy machine may make it.
 LATE_TIMES_MAX = 2
@@ -27,7 +29,7 @@ def of_this_machine(
     took_s = seconds(end_us - start_us)
     if took_s > LATE_TIMES_MAX * allowed_s:
         return ""
-    waited = {node: facts.waited_s(node, start_us, end_us) for node in nodes}
+    waited = {node: _waited_s(facts, node, start_us, end_us) for node in nodes}
     longest = max(sorted(waited), key=waited.__getitem__, default="")
     waited_s = waited.get(longest, 0.0)
     if took_s - waited_s <= allowed_s and (came or waited_s >= STARVED_PART_MIN * took_s):
@@ -36,3 +38,16 @@ def of_this_machine(
     if came and others >= OTHERS_CPU_MIN:
         return f"other programs took {others:.0%} of this machine's processors then"
     return ""
+
+
+def _waited_s(facts: Facts, node: str, start_us: float, end_us: float) -> float:
+    """For how long, at the most, that broker was ready to run meanwhile, and this machine had no processor for it; 0
+    where nobody looked. Each event tells of the time since the one before, and not when in it."""
+    waited_s, begun_us = 0.0, facts.origin_us
+    for event in facts.of_kind(MachineEvent):
+        shared_s = seconds(max(0.0, min(event.t_us, end_us) - max(begun_us, start_us)))
+        told = event.waited_s.get(node) if isinstance(event.waited_s, Mapping) else None
+        if isinstance(told, int | float) and 0 <= told < math.inf:  # a damaged record tells nothing
+            waited_s += min(shared_s, told)
+        begun_us = event.t_us
+    return waited_s

@@ -9,7 +9,7 @@ PLAYER = "play"
 KEEPER = "keep"
 
 #: A volume of the pod, which both have.
-WORK = "/work"
+WORK = "/scratch"
 RESULTS = f"{WORK}/results"
 #: Beside them, and not among what comes back.
 PARCEL = f"{WORK}/parcel.tar.gz"

@@ -32,7 +32,7 @@ def ended(status: int, reason: str = "Completed") -> Seen:
 
 @dataclass
 class Container:
-    """A container of the pod, whose /work is a folder here."""
+    """A container of the pod, whose /scratch is a folder here."""
 
     work: Path
     run_there: list[str] = field(default_factory=list)

@@ -103,7 +103,7 @@ def server() -> Iterator[ApiServer]:
 def job(server: ApiServer) -> RemoteJob:
     configuration = client.Configuration(host=f"http://127.0.0.1:{server.port}")
     configuration.retries = False
-    return RemoteJob(Pods(configuration, "shop", "play"), "j", Containers("play", "keep", "/work"))
+    return RemoteJob(Pods(configuration, "shop", "play"), "j", Containers("play", "keep", "/scratch"))
 
 
 def test_what_belongs_to_the_job_goes_with_it(server: ApiServer, job: RemoteJob) -> None:
