@@ -11,13 +11,13 @@ T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 pip="$python -m pip --disable-pip-version-check --quiet --no-input"
 $pip wheel --no-deps --no-build-isolation --wheel-dir "$T/wheels" "$checkout"
 $pip install --constraint "$checkout/constraints.txt" --target "$T/layer/opt/resilience" "$(echo "$T"/wheels/*.whl)[kubernetes,trend]"
-rm -rf "$T/layer/opt/resilience/bin"; mkdir -p "$T/layer/usr/local/bin" "$T/layer/work"; chmod 777 "$T/layer/work"
+rm -rf "$T/layer/opt/resilience/bin"; mkdir -p "$T/layer/usr/local/bin" "$T/layer/scratch"; chmod 777 "$T/layer/scratch"
 for name in rabbitmq-resilience:rabbitmq_resilience pytest:pytest; do
   printf '#!/bin/sh\nexec python3 -m %s "$@"\n' "${name#*:}" > "$T/layer/usr/local/bin/${name%:*}"; done
 [ ! -x "$checkout/.tools/bin/toxiproxy-server" ] || cp -L "$checkout/.tools/bin/toxiproxy-server" "$T/layer/usr/local/bin/"
 chmod 755 "$T"/layer/usr/local/bin/*
 cp root.tar "$T/whole.tar"; tar -C "$T/layer" --owner=0 --group=0 -rf "$T/whole.tar" opt usr/local/bin work
-python3 "$K/mkimage.py" local/resilience:1 "$T/whole.tar" "$K/images/resilience.tar" '{"User":"10001:10001","WorkingDir":"/work","StopSignal":"SIGINT","Env":["PATH=/usr/local/bin:/usr/bin:/bin","PYTHONPATH=/opt/resilience","PYTHONUNBUFFERED=1","HOME=/work","LANG=C.UTF-8"],"Cmd":["rabbitmq-resilience","--help"]}'
+python3 "$K/mkimage.py" local/resilience:1 "$T/whole.tar" "$K/images/resilience.tar" '{"User":"10001:10001","WorkingDir":"/scratch","StopSignal":"SIGINT","Env":["PATH=/usr/local/bin:/usr/bin:/bin","PYTHONPATH=/opt/resilience","PYTHONUNBUFFERED=1","HOME=/scratch","LANG=C.UTF-8"],"Cmd":["rabbitmq-resilience","--help"]}'
 ls -l "$K/images/resilience.tar"
 for n in 1 2 3; do
   [ ! -f "$K/run/containerd$n.pid" ] || nsenter --target "$(cat "$K/run/containerd$n.pid")" --mount \
