@@ -14,7 +14,8 @@ from rabbitmq_resilience.clusters.attached.machine import MachineError
 def may(
     configuration: client.Configuration, verb: str, resource: str, subresource: str = "", *, namespace: str, group: str
 ) -> bool:
-    """``group``: the API group of the resource; empty for that of pods. Raises MachineError where nobody answers."""
+    """``group``: the API group of the resource; empty for that of pods. ``namespace``: empty for what is in none, or in
+    all of them. Raises MachineError where nobody answers."""
     attributes = client.V1ResourceAttributes(
         namespace=namespace, verb=verb, resource=resource, subresource=subresource or None, group=group
     )
@@ -24,5 +25,5 @@ def may(
             api = client.AuthorizationV1Api(connection)
             told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
     except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise MachineError(f"rights in {namespace}: {words_of(error)}") from error
+        raise MachineError(f"rights in {namespace or 'the whole cluster'}: {words_of(error)}") from error
     return bool(told.status.allowed)

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-import urllib3
-from kubernetes import client
 
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import (
-    ANSWERS_WITHIN_S,
-    Pods,
-    configured,
-    connected,
-    words_of,
-)
-from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured
+from rabbitmq_resilience.clusters.attached.kubernetes.reviews import may
 from rabbitmq_resilience.clusters.attached.offers import PACKETS, Kubernetes
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile, forwarded_port
 
@@ -82,23 +72,8 @@ def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
     asked = [(pods.namespace, right) for right in wanted(known.stated)]
     asked += [("", right) for right in wanted_everywhere(known.stated)]
     for namespace, (verb, resource, sub) in asked:
-        attributes = client.V1ResourceAttributes(
-            namespace=namespace,
-            verb=verb,
-            resource=resource,
-            subresource=sub or None,
-            group=_GROUPS.get(resource, ""),
-        )
-        review = client.V1SelfSubjectAccessReview(
-            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
-        )
-        try:
-            with connected(pods.configuration) as connection:
-                api = client.AuthorizationV1Api(connection)
-                told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
-        except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise MachineError(f"rights in {pods.namespace}: {words_of(error)}") from error
-        if not told.status.allowed:
+        group = _GROUPS.get(resource, "")
+        if not may(pods.configuration, verb, resource, sub, namespace=namespace, group=group):
             what = f"{resource}/{sub}" if sub else resource
             where = f"in {namespace}" if namespace else "of the whole cluster"
             yield f"we may not {verb} {what} {where}; docs/kubernetes/rights.yaml has that right"
