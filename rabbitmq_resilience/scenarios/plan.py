@@ -64,7 +64,7 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
     for node in sorted(step.may_act_on(topology) & names.keys()):
         yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
     links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
-    sent = "delay" in step.acts(topology)
+    sent = "delay" in step.acts(topology) and stated.offers.kubernetes is None  # pods delay what they receive
     for node in sorted({link.source if sent else link.target for link in links}):
         peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
         told = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
