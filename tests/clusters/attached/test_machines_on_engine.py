@@ -29,6 +29,10 @@ from tests.clusters.attached.playing import played, played_and_proven, unhealed
 
 pytestmark = pytest.mark.engine
 
+#: Each takes a minute or more, so CI tries two of them.
+OF_EACH_KIND = [pytest.param(kind, marks=() if kind in ("pause", "cut") else pytest.mark.slow) for kind in KINDS]
+HEALED_AT_ONCE = ("pause", "cut", "fill_disk", "memory_alarm")
+
 ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 3, fill_disk: 1, alarm: 1, drain: 1}"
 
 #: For the broker of a machine that is busy to be whole again.
@@ -82,6 +86,7 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
     assert kept == []
 
 
+@pytest.mark.slow
 def test_a_disk_is_full_an_alarm_goes_off_and_a_node_is_drained(file: Path, tmp_path: Path) -> None:
     schedule = [
         {"fault": "disk_full", "at_s": 2, "for_s": 40, "node": "b1"},
@@ -153,7 +158,7 @@ def left_broken(file: Path, kind: str, *, for_s: float) -> Iterator[None]:
             os.kill(broken.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
 def test_what_nobody_heals_heals_by_itself(kind: str, file: Path, machines: Machines) -> None:
     """pytest is killed in the middle of it."""
     is_on, lasts_s = KINDS[kind].is_on, KINDS[kind].lasts_s
@@ -169,7 +174,7 @@ def test_what_nobody_heals_heals_by_itself(kind: str, file: Path, machines: Mach
     assert unhealed(file) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
 def test_what_we_cannot_reach_any_more_heals_by_itself(
     kind: str, file: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +200,7 @@ def test_what_we_cannot_reach_any_more_heals_by_itself(
     assert unhealed(file) == []
 
 
-@pytest.mark.parametrize("kind", ["pause", "cut", "fill_disk", "memory_alarm"])
+@pytest.mark.parametrize("kind", [one for one in OF_EACH_KIND if one.values[0] in HEALED_AT_ONCE])
 def test_heal_does_not_wait_for_that(
     kind: str, file: Path, machines: Machines, capsys: pytest.CaptureFixture[str]
 ) -> None:
