@@ -172,13 +172,15 @@ def _last_to_come(facts: Facts, start_us: float, end_us: float) -> frozenset[str
     all_nodes = frozenset(facts.cluster.nodes if facts.cluster else ())
     away, ill = frozenset[str](), frozenset[str]()
     away_us = ill_us = -math.inf
+    last: SampleEvent | None = None
     for t_us, states in facts.node_states:
         if start_us <= t_us <= end_us and (now := frozenset(n for n in all_nodes if states.get(n) != "up")):
             away, away_us = now, t_us
     for event in facts.of_kind(SampleEvent):
-        now = frozenset(n for q in facts.queues if ill_queues([q], event.queues) for n in q.members)
-        if start_us <= event.t_us <= end_us and now:
-            ill, ill_us = now, event.t_us
+        if start_us <= event.t_us <= end_us and ill_queues(facts.queues, event.queues):
+            last, ill_us = event, event.t_us
+    if last is not None:
+        ill = frozenset(n for q in facts.queues if ill_queues([q], last.queues) for n in q.members)
     return (ill if ill_us > away_us + SEEN_LATER_S * 1e6 else away) or all_nodes
 
 
