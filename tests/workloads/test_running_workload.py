@@ -26,6 +26,7 @@ from rabbitmq_resilience.workloads.queues import declare, depths
 from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import WorkloadError
+from tests.whole import await_whole
 
 pytestmark = pytest.mark.broker
 _numbers = itertools.count(1)
@@ -185,7 +186,7 @@ def test_workers_go_to_another_node(cluster: LocalCluster, tmp_path: Path) -> No
         await_confirmed(load, 2000)
         load.await_connected(timeout_s=60)
         cluster.start("b1")
-        wait_until(lambda: cluster.state("b1"), timeout_s=60, what="b1 to be up", until=lambda state: state == "up")
+        await_whole(cluster)
         result = drained(cluster, load)
     assert (result.complete, result.unconsumed) == (True, 0)
     assert_one_outcome_each(tmp_path)

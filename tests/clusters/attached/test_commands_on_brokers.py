@@ -32,6 +32,7 @@ from rabbitmq_resilience.scenarios.on_clusters import check, fitted
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.whole import await_whole
 
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 SCENARIO = """\
@@ -199,7 +200,7 @@ def test_what_nobody_heals_is_healed_from_this_machine(cluster: LocalCluster, kn
     with pytest.raises(ClusterError, match="an earlier run has left pause at b1@localhost"):
         Attachment(load(file))
     assert heal([str(file)]) == 0
-    cluster.await_formed(timeout_s=60)
+    await_whole(cluster)
     with closing(Attachment(load(file))):
         pass
 
