@@ -4,6 +4,7 @@
 # make test         sets everything up and runs the project's own tests
 # make setup        only sets everything up
 # make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
+# make perf-test    fetches PerfTest, whose numbers sweeps and benchmarks set beside ours; Java and Maven are needed
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
 # make kubernetes   brings up a Kubernetes of three nodes on this machine, for trying: Debian, root and Go are needed
@@ -26,7 +27,7 @@ NIGHTS ?= reports/nights
 pytest := .venv/bin/python -m pytest
 at_once := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: partitions loads nightly trend test fault-file lint mutants setup images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
+.PHONY: partitions loads nightly trend test fault-file lint mutants setup perf-test images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \
@@ -67,7 +68,7 @@ setup:
 images:
 	@setup/start images $(VERSIONS)
 
-engine engine-stop kubernetes kubernetes-suite kubernetes-stop:
+perf-test engine engine-stop kubernetes kubernetes-suite kubernetes-stop:
 	@setup/start $@
 
 clean: engine-stop kubernetes-stop

@@ -201,6 +201,7 @@ def echoing() -> Iterator[int]:
     ours, its = context.Pipe(duplex=False)
     process = context.Process(target=_serve, args=(its,), daemon=True)
     process.start()
+    its.close()  # so that one that ends early is noticed
     try:
         yield ours.recv()
     finally:

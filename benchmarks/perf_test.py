@@ -9,7 +9,7 @@ each goes round its queues, over one channel or one for each (``--channel``), wh
 one queue, still has one for each; they share what ours may have in flight. With ``--rate`` both keep to it, which makes
 the CPU of one message comparable over numbers of queues: at full speed a broker that is slower also hands over fewer at
 a time. Ours also records every message, checks it, and drains and compares at the end. PerfTest
-is fetched with Maven into ``.tools/perf-test`` at the version in ``perf-test-pom.xml``. Rates are confirms a second
+is what ``make perf-test`` has fetched. Rates are confirms a second
 after a warm-up; CPU is that of all client processes and of all brokers, by message.
 The exit status is 1 where on quorum queues the rate is under ``RATIO_MIN`` of PerfTest's, or our clients use more than
 ``CPU_RATIO_MAX`` times its CPU for a message; on the other types it is told, not judged.
@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -35,18 +34,19 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.load import Address
+from rabbitmq_resilience.workloads.perf_test import options
 from rabbitmq_resilience.workloads.queues import declare, depths, queue_names
 from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.spread import Spread
 
-ROOT = Path(__file__).resolve().parent.parent
-JARS = ROOT / ".tools" / "perf-test"
-POM = Path(__file__).with_name("perf-test-pom.xml")
 #: Of each of ``--consumers``.
 PREFETCH = 500
 RATIO_MIN = 0.95
@@ -151,7 +151,7 @@ def let_run(load: RunningWorkload, *, seconds: float) -> None:
 
 def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> Measured:
     """Run PerfTest on queues that exist already."""
-    command = perf_test_command(f"127.0.0.1:{cluster.amqp_endpoint('a1').port}/{vhost}", workload, plan)
+    command = perf_test_command(addresses(cluster)[0], vhost, workload, plan)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         lines: list[str] = []
@@ -170,41 +170,29 @@ def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan)
     return measured(ended_s - began_s, confirmed, received, before, after)
 
 
-def perf_test_command(place: str, workload: Workload, plan: Plan) -> list[str]:
-    """``place``: the host, port and virtual host, as in a URI."""
+def perf_test_command(
+    address: Address, vhost: str, workload: Workload, plan: Plan, csv_file: Path | None = None
+) -> list[str]:
+    """As many in flight and unacknowledged as ours have, over a publisher and a consumer for each queue at least."""
     producers, consumers = max(workload.publishers, workload.queues), max(workload.consumers, workload.queues)
     prefetch = max(1, workload.prefetch * workload.consumers // consumers)
-    options: dict[str, object] = {
-        "uri": f"amqp://guest:guest@{place}",
-        "queue-pattern": "q%d",
-        "queue-pattern-from": 1,
-        "queue-pattern-to": workload.queues,
-        "producers": producers,
+    spread = {
+        "publishers": producers,
         "consumers": consumers,
-        "confirm": max(1, workload.in_flight * workload.publishers // producers),
-        "qos": prefetch,
-        "multi-ack-every": max(1, min(workload.ack_every, prefetch // 2)),
-        "size": workload.message_bytes,
-        "flag": "persistent",
-        "time": round(plan.warm_up_s + plan.measure_s + 2),
+        "in_flight": max(1, workload.in_flight * workload.publishers // producers),
+        "prefetch": prefetch,
+        "ack_every": max(1, min(workload.ack_every, prefetch // 2)),
     }
-    if workload.rate_per_s is not None:
-        options["rate"] = workload.rate_per_s / producers
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    main = ["java", "-cp", f"{JARS}/*", "com.rabbitmq.perf.PerfTest"]
-    return [*main, *words, "--flag", "mandatory", "--predeclared"]
-
-
-def fetch_perf_test() -> None:
-    """Copy PerfTest and what it needs into ``.tools``, unless it is there."""
-    if any(JARS.glob("perf-test-*.jar")):
-        return
-    if shutil.which("mvn") is None or shutil.which("java") is None:
-        raise SystemExit(
-            "PerfTest needs java, and mvn to fetch it (Debian: default-jre, maven; macOS: brew install maven)"
-        )
-    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}", "-DincludeScope=runtime"]
-    subprocess.run(["mvn", "-q", "-B", "-f", str(POM), *copy], check=True)
+    said = options(
+        workload.model_copy(update=spread),
+        [address],
+        vhost=vhost,
+        access=Access(),
+        interval_s=1,
+        seconds_s=round(plan.warm_up_s + plan.measure_s + 2),
+        csv_file=csv_file,
+    )
+    return [*find_perf_test(), *said]
 
 
 def compare(
@@ -292,7 +280,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    fetch_perf_test()
+    find_perf_test()  # what is missing is told before anything is started
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians")
     columns = ("confirmed/s", "received/s", "client µs", "broker µs", "ratio", "of client CPU", "of all CPU", "rounds")

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.echo_broker import echoing
-from benchmarks.perf_test import Plan, QueueType, fetch_perf_test, let_run, perf_test_command
+from benchmarks.perf_test import Plan, QueueType, let_run, perf_test_command
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.record.history import (
@@ -47,8 +46,10 @@ from rabbitmq_resilience.record.history import (
     now_us,
 )
 from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.workloads.drain import Depth
 from rabbitmq_resilience.workloads.load import Address
+from rabbitmq_resilience.workloads.perf_test import Window, read
 from rabbitmq_resilience.workloads.queues import declare, depths, queue_names
 from rabbitmq_resilience.workloads.run import addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
@@ -56,9 +57,9 @@ from rabbitmq_resilience.workloads.spec import Workload
 OURS, PERF_TEST = "ours", "PerfTest"
 #: Any would do.
 ECHO_VHOST = "echo"
+#: The echo answers none, so none is due while a measurement lasts.
+HEARTBEAT_S = 600
 SECOND_US = 1_000_000
-_TIME = re.compile(r"\btime (?P<time_s>[\d.]+) s,")
-_LATENCY = re.compile(r"(?P<of>consumer|confirm) latency: (?P<percentiles>\d+(/\d+){4}) µs")
 
 Moments = npt.NDArray[np.int64]
 
@@ -92,7 +93,6 @@ class Latencies:
 #: What is measured: until a message is received, from when it was sent and from when it was due; and until it is
 #: confirmed.
 RECEIVED, FROM_DUE, CONFIRMED = "received", "received, from due", "confirmed"
-_CALLED = {"consumer": RECEIVED, "confirm": CONFIRMED}
 Measured = Mapping[str, Latencies]
 
 
@@ -169,25 +169,24 @@ def _by_sequence(folder: Path, suffix: str, schema: pa.Schema, column: str) -> M
 
 def perf_test(server: Server, workload: Workload, plan: Plan) -> Measured:
     """Run PerfTest on a queue that exists already."""
-    place = f"{server.address.host}:{server.address.port}/{server.vhost}"
-    command = perf_test_command(place, workload, plan)
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    lines = run.stdout.splitlines()
-    found = read_seconds(lines, plan)
-    assert len(found[RECEIVED].p99_ms) > 2, "PerfTest reported no latencies:\n" + "\n".join(lines[-20:])
+    with tempfile.TemporaryDirectory() as folder:
+        csv_file = Path(folder) / "perf-test.csv"
+        command = perf_test_command(server.address, server.vhost, workload, plan, csv_file)
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        found = of_windows(read(csv_file) if csv_file.exists() else [], plan)
+    assert len(found[RECEIVED].p99_ms) > 2, "PerfTest reported no latencies:\n" + run.stdout[-2000:]
     return found
 
 
-def read_seconds(lines: Iterable[str], plan: Plan) -> Measured:
-    """What PerfTest printed each second of the time that is measured."""
+def of_windows(windows: Iterable[Window], plan: Plan) -> Measured:
+    """Of the seconds that are measured."""
     found = nothing()
-    for line in lines:
-        time_s = _TIME.search(line)
-        if time_s and plan.warm_up_s < float(time_s["time_s"]) <= plan.warm_up_s + plan.measure_s:
-            for told in _LATENCY.finditer(line):
-                _, middle_us, _, _, high_us = map(int, told["percentiles"].split("/"))
-                found[_CALLED[told["of"]]].median_ms.append(middle_us / 1000)
-                found[_CALLED[told["of"]]].p99_ms.append(high_us / 1000)
+    for window in windows:
+        if plan.warm_up_s < window.ended_s <= plan.warm_up_s + plan.measure_s:
+            for name, waited_ms in ((RECEIVED, window.end_to_end_ms), (CONFIRMED, window.confirm_ms)):
+                if waited_ms:
+                    found[name].median_ms.append(waited_ms[50])
+                    found[name].p99_ms.append(waited_ms[99])
     return found
 
 
@@ -224,6 +223,7 @@ def laid_out(arguments: argparse.Namespace, queue_type: QueueType, rate_per_s: i
         prefetch=arguments.prefetch,
         ack_every=arguments.ack_every,
         message_bytes=arguments.message_bytes,
+        heartbeat_s=HEARTBEAT_S,
     )
 
 
@@ -255,7 +255,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    fetch_perf_test()
+    find_perf_test()  # what is missing is told before anything is started
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s; latencies in ms")
     columns = ("median", "p99", "highest p99", "median from due", "p99 from due", "median confirm", "p99 confirm")

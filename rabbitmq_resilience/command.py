@@ -12,7 +12,7 @@ from pathlib import Path
 from rabbitmq_resilience.tools.locations import TOOLS, content
 
 USAGE = """\
-usage: rabbitmq-resilience setup [engine|engine-stop|images [VERSION ...]]
+usage: rabbitmq-resilience setup [perf-test|engine|engine-stop|images [VERSION ...]]
        rabbitmq-resilience init [FOLDER]
        rabbitmq-resilience fault-file EVIDENCE [MORE ...] [--to FILE]
        rabbitmq-resilience nightly [OPTION ...] [PATH ...]

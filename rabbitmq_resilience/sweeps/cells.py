@@ -23,12 +23,14 @@ class PlayedOn:
 
 @dataclass(frozen=True)
 class Cell:
-    """``labels``: {axis: label}. ``here``: whether it is played unless the whole grid is asked for."""
+    """``labels``: {axis: label}. ``here``: whether it is played unless the whole grid is asked for. ``perf_test``:
+    whether PerfTest is played beside it."""
 
     labels: Mapping[str, str]
     scenario: Scenario
     here: bool = True
     on: PlayedOn = PlayedOn()
+    perf_test: bool = False
 
     @property
     def name(self) -> str:

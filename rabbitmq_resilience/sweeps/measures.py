@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from rabbitmq_resilience.record.events import MachineEvent
 from rabbitmq_resilience.sweeps import of_brokers
 from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.statistics import Better, Scale
+from rabbitmq_resilience.workloads.perf_test import PERCENTILES, Window
 
 #: Of how many moments a run keeps how much its queues held.
 MOMENTS_MAX = 120
@@ -116,6 +118,32 @@ def depth_over_time(seen: Seen) -> list[tuple[float, int]]:
     return [max(told[i : i + each], key=lambda moment: moment[1]) for i in range(0, len(told), each)]
 
 
+def _of_perf_test(of: Callable[[Window], float | None], seen: Seen) -> float | None:
+    """The mean of the windows that have it."""
+    told = [value for window in seen.perf_test if (value := of(window)) is not None]
+    return fmean(told) if told else None
+
+
+def _theirs(unit: str, better: Better, what: str, of: Callable[[Window], float | None]) -> Measure:
+    return Measure(unit, better, "ratio", partial(_of_perf_test, of), f"PerfTest: {what}")
+
+
+def _percentile_of(field: str, percentile: int, window: Window) -> float | None:
+    value: float | None = getattr(window, field).get(percentile)
+    return value
+
+
+#: What PerfTest measures with the same load on the same cluster: from when a message was sent.
+_PERF_TEST = {
+    "perf_test_confirmed_per_s": _theirs("/s", "higher", "messages confirmed", lambda w: w.confirmed_per_s),
+    "perf_test_received_per_s": _theirs("/s", "higher", "messages received", lambda w: w.received_per_s),
+    **{
+        f"perf_test_{of}_p{p}_ms": _theirs("ms", "lower", f"p{p} of {words}", partial(_percentile_of, f"{of}_ms", p))
+        for of, words in (("confirm", "the time to a confirm"), ("end_to_end", "the time from end to end"))
+        for p in PERCENTILES
+    },
+}
+
 #: From when a message was due; in words as tables have them.
 _WAITS = {
     f"{of}_p{str(p).replace('.', '_')}_ms": Measure(
@@ -160,7 +188,12 @@ MEASURES: Mapping[str, Measure] = {
     "cleaned_up_s": Measure(
         "s", "lower", "difference", of_brokers.cleaned_up_s, "time until nobody tells of the queues of a node that went"
     ),
+    **_PERF_TEST,
 }
+
+
+def needs_perf_test(names: Collection[str]) -> bool:
+    return not _PERF_TEST.keys().isdisjoint(names)
 
 
 def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from rabbitmq_resilience.play.grounds import Ground, Grounds
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.sweeps.beside import play_beside, takes_s
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.measures import depth_over_time, measured, shortfall
@@ -32,6 +34,8 @@ from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.summary import PAGE
 from rabbitmq_resilience.sweeps.sweep_file import Sweep, round_s
 from rabbitmq_resilience.sweeps.table import write_tables
+from rabbitmq_resilience.tools.perf_test import find_perf_test
+from rabbitmq_resilience.workloads.perf_test import Window
 
 #: What a thinned run takes at most: its page, its verdict, its scenario.
 KEPT_MB = 2.0
@@ -94,8 +98,10 @@ class SweepInPlay:
             if not checks_only:
                 self._results.require(self._of(request))
                 self._require_same_broker(turn, request)
+                if turn.cell.perf_test:
+                    find_perf_test()  # what is missing is told before anything is played
                 self._begin(resilience_tell)
-            self._play(turn, resilience_play, request)
+            self._play(turn, resilience_play, request, checks_only=checks_only)
 
         return plays
 
@@ -130,30 +136,51 @@ class SweepInPlay:
         elif budget_min is not None and time.monotonic() - self._began_s > 60 * budget_min:
             pytest.skip(f"the {budget_min:g} min of the sweep are over; the next session goes on")
 
-    def _play(self, turn: Turn, play: Callable[..., Any], request: pytest.FixtureRequest) -> None:
+    def _play(self, turn: Turn, play: Callable[..., Any], request: pytest.FixtureRequest, *, checks_only: bool) -> None:
         """The seed is the round's own: the same for every cell, so that they differ in nothing else."""
         scenario = turn.cell.scenario.model_copy(update={"seed": self._seed(turn)})
+        beside = functools.cache(lambda: self._beside(turn, scenario, request))
         entered = False
 
         def enter(result: Result) -> None:
             nonlocal entered
+            windows = beside()
             entered = True
-            self._enter(turn, result, request, scenario)
+            self._enter(turn, result, request, scenario, windows)
 
         try:
+            if turn.round % 2 == 0 and not checks_only:
+                beside()  # first in every other round
             play(scenario, each=enter, driver=turn.cell.on.driver, broker=turn.cell.on.broker)
         except Exception as error:
             if not entered:
                 self._broken_off(turn, f"{type(error).__name__}: {error}", request, scenario)
             raise
 
+    def _beside(self, turn: Turn, scenario: Scenario, request: pytest.FixtureRequest) -> Sequence[Window]:
+        """What PerfTest measures on the cluster of the cell, where it is to be played beside it."""
+        ground = self._ground(turn, request)
+        if not turn.cell.perf_test or not scenario.applies_to(ground.opened.broker_version):
+            return ()
+        tell: Callable[[str], None] = request.getfixturevalue("resilience_tell")
+        tell(f"{'BESIDE':<8} PerfTest with the same load, about {duration_text(takes_s(scenario))}")
+        topology, equipment = scenario.topology, scenario.equipment
+        return play_beside(ground.clusters.acquire(topology, scenario.touched_links, equipment), scenario)
+
     def _seed(self, turn: Turn) -> int:
         return (self._sweep.spec.seed + turn.cell.scenario.seed + turn.round - 1) % 2**63
 
-    def _enter(self, turn: Turn, result: Result, request: pytest.FixtureRequest, scenario: Scenario) -> None:
+    def _enter(
+        self,
+        turn: Turn,
+        result: Result,
+        request: pytest.FixtureRequest,
+        scenario: Scenario,
+        windows: Sequence[Window],
+    ) -> None:
         told = lines.played(result, scenario=request.node.nodeid)
         history = recorded_history(result.run, scenario)
-        seen = Seen(history, self._sweep.spec.over, told, result.document)
+        seen = Seen(history, self._sweep.spec.over, told, result.document, windows)
         status, why = _status(seen, result)
         values = measured(seen, self._sweep.spec.measures) if status == "measured" else {}
         line = Line(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.invariants.waits import Waits, confirm_waits, delivery_waits
 from rabbitmq_resilience.nights.night_file import Played
+from rabbitmq_resilience.workloads.perf_test import Window
 
 #: Which part of a run is measured, as ``LatencyBound.when``.
 Over = Literal["steady", "chaos", "always"]
@@ -21,12 +22,14 @@ Over = Literal["steady", "chaos", "always"]
 
 @dataclass(frozen=True)
 class Seen:
-    """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json."""
+    """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json; ``perf_test``:
+    what PerfTest measured beside it, where it was played."""
 
     history: History
     over: Over
     told: Played
     document: Mapping[str, Any]
+    perf_test: Sequence[Window] = ()
 
     @cached_property
     def span_us(self) -> Period | None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.sweeps.capacity import Capacity
-from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.measures import MEASURES, needs_perf_test
 from rabbitmq_resilience.sweeps.prices import Label, Leaderboard
 from rabbitmq_resilience.sweeps.seen import Over
 
@@ -111,12 +111,18 @@ class SweepSpec(Spec):
             raise ValueError("base: state a scenario or its file, or one for each label of an axis")
         if self.compared is not None and len(known.get(self.compared, ())) < 2:
             raise ValueError(f"compared: there is no axis {self.compared} with two labels or more")
-        if len(set(self.measures)) < len(self.measures):
-            raise ValueError("measures names something twice")
         if self.leaderboard is not None:
             self._check_leaderboard(self.leaderboard, known.get(self.leaderboard.axis, {}))
         if self.capacity is not None:
             self.capacity.check(known, self.measures)
+        return self
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError("measures names something twice")
+        if needs_perf_test(self.measures) and self.over != "steady":
+            raise ValueError("measures: PerfTest is played in good conditions only; write over: steady")
         return self
 
     def _check_leaderboard(self, board: Leaderboard, labels: Collection[str]) -> None:

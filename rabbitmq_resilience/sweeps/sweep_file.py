@@ -17,8 +17,10 @@ from rabbitmq_resilience.play.run import DRAIN_IDLE_S, NUMBERS_SETTLE_S
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.sweeps import beside
 from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices, cluster_of
 from rabbitmq_resilience.sweeps.comparison import words_of
+from rabbitmq_resilience.sweeps.measures import needs_perf_test
 from rabbitmq_resilience.sweeps.price_file import machine_problems, priced
 from rabbitmq_resilience.sweeps.spec import BASE, CELLS_MAX, ON, Axis, SweepSpec
 from rabbitmq_resilience.sweeps.statistics import ALPHA, can_tell, runs_needed
@@ -95,12 +97,13 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
             on = _played_on(spec, choice, document.lines, driver)
             of_driver = on.driver or driver
             scenario = _scenario(spec, bases.of(choice), choice, document.lines, of_driver)
-            cells.append(Cell(choice.labels, scenario, choice.here, on))
+            cells.append(Cell(choice.labels, scenario, choice.here, on, needs_perf_test(spec.measures)))
         except ProblemError as error:
             problems += [error.problem] if error.problem not in problems else []
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
-    problems = problems or [Problem(at, document.lines.of(at), what) for at, what in _grid_problems(spec, cells)]
+    found = [*_grid_problems(spec, cells), *_perf_test_problems(cells, driver)]
+    problems = problems or [Problem(at, document.lines.of(at), what) for at, what in found]
     if problems:
         raise SweepFileError(str(path), problems)
     return Sweep(spec, tuple(cells), text)
@@ -283,6 +286,16 @@ def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Locatio
             yield ("budget_min",), f"{text}; give it that, or make the phases shorter, or the cells fewer"
 
 
+def _perf_test_problems(cells: list[Cell], driver: str | None) -> Iterator[tuple[Location, str]]:
+    asked = [cell for cell in cells if cell.perf_test]
+    if asked and driver == "attached":
+        yield ("measures",), "PerfTest is played on clusters that the suite forms; leave out what begins perf_test_"
+        return
+    refused = {what: cell for cell in reversed(asked) if (what := beside.refused(cell.scenario))}
+    for what, cell in refused.items():
+        yield ("measures",), f"PerfTest cannot be played beside {cell.name}: {what}"
+
+
 def _comparisons(spec: SweepSpec, cells: list[Cell]) -> int:
     """How many words all comparisons will have together."""
     here = Counter(cell.labels[str(spec.compared)] for cell in cells if cell.here)
@@ -303,7 +316,8 @@ def round_s(cells: Collection[Cell]) -> float:
     """About how long it takes to play each of them once; clusters are formed anew where there are several."""
     clusters = {cluster_of(cell): len(cell.scenario.topology.nodes) for cell in cells}
     forming_s = sum(FORMING_S + FORMING_NODE_S * nodes for nodes in clusters.values()) if len(clusters) > 1 else 0.0
-    return forming_s + sum(expected_s(cell.scenario) for cell in cells)
+    beside_s = sum(beside.takes_s(cell.scenario) for cell in cells if cell.perf_test)
+    return forming_s + beside_s + sum(expected_s(cell.scenario) for cell in cells)
 
 
 def _fields_at(loc: Location) -> tuple[str, ...]:

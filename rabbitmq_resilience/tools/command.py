@@ -1,6 +1,7 @@
 """Provides what is no Python package, as its arguments say.
 
-``all``, or nothing, finds or fetches broker, Toxiproxy, Prometheus and HAProxy. ``engine`` provides a container engine,
+``all``, or nothing, finds or fetches broker, Toxiproxy, Prometheus and HAProxy. ``perf-test`` fetches PerfTest, for
+sweeps and benchmarks whose numbers stand beside its own. ``engine`` provides a container engine,
 and ``engine-stop`` ends the one that it started. ``images`` builds container images: of the broker versions named after
 it, or of all.
 
@@ -13,14 +14,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from rabbitmq_resilience.tools import broker, dockerd, toxiproxy
+from rabbitmq_resilience.tools import broker, dockerd, perf_test, toxiproxy
 from rabbitmq_resilience.tools.haproxy import HAPROXY
 from rabbitmq_resilience.tools.locations import CHECKOUT
 from rabbitmq_resilience.tools.prometheus import PROMETHEUS
 from rabbitmq_resilience.tools.steps import Missing, take
 
 STEPS = (broker.STEP, toxiproxy.STEP, PROMETHEUS.step, HAPROXY.step)
-WORDS = "all|engine|engine-stop" if CHECKOUT is None else "all|python|engine|engine-stop"
+_WORDS = "perf-test|engine|engine-stop"
+WORDS = f"all|{_WORDS}" if CHECKOUT is None else f"all|python|{_WORDS}"
 PROGRAM = "rabbitmq-resilience setup" if CHECKOUT is None else "setup/start"
 USAGE = f"{PROGRAM} [{WORDS}|images [VERSION ...]]"
 
@@ -29,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     match arguments or ["all"]:
         case ["all"]:
             return status_of(lambda: take(STEPS))
+        case ["perf-test"]:
+            return status_of(lambda: take((perf_test.STEP,)))
         case ["engine"]:
             return status_of(_engine)
         case ["engine-stop"]:

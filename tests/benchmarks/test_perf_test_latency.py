@@ -18,34 +18,31 @@ from benchmarks.perf_test_latency import (
     Server,
     by_second,
     nothing,
+    of_windows,
     ours,
     python_adds_ms,
-    read_seconds,
 )
 from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
 from rabbitmq_resilience.workloads.load import Address, deliveries_path, publishes_path
+from rabbitmq_resilience.workloads.perf_test import Window
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.invariants.literal import deliver, publish, us, write_stream
 
-#: As PerfTest 2.22.1 printed it.
-PRINTED = """\
-id: test-1, starting producer #0
-id: test-1, time 1.014 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: 1/2/3/4/5 µs, \
-confirm latency: 6/7/8/9/10 µs
-id: test-1, time 2.001 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: \
-100/2000/3000/4000/5000 µs, confirm latency: 10/700/800/900/1000 µs
-id: test-1, time 3.000 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: \
-100/4000/5000/6000/7000 µs, confirm latency: 10/800/900/1000/1100 µs
-id: test-1, time 4.000 s, sent: 9 msg/s, received: 9 msg/s, min/median/75th/95th/99th consumer latency: \
-1/2/3/4/5 µs, confirm latency: 6/7/8/9/10 µs
-id: test-1, consumer latency min/median/75th/95th/99th 1/2/3/4/5 µs
-"""
 
-
-def test_of_what_perf_test_prints_the_time_that_is_measured_counts() -> None:
-    found = read_seconds(PRINTED.splitlines(), Plan(warm_up_s=1.5, measure_s=1.5))
+def test_the_seconds_that_are_measured_count() -> None:
+    """And where no confirms were asked for, there is no such latency."""
+    windows = [
+        Window(ended_s, None if ended_s > 2.5 else 9, 9, {50: middle_ms, 99: middle_ms + 3}, confirm_ms)
+        for ended_s, middle_ms, confirm_ms in (
+            (1.014, 0.2, {50: 0.1, 99: 0.2}),
+            (2.001, 2.0, {50: 0.7, 99: 1.0}),
+            (3.0, 4.0, {}),
+            (4.0, 0.2, {}),
+        )
+    ]
+    found = of_windows(windows, Plan(warm_up_s=1.5, measure_s=1.5))
     assert (found[RECEIVED].median_ms, found[RECEIVED].p99_ms) == ([2.0, 4.0], [5.0, 7.0])
-    assert (found[CONFIRMED].median_ms, found[CONFIRMED].p99_ms) == ([0.7, 0.8], [1.0, 1.1])
+    assert (found[CONFIRMED].median_ms, found[CONFIRMED].p99_ms) == ([0.7], [1.0])
     assert found[FROM_DUE].p99_ms == []
 
 

@@ -1,0 +1,137 @@
+"""PerfTest beside our own load: only what can be alike is played, and only windows that are whole are measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.sweeps.beside import measured_windows, windows_of
+from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.seen import Seen
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load, round_s
+from rabbitmq_resilience.tools.perf_test import find_perf_test
+from rabbitmq_resilience.workloads.perf_test import PerfTestFailed, Window
+from tests.invariants.literal import cluster, history, node_states, phases, publish, queues
+from tests.needs import skipped_without
+from tests.sweeps.test_compare_command import PLAYED
+from tests.sweeps.written import BASE, loaded, with_changes
+from tests.test_plugin import session
+
+QUIET: list[tuple[tuple[str | int, ...], Any]] = [
+    (("base", "schedule"), []),
+    (("measures",), ["end_to_end_p99_ms", "perf_test_end_to_end_p99_ms"]),
+]
+
+
+def window(ended_s: float, confirmed_per_s: float | None = 100, received_per_s: float = 90) -> Window:
+    return Window(
+        ended_s, confirmed_per_s, received_per_s, {50: 1.0, 99: ended_s}, {50: 2.0} if confirmed_per_s else {}
+    )
+
+
+def test_it_is_played_where_something_of_it_is_measured(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, with_changes(*QUIET))
+    assert all(cell.perf_test for cell in sweep.cells)
+    without = loaded(tmp_path, with_changes(*QUIET, (("measures",), ["end_to_end_p99_ms"])))
+    assert not any(cell.perf_test for cell in without.cells)
+    assert round_s(sweep.cells) > round_s(without.cells) + 6 * 6
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ((("base", "schedule"), BASE["schedule"]), "schedule: PerfTest is played in good conditions only"),
+        ((("over",), "always"), "PerfTest is played in good conditions only; write over: steady"),
+        ((("base", "workload", "processing_ms"), 1), "processing_ms: PerfTest has nothing like it"),
+    ],
+)
+def test_what_cannot_be_alike_is_refused_with_the_cell(
+    tmp_path: Path, change: tuple[tuple[str | int, ...], Any], why: str
+) -> None:
+    with pytest.raises(SweepFileError, match=why):
+        loaded(tmp_path, with_changes(*QUIET, change))
+
+
+def test_it_is_not_played_on_clusters_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "mine.sweep.yaml"
+    path.write_text(yaml.safe_dump(with_changes(*QUIET), sort_keys=False))
+    with pytest.raises(SweepFileError, match="PerfTest is played on clusters that the suite forms"):
+        load(path, driver="attached")
+
+
+def test_the_first_window_and_one_that_is_cut_off_do_not_count() -> None:
+    scenario = fault_file.parse(yaml.safe_dump({**BASE, "phases": {"steady_s": 10, "settled_s": 1}}))
+    assert windows_of(scenario) == 3
+    told = [window(ended_s) for ended_s in (3.0, 6.01, 9.0, 10.0)]
+    assert [each.ended_s for each in measured_windows(told, 2)] == [6.01, 9.0]
+    with pytest.raises(PerfTestFailed, match="told of 1 of 2 windows of 3 s; it wrote:\nConnection refused"):
+        measured_windows(told[:2], 2, "Connection refused\n")
+    with pytest.raises(PerfTestFailed):
+        measured_windows([window(6, 0, 0), window(9, 0, 0)], 2)
+
+
+def test_windows_are_measured_together() -> None:
+    def seen(*windows: Window) -> Seen:
+        events = [cluster(), queues("q1"), phases(), node_states()]
+        return Seen(history([publish(1, 1, Outcome.CONFIRMED)], (), events), "steady", PLAYED, {}, windows)
+
+    def told(name: str, *windows: Window) -> float | None:
+        return MEASURES[f"perf_test_{name}"].of(seen(*windows))
+
+    both = window(8, 100, 90), window(12, 120, 100)
+    assert told("confirmed_per_s", *both) == 110
+    assert told("received_per_s", *both) == 95
+    assert told("end_to_end_p99_ms", *both) == 10
+    assert told("confirm_p50_ms", *both) == 2
+    assert told("confirm_p50_ms", window(8, None), window(12, None)) is None
+    assert told("confirmed_per_s", window(8, None)) is None
+    assert told("confirmed_per_s") is None
+
+
+@pytest.mark.broker
+def test_both_are_measured_in_each_round(tmp_path: Path) -> None:
+    with skipped_without():
+        find_perf_test()
+    routing = {
+        "exchanges": [{"name": "x", "type": "headers"}],
+        "bindings": [{"exchange": "x", "queues": "all", "headers": {"kind": "price"}}],
+        "publish": [{"exchange": "x", "headers": {"kind": "price"}}],
+    }
+    sides = ("", "perf_test_")
+    measures = [
+        f"{side}{name}" for side in sides for name in ("confirmed_per_s", "received_per_s", "end_to_end_p50_ms")
+    ]
+    plain = {
+        "version": 1,
+        "title": "Beside each other",
+        "base": {
+            "version": 1,
+            "title": "base",
+            "topology": {"name": "two", "zones": {"a": 1, "b": 1}},
+            "workload": {"queue_type": "classic", "ack_every": 1, "routing": routing},
+            "phases": {"steady_s": 4, "settled_s": 0.5},
+            "invariants": {"no_loss": {}},
+        },
+        "axes": [{"field": "workload.rate_per_s", "values": [100]}],
+        "repeats": 2,
+        "measures": measures,
+    }
+    (tmp_path / "both.sweep.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
+    done = session(tmp_path, "-q", "both.sweep.yaml", "--resilience-runs-dir", "reports/runs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("BESIDE   PerfTest with the same load") == 2
+    before, after = (done.stdout.index(word) for word in ("PLAYING", "BESIDE"))
+    assert before < after, "in the first round it comes second"
+    lines = Results.read(tmp_path / "reports" / "sweeps" / "both").lines
+    assert [line.round for line in lines] == [1, 2]
+    for line in lines:
+        for name in ("confirmed_per_s", "received_per_s"):
+            assert line.values[f"perf_test_{name}"] == pytest.approx(100, rel=0.2), line
+        waited_ms = line.values["perf_test_end_to_end_p50_ms"]
+        assert waited_ms is not None and 0 < waited_ms < 1000
