@@ -12,6 +12,7 @@ from pydantic import Field
 from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.kept_away import nobody_could_publish
+from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
 from rabbitmq_resilience.invariants.owners import lacking_of
@@ -50,6 +51,10 @@ class Availability(InvariantSpec):
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
     too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
     in a whole stretch between two times in which it may stand still.
+
+    A stall that is too long, and not twice as long, is UNKNOWN where a broker with a copy of the queue waited for a
+    processor of this machine for so long that it would have been short enough without that, and while other programs
+    take much of this machine; one that no confirm ended, only where such a broker waited for half of the time and more.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
@@ -81,12 +86,13 @@ class Availability(InvariantSpec):
 
 @dataclass(frozen=True)
 class _Stall:
-    """``length_s`` is without the time in which the load paused."""
+    """``length_s`` is without the time in which the load paused. ``ended``: by a confirm."""
 
     queue: str
     start_us: float
     end_us: float
     length_s: float
+    ended: bool
 
     def __lt__(self, other: _Stall) -> bool:
         return self.length_s < other.length_s
@@ -126,13 +132,16 @@ class _Confirms:
         still all the while."""
         return seconds(end_us - start_us - sum(max(0, min(end_us, e) - max(start_us, s)) for s, e in self.idle))
 
-    def longest_stall(self, queue: str, period: Period) -> _Stall:
-        """The longest time between neighbours of: the period's ends, and the confirms within it."""
+    def stalls(self, queue: str, period: Period, *, over_s: float) -> Iterator[_Stall]:
+        """The longest time between neighbours of: the period's ends, and the confirms within it; and every other one
+        that is over that length."""
         edges = np.concatenate(([period[0]], self.within(period), [period[1]]))
         paused = sum((np.clip(edges - start, 0, end - start) for start, end in self.idle), np.zeros(len(edges)))
         lengths = np.diff(edges - paused)
         longest = int(np.argmax(lengths))
-        return _Stall(queue, float(edges[longest]), float(edges[longest + 1]), seconds(float(lengths[longest])))
+        for one in sorted({longest, *np.flatnonzero(lengths > over_s * 1e6).tolist()}):
+            start_us, end_us = float(edges[one]), float(edges[one + 1])
+            yield _Stall(queue, start_us, end_us, seconds(float(lengths[one])), ended=one < len(lengths) - 1)
 
     def open_s(self, period: Period) -> float:
         """How long it had stood still at the end of the period."""
@@ -160,7 +169,7 @@ class _Judged:
 def _judged(queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float) -> _Judged:
     chaos_us = facts.phases.get("chaos", seen.span_us[1])
     usual_s = seen.usual_s((seen.span_us[0], chaos_us))
-    stalls = [seen.longest_stall(queue, period) for period in demanded]
+    stalls = [stall for period in demanded for stall in seen.stalls(queue, period, over_s=bound_s)]
     open_s = [seen.open_s(period) for period in demanded]
     cut_short = [s if usual_s < s <= bound_s else 0.0 for s in open_s]
     whole_s = [seen.lasts_s(*period) for period in demanded]
@@ -187,18 +196,26 @@ def _end_unseen(queue: str, seen: _Confirms, facts: Facts, usual_s: float, bound
 
 
 def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding:
-    worst = sorted((max(one.stalls) for one in judged if one.stalls), reverse=True)
     least = max(judged, key=lambda one: one.demanded_s - one.judged_s)
     coverage = Coverage(round(least.judged_s, 3), round(least.demanded_s, 3))
-    if not worst:
+    stalls = sorted((stall for one in judged for stall in one.stalls), reverse=True)
+    if not stalls:
         return Finding(Verdict.UNKNOWN, "no queue had a majority for long enough to be judged", coverage=coverage)
-    longest = worst[0]
-    numbers: dict[str, Number] = {"stall_s": longest.length_s, "queue": longest.queue, "queues_judged": len(worst)}
+    longest = stalls[0]
+    queues_judged = sum(bool(one.stalls) for one in judged)
+    numbers: dict[str, Number] = {"stall_s": longest.length_s, "queue": longest.queue, "queues_judged": queues_judged}
     told = f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s"
-    too_long = [stall.told(facts) for stall in worst if stall.length_s > bound_s]
-    unseen = [text for one in judged for text in one.unseen]
+    excused = {stall: _excuse(facts, stall, bound_s) for stall in stalls if stall.length_s > bound_s}
+    too_long = [stall.told(facts) for stall, excuse in excused.items() if not excuse]
+    of_machine = [f"{stall.told(facts)}; {excuse}" for stall, excuse in excused.items() if excuse]
+    unseen = [*of_machine, *(text for one in judged for text in one.unseen)]
     if too_long or not unseen:
         verdict = Verdict.INVALID if too_long else Verdict.VALID
         return Finding(verdict, told, numbers, tuple(too_long[:EXAMPLES_MAX]), coverage)
     summary = f"{unseen[0]}; as far as was seen, {told}"
     return Finding(Verdict.UNKNOWN, summary, numbers, tuple(unseen[:EXAMPLES_MAX]), coverage)
+
+
+def _excuse(facts: Facts, stall: _Stall, bound_s: float) -> str:
+    members = next(queue.members for queue in facts.queues if queue.name == stall.queue)
+    return of_this_machine(facts, members, stall.start_us, stall.end_us, allowed_s=bound_s, came=stall.ended)

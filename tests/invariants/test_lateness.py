@@ -6,15 +6,18 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.recovery import Recovery
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import THREE, cluster, event, history, node_states, phases, queues, sample
+from tests.invariants.test_availability import confirms
 
 HEALED_S = 70  # the recovery phase begins then
 TICKS_PER_S = 2
@@ -132,6 +135,71 @@ def test_made_up_brokers_are_late_by_themselves_or_by_their_machine(seed: int) -
             assert verdict is Verdict.INVALID, (within_s, takes_s, free_s, every_s)
         told[str(verdict)] += 1
     assert all(told[verdict] > 10 for verdict in ("VALID", "UNKNOWN", "INVALID")), told
+
+
+def stalled(spans: list[tuple[float, float]], machine: list[Event], *, bound_s: float = 15) -> Finding:
+    """q1, with copies on a1, b1 and c1 of four nodes, confirms in those spans."""
+    states = node_states((*THREE, "d1"), end_s=140)
+    told = phases(steady=0, chaos=0, recovery=100, drain=130, end=138)
+    events = [cluster((*THREE, "d1")), queues("q1"), told, states, machine]
+    return Availability(stall_s_max=bound_s).check(history(confirms(*spans), (), events))
+
+
+def test_a_stall_is_as_long_as_it_is_but_for_what_members_waited() -> None:
+    def verdict(node: str, each_s: float, *spans: tuple[float, float]) -> Verdict:
+        return stalled(list(spans), looks(5, waits(node, from_s=20, to_s=140, each_s=each_s))).verdict
+
+    assert verdict("b1", 0.6, (0, 20), (40, 130)) is Verdict.UNKNOWN
+    assert verdict("b1", 0.1, (0, 20), (40, 130)) is Verdict.INVALID
+    assert verdict("d1", 0.6, (0, 20), (40, 130)) is Verdict.INVALID, "it has no copy"
+    assert verdict("b1", 0.9, (0, 20), (52, 130)) is Verdict.INVALID, "over twice as long"
+    assert verdict("b1", 0.9, (0, 20), (34, 130)) is Verdict.VALID
+
+
+def test_each_stall_is_asked_for_its_own_excuse() -> None:
+    """The longer one was the machine's doing, the shorter one was not."""
+    machine = looks(5, waits("a1", from_s=20, to_s=45, each_s=0.8))
+    assert stalled([(0, 20), (45, 60), (77, 130)], machine).verdict is Verdict.INVALID
+    assert stalled([(0, 20), (45, 60), (73, 130)], machine).verdict is Verdict.UNKNOWN
+
+
+def test_a_queue_that_confirms_no_more_is_not_excused_by_a_moment() -> None:
+    def verdict(each_s: float) -> Verdict:
+        return stalled([(0, 110)], looks(5, waits("a1", from_s=0, to_s=140, each_s=each_s))).verdict
+
+    assert (verdict(0.3), verdict(0.9)) == (Verdict.INVALID, Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_made_up_queues_stall_by_themselves_or_by_their_machine(seed: int) -> None:
+    """In each half second of a stall a member does something, sleeps, or waits for a processor, as is drawn."""
+    source = random.Random(seed)  # noqa: S311 - no secret
+    told: Counter[str] = Counter()
+    for _ in range(150):
+        bound_s = source.randint(8, 25)
+        waited, spans, at = [0.0] * 140, [], 5
+        truth = Verdict.VALID
+        for _ in range(source.randint(1, 2)):
+            lasts_s = source.randint(4, 40)
+            does = source.choices(
+                ("runs", "sleeps", "waits"), weights=[source.random() for _ in range(3)], k=2 * lasts_s
+            )
+            for tick, what in enumerate(does):
+                waited[at + tick // TICKS_PER_S] += (what == "waits") / TICKS_PER_S
+            spans.append((at, at + lasts_s))
+            free_s = sum(what != "waits" for what in does) / TICKS_PER_S
+            if lasts_s > bound_s and truth is not Verdict.INVALID:
+                its_own = free_s > bound_s or lasts_s > 2 * bound_s
+                truth = Verdict.INVALID if its_own else Verdict.UNKNOWN
+            if abs(lasts_s - bound_s) <= 1 or abs(lasts_s - 2 * bound_s) <= 1 or abs(free_s - bound_s) <= 1:
+                break  # too near to tell
+            at += lasts_s + 5
+        else:
+            confirming = [(begin, end) for (_, begin), (end, _) in pairwise([(0, 0), *spans, (130, 130)])]
+            verdict = stalled(confirming, looks(1, {"c1": waited}), bound_s=bound_s).verdict
+            assert verdict is truth, (bound_s, spans)
+            told[str(verdict)] += 1
+    assert all(told[verdict] > 5 for verdict in ("VALID", "UNKNOWN", "INVALID")), told
 
 
 def test_others_excuse_what_came_and_not_what_never_came() -> None:
