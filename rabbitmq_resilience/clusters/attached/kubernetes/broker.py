@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -42,16 +41,26 @@ class PodBroker:
     def process(self) -> Process | None:
         """None where its container does not run, or has no broker. While the API server does not know yet that one
         does, it is asked again."""
-        ends_s = time.monotonic() + _LOOKED_WITHIN_S
-        while True:
+
+        def looked() -> Process | MachineError | None:
             try:
                 return self.inside.process()
-            except MachineError:
-                if not self.pods.broker_runs(self.pod):
-                    return None
-                if time.monotonic() > ends_s:
-                    raise
-            time.sleep(_LOOK_EVERY_S)
+            except MachineError as error:
+                return error if self.pods.broker_runs(self.pod) else None
+
+        try:
+            found = wait_until(
+                looked,
+                timeout_s=_LOOKED_WITHIN_S,
+                what=f"a look at the broker of {self.pod}",
+                poll_s=_LOOK_EVERY_S,
+                until=lambda seen: not isinstance(seen, MachineError),
+            )
+        except WaitTimeout as timeout:
+            assert isinstance(timeout.last_seen, MachineError)
+            raise timeout.last_seen from timeout
+        assert not isinstance(found, MachineError)
+        return found
 
     def state(self) -> ProcessState:
         found = self.process()

@@ -18,9 +18,10 @@ import websocket
 from kubernetes import client
 from kubernetes.stream import stream
 
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, words_of
+from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pod, Pods, words_of
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: What starts what comes on standard input: so many bytes, as nobody can end that stream everywhere.
 _SHELL = 'script=$(head -c "$1"); exec sh -c "$script" < /dev/null'
@@ -222,12 +223,15 @@ class EphemeralContainers:
         )
 
     def _await_started(self, pod: str, name: str) -> None:
-        ends_s = time.monotonic() + _STARTED_WITHIN_S
-        while True:
-            found = self._pods.there(pod)
-            if name in found.containers:
-                return
-            if time.monotonic() > ends_s:
-                why = found.waiting.get(name, "nobody says why")
-                raise MachineError(f"the container {name} of pod {pod} does not start: {why}")
-            time.sleep(_POLL_S)
+        try:
+            wait_until(
+                lambda: self._pods.there(pod),
+                timeout_s=_STARTED_WITHIN_S,
+                what=f"{name} to start",
+                poll_s=_POLL_S,
+                until=lambda found: name in found.containers,
+            )
+        except WaitTimeout as timeout:
+            assert isinstance(timeout.last_seen, Pod)
+            why = timeout.last_seen.waiting.get(name, "nobody says why")
+            raise MachineError(f"the container {name} of pod {pod} does not start: {why}") from timeout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -106,20 +105,32 @@ def _evict(pods: Pods, one: Going) -> None:
     body = client.V1Eviction(
         metadata=client.V1ObjectMeta(name=one.name, namespace=one.namespace), delete_options=options
     )
-    ends_s = time.monotonic() + _LET_GO_WITHIN_S
-    while True:
+
+    def forbidden() -> Exception | None:
+        """What keeps it for now, as a disruption budget does."""
         try:
             with connected(pods.configuration) as connection:
                 api = client.CoreV1Api(connection)
                 api.create_namespaced_pod_eviction(one.name, one.namespace, body, _request_timeout=ANSWERS_WITHIN_S)
-            return
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             status = getattr(error, "status", None)
-            if status == _NOT_FOUND:
-                return
-            if status != _TOO_MANY or time.monotonic() > ends_s:
+            if status == _TOO_MANY:
+                return error
+            if status != _NOT_FOUND:
                 raise MachineError(f"{one} may not be evicted: {words_of(error)}") from error
-        time.sleep(_POLL_S)
+        return None
+
+    try:
+        wait_until(
+            forbidden,
+            timeout_s=_LET_GO_WITHIN_S,
+            what=f"{one} to be let go",
+            poll_s=_POLL_S,
+            until=lambda seen: seen is None,
+        )
+    except WaitTimeout as timeout:
+        assert isinstance(timeout.last_seen, Exception)
+        raise MachineError(f"{one} may not be evicted: {words_of(timeout.last_seen)}") from timeout
 
 
 def _is_there(pods: Pods, one: Going) -> bool:
