@@ -192,6 +192,11 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
+def ours(name: str) -> str:
+    """The measure of our own that stands beside one of PerfTest's; any other one itself."""
+    return name.removeprefix("perf_test_")
+
+
 def needs_perf_test(names: Collection[str]) -> bool:
     return not _PERF_TEST.keys().isdisjoint(names)
 

@@ -15,7 +15,7 @@ from rabbitmq_resilience.sweeps.capacity_told import capacity
 from rabbitmq_resilience.sweeps.comparison_page import comparison_file
 from rabbitmq_resilience.sweeps.depths import depths
 from rabbitmq_resilience.sweeps.leaderboard import ranking
-from rabbitmq_resilience.sweeps.measures import MEASURES, Measure
+from rabbitmq_resilience.sweeps.measures import MEASURES, Measure, ours
 from rabbitmq_resilience.sweeps.results import Results
 from rabbitmq_resilience.sweeps.sides import of_axis
 from rabbitmq_resilience.sweeps.summary import PAGE, WORDS, Row, number, rows
@@ -95,7 +95,7 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         rows=[(row, [(line, f"{links}/{line.run}/report.html") for line in row.lines]) for row in found],
         xs=present[axes[0].called],
         names=present[axes[1].called] if len(axes) > 1 else [],
-        multiples=[_multiples(name, measure, found, present) for name, measure in measures],
+        multiples=_multiples(measures, found, present),
         heat_maps=_heat_maps(measures, found, present, links) if len(axes) > 1 else [],
         played=len(results.lines),
         size=(WIDTH, HEIGHT),
@@ -127,12 +127,24 @@ def _panels(found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> dict[
     return panels
 
 
-def _multiples(name: str, measure: Measure, found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> Multiples:
-    top = max(_finite(value for row in found for value in row.told[name].values), default=0.0) or 1.0
-    panels = [
-        Panel(", ".join(labels), _curves(name, mine, present, top)) for labels, mine in _panels(found, present).items()
+def _multiples(
+    measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]]
+) -> list[Multiples]:
+    """What PerfTest measured follows the same of ours, on the same axes."""
+    tops: dict[str, float] = {}
+    for name, _ in measures:
+        most = max(_finite(value for row in found for value in row.told[name].values), default=0.0)
+        tops[ours(name)] = max(tops.get(ours(name), 0.0), most)
+    beside = list(tops)
+    return [
+        Multiples(
+            _title(measure),
+            number(top),
+            [Panel(", ".join(of), _curves(name, mine, present, top)) for of, mine in _panels(found, present).items()],
+        )
+        for name, measure in sorted(measures, key=lambda one: beside.index(ours(one[0])))
+        for top in [tops[ours(name)] or 1.0]
     ]
-    return Multiples(_title(measure), number(top), panels)
 
 
 def _curves(name: str, mine: Sequence[Row], present: Mapping[str, Sequence[str]], top: float) -> list[Curve]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_made_up_brokers_are_late_by_themselves_or_by_their_machine(seed: int) -
     assert all(told[verdict] > 10 for verdict in ("VALID", "UNKNOWN", "INVALID")), told
 
 
-def stalled(spans: list[tuple[float, float]], machine: list[Event], *, bound_s: float = 15) -> Finding:
+def stalled(spans: Sequence[tuple[float, float]], machine: list[Event], *, bound_s: float = 15) -> Finding:
     """q1, with copies on a1, b1 and c1 of four nodes, confirms in those spans."""
     states = node_states((*THREE, "d1"), end_s=140)
     told = phases(steady=0, chaos=0, recovery=100, drain=130, end=138)

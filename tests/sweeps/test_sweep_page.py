@@ -115,3 +115,22 @@ def test_nothing_is_compared_before_the_first_label_was_played(tmp_path: Path) -
 def test_no_two_cells_are_called_alike() -> None:
     assert where({"a": "1, b 2", "b": "3"}) != where({"a": "1", "b": "2, b 3"})
     assert where({"a": "1", "b": "2"}) == "a 1, b 2"
+
+
+def test_what_perf_test_measured_is_drawn_beside_ours_on_the_same_axes(tmp_path: Path) -> None:
+    names = ["confirmed_per_s", "end_to_end_p99_ms", "perf_test_confirmed_per_s"]
+    sweep = loaded(tmp_path, with_changes((("measures",), names), (("base", "schedule"), [])))
+    results = Results.read(tmp_path / "sweeps" / "mine")
+    results.begin(OF, sweep.text)
+    results.enter(line("1", "quorum", 1, values=dict(zip(names, (100.0, 7.0, 400.0), strict=True))))
+    write_page(results, sweep, tmp_path / "runs")
+    text = (tmp_path / "sweeps" / "mine" / "index.html").read_text()
+    multiples = [part for part in re.findall(r"<h3>(.*?)</h3>(.*?)(?=<h3>|$)", text, re.DOTALL) if "<circle" in part[1]]
+    assert [title.split(",")[0] for title, _ in multiples] == [
+        "messages confirmed",
+        "PerfTest: messages confirmed",
+        "p99 of the time from end to end",
+    ]
+    tops = [float(re.findall(r'cy="([\d.]+)"', drawn)[0]) for _, drawn in multiples]
+    assert "0 to 400" in multiples[0][1] + multiples[0][0]
+    assert tops[0] > tops[1], "a fourth as high"
