@@ -62,6 +62,7 @@ class RunningWorkload:
         letters = Letters(load.dead_letter_queues, load.reject_one_in)
         self._tally = Tally(folder, publishers=load.publishers, routes=routes, letters=letters)
         self._stopped = False
+        self._to_start: list[Worker] = []
         #: What each ``check`` looks at too; it raises what is to end the run.
         self.beside: Callable[[], None] = lambda: None
 
@@ -118,17 +119,33 @@ class RunningWorkload:
                 last_lines = "\n".join(worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
                 raise WorkloadError(f"{worker.name} ended by itself; the end of {worker.log}:\n{last_lines}")
 
+    def begin(self) -> None:
+        """Start all workers, or the idle connections alone where there are some. ``await_connected`` starts the others
+        when these are there: brokers that are busy with messages take new connections slowly."""
+        idle = [worker for worker in self.background if worker.name.startswith("idle")]
+        for worker in idle or self.workers:
+            worker.start()
+        self._to_start = [worker for worker in self.workers if worker not in idle] if idle else []
+
     def await_connected(self, *, timeout_s: float) -> None:
         """Wait until every client is connected to some node, idle ones too, for which there is more time."""
 
-        def all_connected() -> bool:
+        def idle_connected() -> bool:
             self.check()
+            return not self.idle_missing()
+
+        def all_connected() -> bool:
             seen = self.progress()
             connected = seen.publishers_connected, seen.consumers_connected
-            return connected == (self.load.publishers, self.load.consumers) and not self.idle_missing()
+            return idle_connected() and connected == (self.load.publishers, self.load.consumers)
 
-        timeout_s += self.load.idle_connections / IDLE_CONNECT_PER_S_MIN
-        wait_until(all_connected, timeout_s=timeout_s, what="all publishers and consumers to connect", poll_s=0.05)
+        idle_s = self.load.idle_connections / IDLE_CONNECT_PER_S_MIN
+        if self._to_start:
+            wait_until(idle_connected, timeout_s=timeout_s + idle_s, what="all idle connections", poll_s=0.05)
+        while self._to_start:
+            self._to_start.pop(0).start()
+        what = "all publishers and consumers to connect"
+        wait_until(all_connected, timeout_s=timeout_s + idle_s, what=what, poll_s=0.05)
 
     def begin_variation(self) -> int:
         """Let the variable parts of the load begin now; the moment, monotonic us."""
@@ -231,7 +248,8 @@ def start(
     nodes: Sequence[str] = (),
     access: Access = Access(),  # noqa: B008 - it is frozen
 ) -> RunningWorkload:
-    """Start all workers and return at once; ``queues`` are declared already, in index order.
+    """Start workers as ``RunningWorkload.begin`` does and return at once; ``queues`` are declared already, in index
+    order.
 
     ``routes`` are those of its routing, as ``exchanges.establish`` gives them; None for a plain workload. Publisher and
     consumer i begin at node i modulo their number. ``proxied_addresses``: see ``Load``. ``run`` is any
@@ -264,8 +282,7 @@ def start(
     load.save(folder)
     running = RunningWorkload(load, folder, routes, access)
     try:
-        for worker in running.workers:
-            worker.start()
+        running.begin()
     except BaseException:
         running.stop()
         raise

@@ -9,11 +9,11 @@ import pytest
 
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import ChurnEvent
+from rabbitmq_resilience.record.events import ChurnEvent, IdleEvent
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.queues import depths
-from tests.workloads.test_running_workload import publishes, running
+from tests.workloads.test_running_workload import publishes, running, worker_events
 
 pytestmark = pytest.mark.broker
 
@@ -49,6 +49,10 @@ def test_all_of_it_at_once(cluster: LocalCluster, tmp_path: Path) -> None:
         assert load.stop_publishers(timeout_s=60)
         assert load.drain(lambda: depths(cluster.api("a1"), load.load.vhost), idle_s=6, timeout_s=120).unconsumed == 0
         assert load.idle_missing() == 0
+    idle = [event for event in read_events(tmp_path / "idle-0.jsonl") if isinstance(event, IdleEvent)]
+    there_us = next(event.t_us for event in idle if event.connected == 60)
+    connected_us = min(event.t_us for event in worker_events(tmp_path) if event.event == "connected")
+    assert there_us < connected_us, "who does nothing comes before who keeps brokers busy"
     rows = publishes(tmp_path)
     assert {Outcome(row["outcome"]) for row in rows} == {Outcome.CONFIRMED}
     for publisher in (0, 1):
