@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts
+from rabbitmq_resilience.invariants.lateness import kept_from_running
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
@@ -25,6 +26,7 @@ from rabbitmq_resilience.invariants.waits import NEVER, Moments, Waits, confirm_
 
 #: Of messages that were late because their publisher lagged: of more, the load was not the one that is stated.
 LAGGED_MAX = 0.01
+NOT_HELD = "this machine does not hold the load"
 
 
 class LatencyBound(Spec):
@@ -64,7 +66,7 @@ class LatencyBounds(InvariantSpec):
     Where a publisher lags by itself, though it is connected, not blocked and has room in flight, this machine does not
     hold the load: with more than 1 % of such messages a bound that is kept is UNKNOWN, and so is one that is broken
     only from when messages were due, and not from when they were sent. So is one that is broken while other programs
-    take much of this machine."""
+    take much of this machine, or a broker waited for a processor of it for half of the time and more."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -104,11 +106,12 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
         "messages": len(counted),
         "lagged_ratio": round(lagged, 4),
     }
-    others = facts.others_cpu(*span_us)
     reached = f"{_told(due_ms)} ({_told(sent_ms)} from when they were sent)"
     summary = f"{bound}: {reached}, allowed are {bound.within_ms:g} ms"
-    doubts = _doubts(bound, due_ms=due_ms, sent_ms=sent_ms, lagged=lagged, others=others)
     broken = due_ms > bound.within_ms
+    doubts = _of_this_machine(facts, span_us) if broken else []
+    if lagged > LAGGED_MAX and sent_ms <= bound.within_ms:
+        doubts = [f"publishers lagged with {lagged:.0%} of them by themselves: {NOT_HELD}", *doubts]
     if doubts:
         return Finding(Verdict.UNKNOWN, f"{summary}; {'; '.join(doubts)}", numbers)
     return Finding(
@@ -116,13 +119,11 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
     )
 
 
-def _doubts(bound: LatencyBound, *, due_ms: float, sent_ms: float, lagged: float, others: float) -> list[str]:
-    doubts = []
-    if lagged > LAGGED_MAX and sent_ms <= bound.within_ms:
-        doubts.append(f"publishers lagged with {lagged:.0%} of them by themselves: this machine does not hold the load")
-    if due_ms > bound.within_ms and others >= OTHERS_CPU_MIN:
-        doubts.append(f"other programs took {others:.0%} of this machine's processors then")
-    return doubts
+def _of_this_machine(facts: Facts, span_us: Period) -> list[str]:
+    """Why it may have been this machine that answered late."""
+    others, kept = facts.others_cpu(*span_us), kept_from_running(facts, *span_us)
+    told = f"other programs took {others:.0%} of this machine's processors then"
+    return [*([f"{kept}: {NOT_HELD}"] if kept else []), *([told] if others >= OTHERS_CPU_MIN else [])]
 
 
 def percentile_ms(from_us: Moments, until_us: Moments, percentile: float) -> float:

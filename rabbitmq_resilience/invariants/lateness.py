@@ -40,6 +40,16 @@ def of_this_machine(
     return ""
 
 
+def kept_from_running(facts: Facts, start_us: float, end_us: float) -> str:
+    """Which broker this machine kept from running for half of that time and more; empty if none."""
+    took_s = seconds(end_us - start_us)
+    waited = {node: _waited_s(facts, node, start_us, end_us) for node in (facts.cluster.nodes if facts.cluster else ())}
+    node = max(sorted(waited), key=waited.__getitem__, default="")
+    if not node or took_s <= 0 or waited[node] < STARVED_PART_MIN * took_s:
+        return ""
+    return f"{node} waited for a processor for {waited[node] / took_s:.0%} of that time"
+
+
 def _waited_s(facts: Facts, node: str, start_us: float, end_us: float) -> float:
     """For how long, at the most, that broker was ready to run meanwhile, and this machine had no processor for it; 0
     where nobody looked. Each event tells of the time since the one before, and not when in it."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -159,8 +160,11 @@ class Results:
             )
 
     def enter(self, line: Line) -> None:
+        """It outlives this machine's end as soon as this returns."""
         with (self.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
             file.write(_json(line))
+            file.flush()
+            os.fsync(file.fileno())
         self.lines.append(line)
 
     def write_tables(self, axes: Sequence[str], measures: Sequence[str]) -> None:

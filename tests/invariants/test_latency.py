@@ -144,6 +144,26 @@ def test_a_publisher_that_was_kept_from_sending_did_not_lag(kept: dict[str, Any]
     assert check(history(late, (), *events)).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize(
+    ("took_s", "part", "node", "verdict"),
+    [
+        (0.02, 0.6, "b1", Verdict.UNKNOWN),
+        (0.02, 0.4, "b1", Verdict.INVALID),
+        (0.02, 0.9, "d1", Verdict.INVALID),
+        (0.005, 0.9, "b1", Verdict.VALID),
+    ],
+)
+def test_a_bound_that_brokers_broke_without_a_processor_is_unknown(
+    took_s: float, part: float, node: str, verdict: Verdict
+) -> None:
+    """d1 is no broker of the cluster."""
+    machine = [event(at_s, "machine", busy=1.0, others=0.0, waited_s={node: part}) for at_s in range(1, 60)]
+    finding = check(history(steadily(90, took_s=took_s), (), load(), *machine))
+    assert finding.verdict is verdict
+    told = "b1 waited for a processor for 60% of that time: this machine does not hold the load"
+    assert (told in finding.summary) is (verdict is Verdict.UNKNOWN)
+
+
 def test_a_bound_that_breaks_while_other_programs_run_is_unknown() -> None:
     busy = [event(at_s, "machine", busy=0.9, others=0.5) for at_s in range(1, 12)]
     assert check(history(steadily(90, took_s=0.02), (), load(), busy)).verdict is Verdict.UNKNOWN
