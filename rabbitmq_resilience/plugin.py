@@ -160,6 +160,8 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     from rabbitmq_resilience.tools.image_names import ImageNameError
     from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
+    if hasattr(pytestconfig, "workerinput"):
+        pytest.fail("scenarios share one cluster and one machine: play them without pytest-xdist's -n", pytrace=False)
     file = options.folder(pytestconfig, "cluster")
     try:
         if file is not None:
@@ -190,8 +192,6 @@ def resilience_testbed(
 ) -> Testbed:
     from rabbitmq_resilience.play.run import Testbed
 
-    if hasattr(pytestconfig, "workerinput"):
-        pytest.fail("scenarios share one cluster and one machine: play them without pytest-xdist's -n", pytrace=False)
     return Testbed(
         resilience_clusters,
         options.runs_folder(pytestconfig),
