@@ -51,7 +51,5 @@ def untreated(needs: Collection[str], treats: Collection[tuple[str, str]]) -> li
     """What is asked to happen to packets by a part of kernels that is not used for it there. ``treats``: (by, kind)."""
     if "netem" not in needs or any(by == "netem" for by, _ in treats):
         return []
-    return [
-        "netem does nothing to packets of this cluster: lose some with packet_loss and by: iptables, and delay them with "
-        "latency"
-    ]
+    instead = "lose some with packet_loss and by: iptables, and delay them with latency"
+    return [f"netem does nothing to packets of this cluster: {instead}"]
