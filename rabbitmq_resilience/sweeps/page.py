@@ -79,12 +79,12 @@ class HeatMap:
     lines: Sequence[tuple[str, Sequence[HeatCell]]]
 
 
-def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
-    """``runs``: the folder of run directories."""
+def write_page(results: Results, sweep: Sweep, runs: Path | None) -> None:
+    """``runs``: the folder of run directories; None where they are not kept, and the page has no links to them."""
     found = rows(results, sweep)
     measures = [(name, MEASURES[name]) for name in sweep.spec.measures]
     axes = sweep.spec.axes
-    links = os.path.relpath(runs, results.folder)
+    links = _Links(None if runs is None else os.path.relpath(runs, results.folder))
     present = {axis.called: _labels(axis.called, axis.choices, found) for axis in axes}
     page = render(
         "sweep.html",
@@ -92,7 +92,7 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         of=results.of,
         axes=[axis.called for axis in axes],
         measures=measures,
-        rows=[(row, [(line, f"{links}/{line.run}/report.html") for line in row.lines]) for row in found],
+        rows=[(row, [(line, links.to(line.run)) for line in row.lines]) for row in found],
         xs=present[axes[0].called],
         names=present[axes[1].called] if len(axes) > 1 else [],
         multiples=_multiples(measures, found, present),
@@ -110,6 +110,17 @@ def write_page(results: Results, sweep: Sweep, runs: Path) -> None:
         **WORDS,
     )
     write_whole(results.folder / PAGE, page)
+
+
+@dataclass(frozen=True)
+class _Links:
+    """``runs``: from the page to the folder of run directories; None where there is none."""
+
+    runs: str | None
+
+    def to(self, run: str) -> str:
+        """The page of the run; empty where it cannot be opened."""
+        return f"{self.runs}/{run}/report.html" if run and self.runs is not None else ""
 
 
 def _labels(axis: str, labels: Iterable[str], found: Sequence[Row]) -> list[str]:
@@ -177,7 +188,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _heat_maps(
-    measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]], links: str
+    measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]], links: _Links
 ) -> list[HeatMap]:
     """Over the first two axes: a map each measure and panel."""
     first, second = list(present)[:2]
@@ -196,11 +207,11 @@ def _heat_maps(
     return maps
 
 
-def _heat(row: Row | None, name: str, least: float, most: float, links: str) -> HeatCell:
+def _heat(row: Row | None, name: str, least: float, most: float, links: _Links) -> HeatCell:
     if row is None:
         return HeatCell("", None, "")
     runs = [line.run for line in row.lines if line.run]
-    link = f"{links}/{runs[-1]}/report.html" if runs else ""
+    link = links.to(runs[-1]) if runs else ""
     interval = row.told[name].interval
     if interval is None or math.isinf(interval.middle):
         return HeatCell(row.ended if interval is None else number(interval.middle), None, link)

@@ -1,0 +1,117 @@
+"""Results of the project's own sweeps, as they are kept beside their files: tables and pages, without the runs.
+
+    .venv/bin/python -m rabbitmq_resilience.tables.sweeps keep reports/sweeps/noise
+    .venv/bin/python -m rabbitmq_resilience.tables.sweeps show > sweeps/results/README.md
+
+``keep`` takes folders of results, wherever they were played, and leaves what is in ``sweeps/results/NAME`` of them by
+now. What they agree with, and what not, is written by hand into ``findings.md`` beside them, which stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rabbitmq_resilience.clusters.drivers import FORMING
+from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
+from rabbitmq_resilience.sweeps.page import write_page
+from rabbitmq_resilience.sweeps.results import Of, Results, ResultsError
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
+from rabbitmq_resilience.sweeps.table import write_tables
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tools.locations import content
+
+SWEEPS = content("sweeps")
+FINDINGS = "findings.md"
+#: From which all others are made.
+_KEPT = ("runs.jsonl", "sweep.yaml")
+
+
+def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
+    """Where the results of a sweep of that name are now. Raises ResultsError where they are of another file than the
+    one that stands in ``sweeps``, and SweepFileError."""
+    results = Results.read(folder)
+    file = sweeps / f"{folder.name}.sweep.yaml"
+    if results.of is None:
+        raise ResultsError(f"{folder} holds no results of a sweep")
+    if not file.is_file() or file.read_text(encoding="utf-8") != (folder / "sweep.yaml").read_text(encoding="utf-8"):
+        raise ResultsError(f"{folder} holds results of another file than {file}")
+    sweep = load(file, driver=results.of.driver if results.of.driver in FORMING else "local")
+    kept = sweeps / "results" / folder.name
+    kept.mkdir(parents=True, exist_ok=True)
+    for old in kept.iterdir():
+        if old.name != FINDINGS:
+            old.unlink()
+    for name in _KEPT:
+        shutil.copyfile(folder / name, kept / name)
+    results = Results.read(kept)
+    write_tables(results, sweep)
+    write_page(results, sweep, None)
+    played = {tuple(line.labels.values()) for line in results.lines}
+    whole = any(tuple(cell.labels.values()) in played for cell in sweep.cells if not cell.here)
+    write_comparisons(results, sweep.spec, runs=sweep.spec.repeats * len(sweep.chosen(whole=whole)))
+    return kept
+
+
+@dataclass(frozen=True)
+class Kept:
+    """``findings``: Markdown, empty where nobody has written any."""
+
+    name: str
+    of: Of
+    results: Results
+    findings: str
+
+    @property
+    def ended(self) -> str:
+        """How many runs ended how: ``96 measured, 4 not held``."""
+        counts = Counter(line.status for line in self.results.final)
+        return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+    @property
+    def hours(self) -> str:
+        return f"{sum(line.took_s or 0 for line in self.results.lines) / 3600:.1f}"
+
+
+def all_kept(sweeps: Path = SWEEPS) -> list[Kept]:
+    """By name. Raises ResultsError."""
+    found = []
+    for folder in sorted(path.parent for path in (sweeps / "results").glob("*/runs.jsonl")):
+        results = Results.read(folder)
+        assert results.of is not None, "it has a first line"
+        findings = folder / FINDINGS
+        text = findings.read_text(encoding="utf-8").strip() if findings.is_file() else ""
+        found.append(Kept(folder.name, results.of, results, text))
+    return found
+
+
+def page(kept: Sequence[Kept]) -> str:
+    """Markdown."""
+    return markdown(TEMPLATES / "sweeps.md.j2", kept=kept)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("keep").add_argument("folders", nargs="+", type=Path)
+    commands.add_parser("show")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "show":
+            print(page(all_kept()), end="")
+        else:
+            for folder in arguments.folders:
+                print(keep(folder))
+    except (ResultsError, SweepFileError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Results of sweeps that are kept: of the file that stands there, with what somebody found, without the runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rabbitmq_resilience.sweeps.results import Results, ResultsError
+from rabbitmq_resilience.tables.sweeps import SWEEPS, all_kept, keep, page
+from tests.sweeps.test_results import OF, line
+from tests.sweeps.written import SWEEP
+
+TEXT = yaml.safe_dump({**SWEEP, "compared": "queues", "repeats": 6}, sort_keys=False)
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Path:
+    """The folder of results; the sweep's file is in ``sweeps``."""
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "sweeps" / "mine.sweep.yaml").write_text(TEXT)
+    results = Results.read(tmp_path / "elsewhere" / "mine")
+    results.begin(OF, TEXT)
+    for number in range(1, 5):
+        results.enter(line("1", "quorum", number))
+        results.enter(line("1", "mirrored", number, values={"confirmed_per_s": 50.0, "confirm_p99_ms": None}))
+    results.enter(line("10", "quorum", 1, status="not held", values={}, why="busy"))
+    return results.folder
+
+
+def test_tables_and_pages_are_kept_and_findings_stay(tmp_path: Path, played: Path) -> None:
+    kept = tmp_path / "sweeps" / "results" / "mine"
+    kept.mkdir(parents=True)
+    (kept / "findings.md").write_text("It is as they said.\n")
+    (kept / "comparison-9-gone.md").write_text("of another time")
+    assert keep(played, sweeps=tmp_path / "sweeps") == kept
+    assert {path.name for path in kept.iterdir()} == {
+        "comparison-2-mirrored.html",
+        "comparison-2-mirrored.md",
+        "findings.md",
+        "index.html",
+        "runs.csv",
+        "runs.jsonl",
+        "runs.parquet",
+        "sweep.yaml",
+        "table.md",
+    }
+    assert "report.html" not in (kept / "index.html").read_text()
+    (one,) = all_kept(tmp_path / "sweeps")
+    text = page([one])
+    assert "| [In flight](mine/table.md) | 3.10.8, local | 2 cores, 24 GB | c1 |" in text
+    assert "| 8 measured, 1 not held | 0.0 |" in text
+    assert "## In flight\n\nIt is as they said.\n" in text
+
+
+def test_results_of_another_file_are_refused(tmp_path: Path, played: Path) -> None:
+    (tmp_path / "sweeps" / "mine.sweep.yaml").write_text(TEXT + "# since then\n")
+    with pytest.raises(ResultsError, match="holds results of another file than"):
+        keep(played, sweeps=tmp_path / "sweeps")
+    with pytest.raises(ResultsError, match="holds no results of a sweep"):
+        keep(tmp_path / "nothing", sweeps=tmp_path / "sweeps")
+
+
+def test_what_is_kept_here_is_of_the_files_that_stand_here() -> None:
+    for one in all_kept():
+        kept = (SWEEPS / "results" / one.name / "sweep.yaml").read_text()
+        assert kept == (SWEEPS / f"{one.name}.sweep.yaml").read_text(), one.name
+    shown = SWEEPS / "results" / "README.md"
+    assert not shown.exists() or shown.read_text() == page(all_kept())
