@@ -59,7 +59,7 @@ def session(folder: Path, *arguments: str, **environ: str) -> subprocess.Complet
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "RABBITMQ_RESILIENCE"))}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments]
     return subprocess.run(
-        command, cwd=folder, env={**inherited, **environ}, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env={**inherited, **environ}, capture_output=True, text=True, timeout=300, check=False
     )
 
 

@@ -216,7 +216,7 @@ class ClusterFile(Spec):
             raise ValueError(f"allow: there is no {', '.join(unknown)}; there are {', '.join(ACTS)}")
         if self.offers.ssh and (strangers := sorted(self.offers.ssh.addresses.keys() - set(names))):
             raise ValueError(f"offers.ssh.addresses: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
-        addresses = (text or "" for one in self.nodes for text in (one.amqp, one.management, one.prometheus))
+        addresses = (text for one in self.nodes for text in one.addresses)
         if self.offers.kubernetes is None and (texts := sorted({one for one in addresses if forwarded_port(one)})):
             raise ValueError(f"nodes: {', '.join(texts)} goes with offers: {{kubernetes: ...}}")
         if self.offers.kubernetes and (strangers := sorted(self.offers.kubernetes.pods.keys() - set(names))):
