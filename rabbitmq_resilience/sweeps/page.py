@@ -140,21 +140,27 @@ def _panels(found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> dict[
 
 def _multiples(
     measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]]
+) -> list[list[Multiples]]:
+    """What PerfTest measured is beside the same of ours, on the same axes."""
+    together: dict[str, list[tuple[str, Measure]]] = {}
+    for name, measure in measures:
+        together.setdefault(ours(name), []).append((name, measure))
+    return [_beside(group, found, present) for group in together.values()]
+
+
+def _beside(
+    measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]]
 ) -> list[Multiples]:
-    """What PerfTest measured follows the same of ours, on the same axes."""
-    tops: dict[str, float] = {}
-    for name, _ in measures:
-        most = max(_finite(value for row in found for value in row.told[name].values), default=0.0)
-        tops[ours(name)] = max(tops.get(ours(name), 0.0), most)
-    beside = list(tops)
+    values = (value for name, _ in measures for row in found for value in row.told[name].values)
+    top = max(_finite(values), default=0.0) or 1.0
+    panels = _panels(found, present)
     return [
         Multiples(
             _title(measure),
             number(top),
-            [Panel(", ".join(of), _curves(name, mine, present, top)) for of, mine in _panels(found, present).items()],
+            [Panel(", ".join(labels), _curves(name, mine, present, top)) for labels, mine in panels.items()],
         )
-        for name, measure in sorted(measures, key=lambda one: beside.index(ours(one[0])))
-        for top in [tops[ours(name)] or 1.0]
+        for name, measure in measures
     ]
 
 
