@@ -38,7 +38,8 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     for trouble in found.troubles:
         print(trouble, file=sys.stderr)
     changes = sum(len(history.changes) for group in found.groups for history in group.histories)
-    print(f"{len(nights)} nights, {changes} changes: {given.to}")
+    counts = (f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((len(nights), "night"), (changes, "change")))
+    print(f"{', '.join(counts)}: {given.to}")
     return 0
 
 
