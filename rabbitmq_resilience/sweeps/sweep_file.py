@@ -102,8 +102,9 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
             problems += [error.problem] if error.problem not in problems else []
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
-    found = [*_grid_problems(spec, cells), *_perf_test_problems(cells, driver)]
-    problems = problems or [Problem(at, document.lines.of(at), what) for at, what in found]
+    if not problems:  # all cells are there
+        found = [*_grid_problems(spec, cells), *_perf_test_problems(cells, driver)]
+        problems = [Problem(at, document.lines.of(at), what) for at, what in found]
     if problems:
         raise SweepFileError(str(path), problems)
     return Sweep(spec, tuple(cells), text)

@@ -88,6 +88,13 @@ def test_cells_may_be_kept_for_larger_machines_one_by_one(tmp_path: Path) -> Non
         loaded(tmp_path, with_changes((("leave_out_here",), [{"queues": "quick"}])))
 
 
+def test_where_every_cell_is_wrong_that_is_what_is_told(tmp_path: Path) -> None:
+    """And not that there is nothing to compare."""
+    wrong = with_changes((("base", "workload", "rate_per_s"), "many"), (("compared",), "queues"), (("repeats",), 6))
+    with pytest.raises(SweepFileError, match="rate_per_s"):
+        loaded(tmp_path, wrong)
+
+
 def test_a_round_takes_longer_with_more_clusters_queues_and_metrics(tmp_path: Path) -> None:
     def took_s(*changes: tuple[tuple[str | int, ...], Any]) -> float:
         return round_s(loaded(tmp_path, with_changes(*changes)).cells)
