@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rabbitmq_resilience.sweeps.kept import SWEEPS, all_kept, keep, page
 from rabbitmq_resilience.sweeps.results import Results, ResultsError
-from rabbitmq_resilience.tables.sweeps import SWEEPS, all_kept, keep, page
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP
 

@@ -1,7 +1,7 @@
 """Results of the project's own sweeps, as they are kept beside their files: tables and pages, without the runs.
 
-    .venv/bin/python -m rabbitmq_resilience.tables.sweeps keep reports/sweeps/noise
-    .venv/bin/python -m rabbitmq_resilience.tables.sweeps show > sweeps/results/README.md
+    .venv/bin/python -m rabbitmq_resilience.sweeps.kept keep reports/sweeps/noise
+    .venv/bin/python -m rabbitmq_resilience.sweeps.kept show > sweeps/results/README.md
 
 ``keep`` takes folders of results, wherever they were played, and leaves what is in ``sweeps/results/NAME`` of them by
 now. What they agree with, and what not, is written by hand into ``findings.md`` beside them, which stays.
@@ -21,9 +21,10 @@ from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Of, Results, ResultsError
+from rabbitmq_resilience.sweeps.summary import TEMPLATES
 from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
 from rabbitmq_resilience.sweeps.table import write_tables
-from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.markdown import markdown
 from rabbitmq_resilience.tools.locations import content
 
 SWEEPS = content("sweeps")
@@ -92,7 +93,7 @@ def all_kept(sweeps: Path = SWEEPS) -> list[Kept]:
 
 def page(kept: Sequence[Kept]) -> str:
     """Markdown."""
-    return markdown(TEMPLATES / "sweeps.md.j2", kept=kept)
+    return markdown(TEMPLATES / "kept.md.j2", kept=kept)
 
 
 def main() -> int:
