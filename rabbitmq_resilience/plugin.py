@@ -160,8 +160,7 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     from rabbitmq_resilience.tools.image_names import ImageNameError
     from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
-    if hasattr(pytestconfig, "workerinput"):
-        pytest.fail("scenarios share one cluster and one machine: play them without pytest-xdist's -n", pytrace=False)
+    sessions.refuse_worker(pytestconfig)
     file = options.folder(pytestconfig, "cluster")
     try:
         if file is not None:
@@ -297,6 +296,7 @@ def resilience_play(
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
         return _checked(config, tell)
+    sessions.refuse_worker(config)
     grounds: Grounds = request.getfixturevalue("resilience_grounds")
 
     def once(scenario: Scenario, run: str, testbed: Testbed) -> Result:

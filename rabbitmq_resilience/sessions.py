@@ -78,9 +78,18 @@ def begin(config: pytest.Config, items: list[pytest.Item]) -> None:
     rest."""
     found = night(config)
     found.pace_plugin.choose(config, items)
-    is_worker = hasattr(config, "workerinput")  # of pytest-xdist, where nothing is played
-    if not only_looks(config) and not is_worker:
+    if not only_looks(config) and not _is_worker(config):
         found.begin(items)
+
+
+def refuse_worker(config: pytest.Config) -> None:
+    """Fails the test that asks, in a process of pytest-xdist."""
+    if _is_worker(config):
+        pytest.fail("scenarios share one cluster and one machine: play them without pytest-xdist's -n", pytrace=False)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 def only_looks(config: pytest.Config) -> bool:
