@@ -23,6 +23,7 @@ from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.workloads.counters import Counters
 from rabbitmq_resilience.workloads.load import Load, Process
+from rabbitmq_resilience.workloads.timer import Timer
 
 TICK_S = 0.01
 #: What a tick may take of a processor for each client, about; where many share a process, ticks come less often.
@@ -81,6 +82,7 @@ class Host:
         self.life = life
         self.access = Access.of_this_process()
         self.loop = IOLoop()
+        self.timer = Timer(self.loop)
         self.events = EventLog(folder / f"{process.name}.jsonl")
         self.counters = Counters(folder, workers=load.publishers + load.consumers)
         self.connecting = Turns(CONNECTING_MAX)

@@ -36,6 +36,11 @@ class Pace:
         del self._due_us[:wanted]
         return taken
 
+    @property
+    def next_us(self) -> int | None:
+        """When the next token comes; None where no limit is kept, or nothing may be sent."""
+        return math.ceil(self._next_us) if self._limited and self._next_us < math.inf else None
+
     def _fill(self, now_us: int) -> None:
         first_us, every_us = self._next_us, self._every_us
         come = int((now_us - first_us) / every_us) + 1

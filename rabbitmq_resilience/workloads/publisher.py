@@ -71,6 +71,7 @@ class Publisher:
         self._turn = 0  # counts messages
         self._node = 0
         self._looked_s = 0.0
+        self._wakes_us: int | None = None  # when it is going to be called, where it is
         self._blocked = False
         self._unblocked_us = 0
         self._stopping = False
@@ -233,6 +234,20 @@ class Publisher:
         due_us = self._pace.take(room, now_us=t_us)
         if due_us:
             self._send(connection, due_us, t_us)
+        if len(due_us) < room:
+            self._await_next()
+
+    def _await_next(self) -> None:
+        """So that the next message is sent when it is due, not when the process looks again."""
+        next_us = self._pace.next_us
+        if next_us is not None and (self._wakes_us is None or next_us < self._wakes_us):
+            self._wakes_us = next_us
+            self._session.call_at(next_us, partial(self._wake, next_us))
+
+    def _wake(self, at_us: int) -> None:
+        if at_us == self._wakes_us:
+            self._wakes_us = None
+            self._publish()
 
     def _send(self, connection: Connection, due_us: list[int], sent_us: int) -> None:
         first, end = self._next, self._next + len(due_us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from typing import Protocol
 
 from pika import ConnectionParameters
@@ -96,6 +97,10 @@ class Session:
         """The client is over; the last call."""
         self.count(Count.NODE, 0)
         self.record("stopped")
+
+    def call_at(self, at_us: int, callback: Callable[[], None]) -> None:
+        """Call back at that moment (``now_us``)."""
+        self._host.timer.call_at(at_us, callback)
 
     def count(self, count: Count, value: int) -> None:
         self._host.counters.set(self._row, count, value)

@@ -31,6 +31,7 @@ class Notes:
     failures: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     finished: bool = False
+    calls: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
     def counted(self, count: Count) -> int:
         return self.counts[count]
@@ -40,6 +41,9 @@ class Notes:
 
     def add(self, count: Count, value: int) -> None:
         self.counts[count] += value
+
+    def call_at(self, at_us: int, callback: Callable[[], None]) -> None:
+        self.calls.append((at_us, callback))
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)

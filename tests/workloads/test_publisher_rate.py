@@ -33,6 +33,43 @@ def test_with_a_rate_a_message_is_due_when_its_turn_was(tmp_path: Path, monkeypa
     hosted.close(publisher)
 
 
+def test_each_message_is_sent_when_it_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is called, and however late: a stall between two of them, and a rate that changes."""
+    clock_us, notes = [10_000_000], Notes()
+    monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_us[0] / 1e6))
+    steps = ({"rate_per_s": 1000, "for_s": 1},)
+    workload = replace(load(), rate_per_s=100, variable_rate=steps, in_flight=50)
+    publisher = hosted.publisher(workload, tmp_path, notes)
+    rig = Rig(tmp_path, publisher, notes, Wire(notes))
+    rig.connect()
+
+    def go_on(until_us: int) -> None:
+        while notes.calls and min(notes.calls)[0] <= until_us:
+            call = min(notes.calls, key=lambda call: call[0])
+            notes.calls.remove(call)
+            clock_us[0] = max(clock_us[0], call[0])
+            call[1]()
+        clock_us[0] = until_us
+
+    go_on(10_065_000)
+    publisher._on_confirm(1, 6, True)
+    go_on(10_100_000)
+    clock_us[0] = 10_149_000  # the process was held up
+    go_on(10_149_000)
+    publisher.vary(10_149_000)
+    publisher.tick()
+    go_on(10_153_500)
+    publisher._on_confirm(1, 18, True)
+    rows = table(rig)
+    waited_us = [row["sent_us"] - row["due_us"] for row in rows]
+    assert [row["due_us"] for row in rows[:14]] == [10_000_000 + 10_000 * i for i in range(1, 15)]
+    assert waited_us == [0] * 10 + [39_000, 29_000, 19_000, 9_000] + [0] * 4
+    assert [row["due_us"] for row in rows[14:]] == [10_150_000, 10_151_000, 10_152_000, 10_153_000]
+    assert len(notes.calls) <= 2, "it does not ask to be called again and again"
+    hosted.close(publisher)
+
+
 def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates are of all publishers together; this is one of two."""
     clock_s, notes = [1000.0], Notes()
