@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 from typing import TypedDict
 
 import pytest
@@ -51,11 +52,13 @@ class Pace:
     told_of: set[str] = field(default_factory=set)
 
     def expected_s(self, test: str) -> float:
-        """As long as it took the last time; the mean of all others where it was never played."""
+        """As long as it took the last time. Where it was never played, the mean of those in the same file that were, in
+        this session too; of all, where none was."""
         if test in self.known:
             return self.known[test]["took_s"]
-        others = [played["took_s"] for played in self.known.values()]
-        return sum(others) / len(others) if others else USUAL_S
+        every = {**self.known, **self.took}.items()
+        of_file = [played["took_s"] for other, played in every if other.startswith(f"{test.partition('::')[0]}::")]
+        return mean(of_file or [played["took_s"] for _, played in every] or [USUAL_S])
 
     def fitting(self, tests: Sequence[str], budget_s: float) -> set[str]:
         """The tests that fit into ``budget_s`` together: those first that were not played for longest, and among

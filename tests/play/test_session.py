@@ -12,6 +12,16 @@ def test_what_was_never_played_is_taken_to_last_as_long_as_the_others() -> None:
     assert Pace(KNOWN).expected_s("a") == 100
 
 
+def test_what_is_new_is_expected_to_take_as_long_as_its_file_does() -> None:
+    known = {f"x.sweep.yaml::{name}": Played(took_s=took_s, at_s=0) for name, took_s in (("a", 10), ("b", 20))}
+    pace = Pace({**known, "y.py::a": Played(took_s=300, at_s=0)})
+    assert [pace.expected_s(f"{file}::new") for file in ("x.sweep.yaml", "y.py", "z.py")] == [15, 300, 110]
+    pace.begin(["x.sweep.yaml::c", "x.sweep.yaml::d"])
+    pace.judged("x.sweep.yaml::c", "VALID", as_expected=True)
+    pace.ended("x.sweep.yaml::c", 60)
+    assert pace.expected_s("x.sweep.yaml::d") == 30
+
+
 def test_what_was_not_played_for_longest_comes_first() -> None:
     pace = Pace(KNOWN)
     assert pace.fitting(["a", "b", "c", "new"], 60) == {"new"}
