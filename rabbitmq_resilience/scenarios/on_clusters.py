@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
-from rabbitmq_resilience.clusters.attached.permits import refusal
+from rabbitmq_resilience.clusters.attached.permits import refusal, untreated
 from rabbitmq_resilience.clusters.attached.shape import ShapeError
 from rabbitmq_resilience.clusters.attached.shape import fitted as fitted_topology
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+from rabbitmq_resilience.faults.packets import PacketStep
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.yaml_files import Location, Problem
@@ -53,6 +54,8 @@ def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location
         for act, nodes in step.acts(scenario.topology).items():
             if text := refusal(stated, act, nodes):
                 yield ("schedule", i, "fault"), text
+        if isinstance(step, PacketStep) and (text := untreated(stated, step.disturbance)):
+            yield ("schedule", i, "fault"), text
     untold = [node.name for node in stated.nodes if node.prometheus is None]
     if scenario.metrics and untold:
         yield ("metrics",), f"the cluster file states no prometheus: of {', '.join(untold)}"

@@ -9,7 +9,7 @@ import pytest
 
 from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted
 from rabbitmq_resilience.scenarios.plan import plan
 from tests.scenarios.test_fault_file_pages import STEPS
 
@@ -150,6 +150,27 @@ def test_each_act_on_pods_tells_how_it_ends(
     assert places
     assert all(ends in line for line in places)
     assert {line.split("shop/")[1].split(";")[0].split(":")[0] for line in places} == pods
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "by_rules"),
+    [
+        ("fault: packet_loss, percent: 10", "loss by iptables", True),
+        ("fault: packet_loss, percent: 10, by: netem", "loss by netem", False),
+        ("fault: packet_delay, delay_ms: 50", "delay by netem", False),
+    ],
+)
+def test_what_is_not_done_to_packets_there_is_refused(cluster: Path, fields: str, kind: str, by_rules: bool) -> None:
+    step = f"{{at_s: 2, for_s: 9, links: 'a1 -> b1', {fields}}}"
+    if by_rules:
+        assert told(cluster, step)
+    else:
+        refused = f"{kind} is not done to packets of this cluster; loss by iptables is"
+        with pytest.raises(NotPlayableError, match=refused):
+            told(cluster, step)
+    in_pods = cluster.with_name("pods.yaml")
+    in_pods.write_text(CLUSTER.partition("offers:")[0] + IN_PODS.lstrip())
+    assert told(in_pods, step)
 
 
 def test_check_only_tells_it_and_plays_nothing(cluster: Path, pytester: pytest.Pytester, monkeypatch: Any) -> None:

@@ -19,7 +19,7 @@ from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
 from rabbitmq_resilience.clusters.attached.identity import strangers
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.clusters.attached.lacking import lacking, untreated
+from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.lock import ClusterLock
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
@@ -154,8 +154,7 @@ class Attachment(Closing):
         require_maintenance_mode(self.found.version, needs)
         acts = sorted(need.removeprefix(ACT) for need in needs if need.startswith(ACT))
         stated, folders = self.known.stated, self.found.folders
-        texts = [text for act in acts for text in lacking(act, stated, self._ways, folders, self._addresses)]
-        if texts := [*untreated(needs, self._ways.treats), *texts]:
+        if texts := [text for act in acts for text in lacking(act, stated, self._ways, folders, self._addresses)]:
             raise ToolMissingError("; ".join(texts))
 
     def form(
@@ -246,7 +245,7 @@ class Attachment(Closing):
         machines = _renamed(stated, self._ways.network or self._ways.machines)
         ends = Ends(machines, addresses, ports, distribution_only=self._ways.distribution_only)
         delays = _renamed(stated, self._ways.delays)
-        return BrokerLinks(ends, _renamed(stated, self._ways.rules), delays=delays, treats=self._ways.treats)
+        return BrokerLinks(ends, _renamed(stated, self._ways.rules), delays=delays)
 
 
 def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rabbitmq_resilience.clusters.attached.held_links import on_each
 from rabbitmq_resilience.clusters.attached.machine import MachineError
@@ -45,11 +45,3 @@ def lacking(
     if stated.offers.ssh is None or act not in looks:
         return []
     return [text for texts in on_each(list(ways.machines), told) for text in texts]
-
-
-def untreated(needs: Collection[str], treats: Collection[tuple[str, str]]) -> list[str]:
-    """What is asked to happen to packets by a part of kernels that is not used for it there. ``treats``: (by, kind)."""
-    if "netem" not in needs or any(by == "netem" for by, _ in treats):
-        return []
-    instead = "lose some with packet_loss and by: iptables, and delay them with latency"
-    return [f"netem does nothing to packets of this cluster: {instead}"]

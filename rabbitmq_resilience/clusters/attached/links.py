@@ -11,7 +11,7 @@ from itertools import count
 from rabbitmq_resilience.clusters.attached.delays import Delay, Delays
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.clusters.attached.machine import ForcedError, Machine, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, LOST, RESET, Rule, Rules, Treatment
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Rules, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.handshake import Probe, answer_ms, distribution_greeting
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -43,7 +43,6 @@ class BrokerLinks(HeldLinks):
     ends: Ends
     rules: Mapping[str, Rules]
     delays: Mapping[str, Delays] = field(default_factory=dict)
-    treats: frozenset[tuple[str, str]] = LOST
     #: What each link is delayed by, and until when (``time.monotonic``).
     _delayed: dict[Link, tuple[Delay, float]] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))

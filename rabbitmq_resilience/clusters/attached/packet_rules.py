@@ -35,8 +35,10 @@ class Treatment:
 
 DROP, RESET = Treatment("drop"), Treatment("reset")
 
-#: What can be done to some packets, and by which part of the kernel (``packets.Disturbance``): by rules.
+#: What can be done to some packets, by kind, and by which part of the kernel (``packets.Disturbance``): by rules, and
+#: by Chaos Mesh, which uses netem for all, whatever a fault asks for.
 LOST: frozenset[tuple[str, str]] = frozenset({("iptables", "loss")})
+LOST_OR_LATE = LOST | {("netem", "loss"), ("netem", "delay")}
 
 TABLE = "rabbitmq_resilience"
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from rabbitmq_resilience.clusters.attached.journal import Journal
 from rabbitmq_resilience.clusters.attached.offers import would
+from rabbitmq_resilience.clusters.attached.packet_rules import LOST, LOST_OR_LATE
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.packets import Disturbance
 
 #: By what each act can be done; "api": by the management API, which every cluster file has.
 OFFERED_BY: Mapping[str, frozenset[str]] = {
@@ -63,6 +65,20 @@ def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
     if nodes > allowed:
         return f"it would {_told(act)} at up to {nodes} nodes at once, and allow: has {act}: {allowed}"
     return ""
+
+
+def treats(stated: ClusterFile) -> frozenset[tuple[str, str]]:
+    """What can be done to some packets between the brokers, see ``packet_rules.LOST``."""
+    kubernetes = stated.offers.kubernetes
+    return LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
+
+
+def untreated(stated: ClusterFile, disturbance: Disturbance) -> str:
+    """Why packets are not disturbed so, with what is done instead; empty if they are."""
+    if (disturbance.by, disturbance.kind) in (treated := treats(stated)):
+        return ""
+    instead = " or ".join(f"{kind} by {by}" for by, kind in sorted(treated))
+    return f"{disturbance.kind} by {disturbance.by} is not done to packets of this cluster; {instead} is"
 
 
 def _told(act: str) -> str:

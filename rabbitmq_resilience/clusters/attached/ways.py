@@ -26,7 +26,7 @@ from rabbitmq_resilience.clusters.attached.journal import state_folder
 from rabbitmq_resilience.clusters.attached.logs import FileLog, Log
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.orchestrator import Orchestrator
-from rabbitmq_resilience.clusters.attached.packet_rules import LOST, PacketRules, Rules
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rules
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile, forwarded_port
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
@@ -58,8 +58,6 @@ class Ways(Closing):
     contrary: Callable[[], list[str]] = list
     #: Of the nodes by their names in a topology, where links are not cut by rules.
     links: Callable[[Mapping[str, AttachedNode]], HeldLinks] | None = None
-    #: What else the rules can do to packets, see ``links.BrokerLinks``.
-    treats: frozenset[tuple[str, str]] = LOST
     #: What keeps the brokers running, where it can be told what to do.
     orchestrator: Orchestrator | None = None
     stack: ExitStack = field(default_factory=ExitStack)

@@ -21,14 +21,12 @@ from kubernetes import client
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, MERGE, Pods, connected, words_of
 from rabbitmq_resilience.clusters.attached.kubernetes.remains import removed
 from rabbitmq_resilience.clusters.attached.machine import ForcedError, Machine, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import LOST, Rule, Treatment
+from rabbitmq_resilience.clusters.attached.packet_rules import Rule, Treatment
 from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.packets import passed_netem
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 GROUP, VERSION = "chaos-mesh.org", "v1alpha1"
-#: What it can do to some packets, see ``packet_rules.LOST``: all by netem, whatever a fault asks for.
-TREATS = LOST | {("netem", "loss"), ("netem", "delay")}
 #: Names the pod that receives.
 LABEL = "rabbitmq-resilience"
 _IN_PLACE_WITHIN_S = 30.0

@@ -20,14 +20,14 @@ from rabbitmq_resilience.clusters.attached.kubernetes.containers import (
 from rabbitmq_resilience.clusters.attached.kubernetes.contrary import contrary
 from rabbitmq_resilience.clusters.attached.kubernetes.draining import Draining
 from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog
-from rabbitmq_resilience.clusters.attached.kubernetes.network_chaos import TREATS, NetworkChaos
+from rabbitmq_resilience.clusters.attached.kubernetes.network_chaos import NetworkChaos
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured, resolved
 from rabbitmq_resilience.clusters.attached.kubernetes.policies import NetworkPolicies
 from rabbitmq_resilience.clusters.attached.kubernetes.rollout import Rollout
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes, Service
 from rabbitmq_resilience.clusters.attached.orchestrator import Orchestrator
-from rabbitmq_resilience.clusters.attached.packet_rules import LOST, PacketRules, Rules
+from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rules
 from rabbitmq_resilience.clusters.attached.ways import Ways
 from rabbitmq_resilience.clusters.spec import Link
 
@@ -68,7 +68,6 @@ def by_kubernetes(known: KnownCluster) -> Ways:
         restarted=True,
         contrary=lambda: list(contrary(known, pods, of, claims)),
         distribution_only=offer.cut == "distribution",
-        treats=TREATS if offer.cut_by == "chaos_mesh" else LOST,
         orchestrator=kept,
     )
 
