@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +35,7 @@ def rung(loop: IOLoop, after_us: list[int]) -> list[tuple[int, int]]:
             loop.stop()
 
     for number, us in enumerate(after_us):
-        timer.call_at(began_us + us, lambda number=number: call(number))  # type: ignore[misc]
+        timer.call_at(began_us + us, partial(call, number))
     loop.start()
     return called
 
@@ -74,7 +75,12 @@ def test_who_is_called_may_ask_to_be_called_again(loop: IOLoop) -> None:
 
 def test_an_earlier_moment_does_not_put_off_a_later_one(loop: IOLoop) -> None:
     timer, called = Timer(loop), list[str]()
-    timer.call_at(now_us() + 4_000, lambda: (called.append("later"), loop.stop()))  # type: ignore[arg-type, func-returns-value]
+
+    def later() -> None:
+        called.append("later")
+        loop.stop()
+
+    timer.call_at(now_us() + 4_000, later)
     timer.call_at(now_us() + 1_000, lambda: called.append("earlier"))
     loop.start()
     assert called == ["earlier", "later"]

@@ -67,15 +67,11 @@ def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
     return ""
 
 
-def treats(stated: ClusterFile) -> frozenset[tuple[str, str]]:
-    """What can be done to some packets between the brokers, see ``packet_rules.LOST``."""
-    kubernetes = stated.offers.kubernetes
-    return LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
-
-
 def untreated(stated: ClusterFile, disturbance: Disturbance) -> str:
     """Why packets are not disturbed so, with what is done instead; empty if they are."""
-    if (disturbance.by, disturbance.kind) in (treated := treats(stated)):
+    kubernetes = stated.offers.kubernetes
+    treated = LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
+    if (disturbance.by, disturbance.kind) in treated:
         return ""
     instead = " or ".join(f"{kind} by {by}" for by, kind in sorted(treated))
     return f"{disturbance.kind} by {disturbance.by} is not done to packets of this cluster; {instead} is"
