@@ -49,7 +49,8 @@ LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than RabbitMQ's own statistics interval, so that a depth of zero is believed only when it is old enough; with
 #: a longer one by as much.
 DRAIN_IDLE_S = 6.0
-#: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s.
+#: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s,
+#: and nodes what they take of memory.
 NUMBERS_SETTLE_S = 7.0
 #: For what was declared last to reach every node.
 METADATA_AGREES_WITHIN_S = 10.0
@@ -145,25 +146,29 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
                 ) as observer,
-                workloads.start(
-                    scenario.workload,
-                    addresses=workloads.addresses(cluster),
-                    proxied_addresses=workloads.proxied_addresses(cluster),
-                    queues=list(queues),
-                    routes=routes,
-                    declared_with=declared_by_consumers(scenario.workload, cluster.topology),
-                    vhost=vhost,
-                    run=now_us(),
-                    seed=scenario.seed,
-                    folder=stage.run.history,
-                    alone=_killed_clients(scenario),
-                    nodes=cluster.topology.node_names,
-                    access=cluster.access,
-                ) as load,
-                live.watching(observer, load),
             ):
-                load.beside = cluster.check
-                _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)
+                if scenario.workload.idle_connections:
+                    time.sleep(NUMBERS_SETTLE_S)  # what they take of memory is told beside what there was without them
+                with (
+                    workloads.start(
+                        scenario.workload,
+                        addresses=workloads.addresses(cluster),
+                        proxied_addresses=workloads.proxied_addresses(cluster),
+                        queues=list(queues),
+                        routes=routes,
+                        declared_with=declared_by_consumers(scenario.workload, cluster.topology),
+                        vhost=vhost,
+                        run=now_us(),
+                        seed=scenario.seed,
+                        folder=stage.run.history,
+                        alone=_killed_clients(scenario),
+                        nodes=cluster.topology.node_names,
+                        access=cluster.access,
+                    ) as load,
+                    live.watching(observer, load),
+                ):
+                    load.beside = cluster.check
+                    _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)
 
 
 def _phases(

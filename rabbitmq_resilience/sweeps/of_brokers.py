@@ -4,7 +4,7 @@ gone."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 from rabbitmq_resilience.invariants.measured import curves, of_nodes
@@ -40,20 +40,25 @@ def memory_mb(seen: Seen) -> float | None:
 
 
 def connection_kb(seen: Seen) -> float | None:
-    """By how much the memory of all brokers grew with the idle connections, for each of them. None where nobody looked
-    before the first client was there, or there are too few of them."""
+    """By how much the memory of all brokers grew with the idle connections, for each of them: from the last look before
+    the first client was there. None where that look did not tell of all brokers, or there are too few of them."""
     facts, now_mb = seen.history.facts, memory_mb(seen)
     begun_us = min((e.t_us for e in facts.of_kind(WorkerEvent) if e.event == "connected"), default=math.inf)
     begun_us = min([begun_us, *(e.t_us for e in facts.of_kind(IdleEvent))])
-    before_mb = _memory_mb(e for e in facts.of_kind(SampleEvent) if e.t_us < begun_us)
+    before = [e.memory_bytes for e in facts.of_kind(SampleEvent) if e.t_us < begun_us][-1:]
     connections = sum({e.worker: e.connected for e in facts.of_kind(IdleEvent)}.values())
-    if now_mb is None or before_mb is None or connections < CONNECTIONS_MIN:
+    nodes = set(facts.cluster.nodes) if facts.cluster else set()
+    if now_mb is None or not before or before[0].keys() != nodes or connections < CONNECTIONS_MIN:
         return None
-    return max(0.0, now_mb - before_mb) * 1024 / connections
+    return (now_mb - _mb(before[0])) * 1024 / connections
+
+
+def _mb(memory_bytes: Mapping[str, int]) -> float:
+    return sum(memory_bytes.values()) / 2**20
 
 
 def _memory_mb(samples: Iterable[SampleEvent]) -> float | None:
-    told = [sum(e.memory_bytes.values()) / 2**20 for e in samples if e.memory_bytes]
+    told = [_mb(e.memory_bytes) for e in samples if e.memory_bytes]
     return median(told) if told else None
 
 

@@ -309,8 +309,16 @@ def expected_s(scenario: Scenario) -> float:
     load, interval_s = scenario.workload, scenario.topology.statistics_interval_s or 0
     bindings = len(load.routing.bound(load.queue_names)) if load.routing is not None else 0
     set_up_s = QUEUE_S * load.queues + BINDING_S * bindings + IDLE_CONNECTION_S * load.idle_connections
+    before_s = NUMBERS_SETTLE_S * bool(load.idle_connections)
     phases_s = scenario.phases.steady_s + scenario.chaos_s + scenario.settled_s
-    return set_up_s + phases_s + BESIDE_S + max(0.0, interval_s + 1 - DRAIN_IDLE_S) + METRICS_S * scenario.metrics
+    return (
+        before_s
+        + set_up_s
+        + phases_s
+        + BESIDE_S
+        + max(0.0, interval_s + 1 - DRAIN_IDLE_S)
+        + METRICS_S * scenario.metrics
+    )
 
 
 def round_s(cells: Collection[Cell]) -> float:

@@ -72,11 +72,16 @@ def idle(at_s: float, *connected: int) -> list[Any]:
 
 def test_a_connection_takes_what_memory_grew_by_for_each() -> None:
     began = event(-4, "worker", worker="publisher-0", event="connected", node="a1")
-    samples = [memory(-5, a1=100, b1=100), memory(-2, a1=150, b1=140), memory(5, a1=180, b1=170)]
-    assert measured("connection_kb", began, *samples, idle(-3, 10, 0), idle(-1, 500, 500)) == pytest.approx(150 * 1.024)
-    assert measured("connection_kb", began, *samples[1:], idle(-1, 500, 500)) is None, "nobody looked before"
-    assert measured("connection_kb", began, *samples, idle(-1, 5, 5)) is None, "ten connections tell nothing"
-    assert measured("connection_kb", began, *samples) is None
+    of_the_run_before, before = memory(-6, a1=900, b1=900, c1=900), memory(-5, a1=100, b1=100, c1=20)
+    after = [memory(-2, a1=150, b1=140, c1=20), memory(5, a1=180, b1=170, c1=20)]
+    there = [*idle(-3, 10, 0), *idle(-1, 500, 500)]
+    taken_kb = pytest.approx(150 * 1.024)
+    assert measured("connection_kb", began, of_the_run_before, before, *after, *there) == taken_kb
+    assert measured("connection_kb", began, *after, *there) is None, "nobody looked before"
+    one_silent = replace(before, memory_bytes={"a1": 100 * 2**20})
+    assert measured("connection_kb", began, one_silent, *after, *there) is None, "a broker did not tell of its memory"
+    assert measured("connection_kb", began, before, *after, *idle(-1, 5, 5)) is None, "ten connections tell nothing"
+    assert measured("connection_kb", began, before, *after) is None
 
 
 def test_what_was_declared_before_the_load_is_told_a_second() -> None:

@@ -20,13 +20,13 @@ SWEEP = {
         "version": 1,
         "title": "base",
         "topology": {"name": "alone", "zones": {"a": 1}},
-        "workload": {"queue_type": "classic"},
-        "phases": {"steady_s": 2, "settled_s": 0.5},
+        "workload": {"queue_type": "classic", "idle_connections": 150},
+        "phases": {"steady_s": 4, "settled_s": 0.5},
         "invariants": {"no_loss": {}},
     },
     "axes": [{"field": "workload.rate_per_s", "values": [50, 200]}],
     "repeats": 2,
-    "measures": ["confirmed_per_s", "end_to_end_p50_ms", "outage_s"],
+    "measures": ["confirmed_per_s", "end_to_end_p50_ms", "outage_s", "connection_kb"],
 }
 
 
@@ -56,6 +56,7 @@ def test_two_sessions_make_one_table(tmp_path: Path) -> None:
         assert line.status in ("measured", "not held"), line
         rate = line.values.get("confirmed_per_s")
         assert rate is None or rate == pytest.approx(float(line.labels["rate_per_s"]), rel=0.2)
+        assert line.values["connection_kb"] is not None, "somebody looked before the connections came"
         kept = {path.name for path in (tmp_path / "reports" / "runs" / line.run).iterdir()}
         assert kept == {"fault.yaml", "report.html", "verdict.json"}
         assert f"runs/{line.run}/report.html" in (folder / "index.html").read_text()
