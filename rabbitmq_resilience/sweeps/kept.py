@@ -4,7 +4,8 @@
     .venv/bin/python -m rabbitmq_resilience.sweeps.kept show > sweeps/results/README.md
 
 ``keep`` takes folders of results, wherever they were played, and leaves what is in ``sweeps/results/NAME`` of them by
-now. What they agree with, and what not, is written by hand into ``findings.md`` beside them, which stays.
+now; of one that is kept already it makes tables and pages anew. What they agree with, and what not, is written by hand
+into ``findings.md`` beside them, which stays.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
     kept = sweeps / "results" / folder.name
     kept.mkdir(parents=True, exist_ok=True)
     for old in kept.iterdir():
-        if old.name != FINDINGS:
+        if old.name not in (FINDINGS, *_KEPT):
             old.unlink()
-    for name in _KEPT:
-        shutil.copyfile(folder / name, kept / name)
+    if not kept.samefile(folder):
+        for name in _KEPT:
+            shutil.copyfile(folder / name, kept / name)
     results = Results.read(kept)
     write_tables(results, sweep)
     write_page(results, sweep, None)

@@ -82,7 +82,8 @@ class HeatMap:
 def write_page(results: Results, sweep: Sweep, runs: Path | None) -> None:
     """``runs``: the folder of run directories; None where they are not kept, and the page has no links to them."""
     found = rows(results, sweep)
-    measures = [(name, MEASURES[name]) for name in sweep.spec.measures]
+    asked = [(name, MEASURES[name]) for name in sweep.spec.measures]
+    measures = [(name, measure) for name, measure in asked if any(row.told[name].values for row in found)]
     axes = sweep.spec.axes
     links = _Links(None if runs is None else os.path.relpath(runs, results.folder))
     present = {axis.called: _labels(axis.called, axis.choices, found) for axis in axes}
@@ -92,6 +93,7 @@ def write_page(results: Results, sweep: Sweep, runs: Path | None) -> None:
         of=results.of,
         axes=[axis.called for axis in axes],
         measures=measures,
+        silent=[_title(measure) for name, measure in asked if (name, measure) not in measures] if found else [],
         rows=[(row, [(line, links.to(line.run)) for line in row.lines]) for row in found],
         xs=present[axes[0].called],
         names=present[axes[1].called] if len(axes) > 1 else [],

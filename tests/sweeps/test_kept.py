@@ -54,6 +54,15 @@ def test_tables_and_pages_are_kept_and_findings_stay(tmp_path: Path, played: Pat
     assert "## In flight\n\nIt is as they said.\n" in text
 
 
+def test_what_is_kept_already_gets_its_pages_anew(tmp_path: Path, played: Path) -> None:
+    kept = keep(played, sweeps=tmp_path / "sweeps")
+    runs, page_then = (kept / "runs.jsonl").read_bytes(), (kept / "index.html").read_text()
+    (kept / "index.html").write_text("of another time")
+    assert keep(kept, sweeps=tmp_path / "sweeps") == kept
+    assert (kept / "runs.jsonl").read_bytes() == runs
+    assert (kept / "index.html").read_text() == page_then
+
+
 def test_results_of_another_file_are_refused(tmp_path: Path, played: Path) -> None:
     (tmp_path / "sweeps" / "mine.sweep.yaml").write_text(TEXT + "# since then\n")
     with pytest.raises(ResultsError, match="holds results of another file than"):

@@ -38,6 +38,18 @@ def test_each_run_of_a_cell_is_linked_and_drawn(tmp_path: Path) -> None:
     assert "<b>worse</b>" in text
     assert "busy &amp; &lt;b&gt;hot&lt;/b&gt;" in text
     assert "<script" not in text
+    assert "No run has a number of" not in text
+
+
+def test_what_no_run_has_a_number_of_is_named_and_not_drawn(tmp_path: Path) -> None:
+    sweep = loaded(tmp_path, SWEEP)
+    results = Results.read(tmp_path / "sweeps" / "mine")
+    results.begin(OF, sweep.text)
+    results.enter(line("1", "quorum", 1, values={"confirmed_per_s": 50.0, "confirm_p99_ms": None}))
+    write_page(results, sweep, None)
+    text = (tmp_path / "sweeps" / "mine" / "index.html").read_text()
+    assert "No run has a number of: p99 of the time to a confirm, ms." in text
+    assert text.count("p99 of the time to a confirm") == 1
 
 
 def test_the_highest_is_drawn_highest(tmp_path: Path) -> None:
