@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.options import driver, folder, runs_folder, value
+from rabbitmq_resilience.options import BY_NAME, driver, folder, runs_folder, value
 
 SUFFIXES = (".fault.yaml", ".fault.yml")
 SWEEP_SUFFIXES = (".sweep.yaml", ".sweep.yml")
@@ -117,6 +117,7 @@ class SweepFile(_File):
         from rabbitmq_resilience.tools.extensions import ExtensionError
         from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
+        self._refuse_options_of_scenarios()
         checks_only = bool(value(self.config, "check-only"))
         whole = WHOLE_GRID in (self.config.option.markexpr or "")
         try:
@@ -132,6 +133,12 @@ class SweepFile(_File):
                 in_play.test(turn, checks_only=checks_only),
                 [*turn.cell.scenario.markers, *[WHOLE_GRID] * whole],
             )
+
+    def _refuse_options_of_scenarios(self) -> None:
+        """A run that counts several times, or has another seed than its round, makes words false."""
+        for option, field in (("repeat", "repeats"), ("seed", "seed")):
+            if value(self.config, option) != BY_NAME[option].default:
+                raise self.CollectError(f"--{option} is not for sweeps: write {field} into {self.path.name}")
 
 
 class RecordedRun(_File):

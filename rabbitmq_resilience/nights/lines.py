@@ -155,6 +155,21 @@ def _commit(root: Path) -> str | None:
     return done.stdout.strip() or None
 
 
+def with_changes(commit: str | None, root: Path) -> str | None:
+    """A commit that is ``-dirty``, with a short hash of what was changed since: of two such ones nobody could tell
+    whether they are the same."""
+    if commit is None or not commit.endswith("-dirty"):
+        return commit
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(root), "diff", "HEAD", "--binary"],
+            capture_output=True, timeout=_NO_COMMIT_AFTER_S, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return commit
+    return f"{commit}-{hashlib.sha256(told).hexdigest()[:8]}"
+
+
 def _machine_id() -> str:
     """By machine-id(5), or else the address of a network card."""
     try:

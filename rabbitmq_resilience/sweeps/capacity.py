@@ -8,7 +8,10 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
-from rabbitmq_resilience.sweeps.prices import Label
+from rabbitmq_resilience.sweeps.prices import RATES, Label
+
+#: What is fitted.
+OF = "messages_per_core_s"
 
 Positive = Annotated[float, Field(gt=0, lt=1e15)]
 #: {axis: number}
@@ -35,13 +38,12 @@ class Known(Spec):
 class Capacity(Spec):
     """What a load needs, by a model of this sweep's cells.
 
-    ``of``: the measure that tells messages for a CPU-second. ``by``: the axes on which it depends, by powers; all
+    Fitted is ``messages_per_core_s``. ``by``: the axes on which it depends, by powers; all
     labels are numbers above 0, and ``nodes`` is one of these axes. ``queues``: the axis that tells how many queues
     there are, where ``rate`` is measured too: from what one queue carried follows how many are enough. ``left_out``:
     labels that are foretold from all others, each in turn, to see what the model is worth. ``beside``: what others
     measured."""
 
-    of: str = "messages_per_core_s"
     by: Annotated[tuple[Label, ...], Field(min_length=1, max_length=4)]
     nodes: Label = "nodes"
     queues: Label | None = "queues"
@@ -78,9 +80,11 @@ class Capacity(Spec):
         for axis, labels in self.left_out.items():
             if unknown := [label for label in labels if label not in axes.get(axis, ())]:
                 raise ValueError(f"capacity: left_out: there is no {axis}: {unknown[0]}")
-        for name in [self.of, *([self.rate] if self.queues in self.by else [])]:
+        for name in [OF, *([self.rate] if self.queues in self.by else [])]:
             if name not in measures:
                 raise ValueError(f"capacity: {name} is not among what is measured; add it to measures")
+        if self.rate not in RATES:
+            raise ValueError(f"capacity: rate: {self.rate} is no rate of a load; write {' or '.join(RATES)}")
 
 
 def number_of(label: str) -> float | None:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rabbitmq_resilience.sweeps.capacity import Capacity, Known, Wanted, number_of
-from rabbitmq_resilience.sweeps.capacity_model import Model, TooFewCellsError, fitted
-from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.sweeps.capacity import OF, Capacity, Known, Wanted, number_of
+from rabbitmq_resilience.sweeps.capacity_model import NODES_MAX, Model, TooFewCellsError, fitted
+from rabbitmq_resilience.sweeps.paired import by_round
+from rabbitmq_resilience.sweeps.results import Line, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
 from rabbitmq_resilience.sweeps.statistics import Interval, median_interval
 from rabbitmq_resilience.sweeps.wheres import where
@@ -38,19 +39,28 @@ class Foretold:
 @dataclass(frozen=True)
 class Told:
     """``nodes``, ``cores`` and ``per_core_s`` of what is ``wanted``; ``outside``: factors that lie outside what was
-    measured. ``queues``: so many are enough, by what one queue carried at the most. ``left_out``: cells that were
-    foretold from those of other labels. ``unused``: cells without a number."""
+    measured. ``queues``: so many are enough, by what one queue carried in every run of some cell. ``left_out``: cells
+    that were foretold from those of other labels. ``unused``: cells without a number in most of their runs, or in which
+    a promise was broken."""
 
     wanted: Wanted
+    of_nodes: str
     model: Model
     nodes: Interval
     cores: Interval
     per_core_s: Interval
     outside: Sequence[str]
-    queues: Interval | None
+    queues: float | None
     left_out: Sequence[Foretold]
     beside: Sequence[Foretold]
     unused: int
+
+    @property
+    def more_than(self) -> int | None:
+        """More nodes than so many are needed, which nobody has; None where the model has a number of them, or none
+        would do: each that is added costs more than it brings."""
+        grows = self.model.powers[self.of_nodes].middle > -1
+        return NODES_MAX if math.isinf(self.nodes.middle) and grows else None
 
     @property
     def within(self) -> int:
@@ -77,6 +87,7 @@ def capacity(results: Results, spec: SweepSpec, *, wanted: Wanted | None = None)
     low, middle, high = (edge * wanted.cores_a_node for edge in (nodes.low, nodes.middle, nodes.high))
     return Told(
         wanted,
+        of.nodes,
         model,
         nodes,
         Interval(low, middle, high, nodes.level),
@@ -90,23 +101,28 @@ def capacity(results: Results, spec: SweepSpec, *, wanted: Wanted | None = None)
 
 
 def _cells(results: Results, of: Capacity) -> tuple[list[tuple[str, Mapping[str, float], float]], int]:
-    """Each cell with a number above 0: its name, its factors, its median; and how many there are without one."""
+    """Each cell that is used: its name, its factors, its median; and how many are not."""
     cells, unused = [], 0
-    for labels, values in _values(results, of.of).items():
-        finite = [value for value in values if 0 < value < math.inf]
-        if finite:
-            cells.append((where(dict(labels)), _factors(of, dict(labels)), median_interval(finite).middle))
+    for labels, values in _values(results, OF).items():
+        middle = median_interval(values).middle if values else math.nan
+        if 0 < middle < math.inf:
+            cells.append((where(dict(labels)), _factors(of, dict(labels)), middle))
         else:
             unused += 1
     return cells, unused
 
 
 def _values(results: Results, measure: str) -> dict[tuple[tuple[str, str], ...], list[float]]:
-    found: dict[tuple[tuple[str, str], ...], list[float]] = {}
-    for line in results.lines:
-        mine = found.setdefault(tuple(line.labels.items()), [])
-        if line.status == "measured" and (value := line.values.get(measure)) is not None:
-            mine.append(value)
+    """Of each cell; none of one in which a promise was broken, or of which most runs have no number: what is left of it
+    would make it look better than it is."""
+    cells: dict[tuple[tuple[str, str], ...], list[Line]] = {}
+    for line in results.final:
+        cells.setdefault(tuple(line.labels.items()), []).append(line)
+    found = {}
+    for labels, lines in cells.items():
+        values = [*by_round(lines, measure).values()]
+        usable = 2 * len(values) > len(lines) and not any(line.verdict == "INVALID" for line in lines)
+        found[labels] = values if usable else []
     return found
 
 
@@ -115,21 +131,15 @@ def _factors(of: Capacity, labels: Mapping[str, str]) -> Mapping[str, float]:
     return {axis: number for axis, number in numbers.items() if number is not None}
 
 
-def _queues(results: Results, of: Capacity, per_s: float) -> Interval | None:
-    """How many queues are enough, if each carries as much as one did in the best cell. More may be carried by one:
-    where clients or processors were the limit, it was not asked for all that it could."""
+def _queues(results: Results, of: Capacity, per_s: float) -> float | None:
+    """How many queues are enough, if each carries as much as one did in the worst run of the best cell; by medians, the
+    best cell of many is often the luckiest one. More may be carried by one: where clients or processors were the limit,
+    it was not asked for all that it could."""
     if of.queues not in of.by:
         return None
-    carried = [
-        (median_interval(finite), _factors(of, dict(labels))[of.queues])
-        for labels, values in _values(results, of.rate).items()
-        if (finite := [value for value in values if 0 < value < math.inf])
-    ]
-    if not carried:
-        return None
-    rate, queues = max(carried, key=lambda one: one[0].middle / one[1])
-    low, middle, high = (float(math.ceil(per_s * queues / edge)) for edge in (rate.high, rate.middle, rate.low))
-    return Interval(low, middle, high, rate.level)
+    told = ((min(values), dict(labels)) for labels, values in _values(results, of.rate).items() if values)
+    carried = max((least / _factors(of, labels)[of.queues] for least, labels in told), default=0.0)
+    return float(math.ceil(per_s / carried)) if carried > 0 else None
 
 
 def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], float]]) -> list[Foretold]:

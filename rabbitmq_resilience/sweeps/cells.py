@@ -76,14 +76,21 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         *way, last = parts(path)
         try:
             for part in way:
-                place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+                place = place[_place_in_list(part)] if isinstance(place, list) else place.setdefault(part, {})
             if isinstance(place, list):
-                place[int(last)] = copy.deepcopy(value)
+                place[_place_in_list(last)] = copy.deepcopy(value)
             else:
                 place.update({last: copy.deepcopy(value)})
         except (AttributeError, TypeError, ValueError, IndexError):
             raise LookupError(path) from None
     return plain
+
+
+def _place_in_list(part: str) -> int:
+    """Written in one way only, so that no two paths are the same field. Raises ValueError."""
+    if not part.isdecimal() or part != str(int(part)):
+        raise ValueError(part)
+    return int(part)
 
 
 def parts(path: str) -> list[str]:
@@ -93,18 +100,19 @@ def parts(path: str) -> list[str]:
 
 
 def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[int, Cell]]:
-    """Each cell once a round, in an order that is drawn anew each time; those of one cluster stay together, as they
-    share it. Rounds are counted from 1."""
-    for number in range(1, repeats + 1):
+    """Each cell once a round, in an order that is drawn anew for every other round and turned round for the next one:
+    of two cells each comes first as often, so that it does not matter where being first does. Those of one cluster stay
+    together, as they share it. Rounds are counted from 1."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cluster_of(cell), []).append(cell)
+    for number in range(1, repeats + 1, 2):
         drawn = random.Random(f"{seed} {number}")  # noqa: S311 - an order, no secret
-        groups: dict[str, list[Cell]] = {}
-        for cell in cells:
-            groups.setdefault(cluster_of(cell), []).append(cell)
-        order = list(groups.values())
-        drawn.shuffle(order)
-        for group in order:
-            drawn.shuffle(group)
-            yield from ((number, cell) for cell in group)
+        order = [drawn.sample(group, len(group)) for group in drawn.sample(list(groups.values()), len(groups))]
+        turn = [cell for group in order for cell in group]
+        yield from ((number, cell) for cell in turn)
+        if number < repeats:
+            yield from ((number + 1, cell) for cell in reversed(turn))
 
 
 def cluster_of(cell: Cell) -> str:

@@ -31,6 +31,7 @@ MEASURED = (
     *("outage_s", "stall_s", "recovered_s", "kept_ratio", "cpu_busy"),
 )
 SCENARIO, SIDE = "scenario", "side"
+NOT_IN_TURN = "the time: the two were not played in turn, and a word may be of that alone"
 
 
 class NothingToCompareError(Exception):
@@ -109,10 +110,12 @@ def _play(given: argparse.Namespace, for_pytest: Sequence[str]) -> int:
 
 def _file_axis(paths: Sequence[Path]) -> dict[str, Any]:
     names = [_stem(path) for path in paths]
-    labels = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    labels = [label[-60:] for label in (names if len(set(names)) == len(names) else map(str, paths))]
+    if len(set(labels)) < len(labels):  # which of them it is stands before what they have in common
+        labels = [f"{number}: {label[-54:]}" for number, label in enumerate(labels, 1)]
     return {
         "name": SCENARIO,
-        "settings": {label[-60:]: {"base": str(path.resolve())} for label, path in zip(labels, paths, strict=True)},
+        "settings": {label: {"base": str(path.resolve())} for label, path in zip(labels, paths, strict=True)},
     }
 
 
@@ -156,13 +159,12 @@ def _recorded(paths: Sequence[Path]) -> tuple[Comparison, list[str]]:
     names = [str(path) for path in paths] if called[0] == called[1] else called
     sweeps = [Results.read(path) for path in paths if (path / "runs.jsonl").is_file()]
     if len(sweeps) == 2:
-        (one, other) = (results.of for results in sweeps)
-        apart = list(results_apart(one, other)) if one and other else []
+        apart = list(results_apart(*sweeps))
         sides = [of_results(results, name) for results, name in zip(sweeps, names, strict=True)]
-        return compare(*sides), [*apart, "the time: the two were not played in turn"]
+        return compare(*sides), [*apart, NOT_IN_TURN]
     a, b = (_nights(path) for path in paths)
     sides = [of_nights(nights, name) for nights, name in zip((a, b), names, strict=True)]
-    return compare(*sides), [*nights_apart(a, b), "the time: the two were not played in turn"]
+    return compare(*sides), [*nights_apart(a, b), NOT_IN_TURN]
 
 
 def _nights(path: Path) -> list[Night]:

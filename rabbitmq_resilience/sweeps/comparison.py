@@ -7,7 +7,7 @@ All comparisons of one table are one family: each is made at a level that leaves
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -23,6 +23,7 @@ from rabbitmq_resilience.sweeps.statistics import (
     compared,
     larger_by,
     median_interval,
+    middle_shift,
     rates_chance,
     runs_needed,
     scale_of,
@@ -222,13 +223,20 @@ def _together(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float
     """What many cells or scenarios say together, each with its median, however few runs it has."""
     found: dict[str, tuple[Scale, Sequence[float]]] = {}
     for measure in MEASURES:
-        middles = [
-            (median_interval(a).middle, median_interval(b).middle) for _, name, a, b in measured if name == measure
-        ]
+        middles = _middles(measure, measured)
         if len(middles) > 1:
             scale = scale_of(MEASURES[measure].scale, *middles)
             found[measure] = scale, [larger_by(a, b, scale) for a, b in middles]
     return found
+
+
+def _middles(
+    measure: str, measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]
+) -> list[tuple[float, float]]:
+    """The medians of both sides in each cell, of as many runs of either: where noise is skewed, the median of two runs
+    is usually another one than that of one run."""
+    pairs = ((a, b, min(len(a), len(b))) for _, name, a, b in measured if name == measure)
+    return [(median_interval(a[:n]).middle, median_interval(b[:n]).middle) for a, b, n in pairs]
 
 
 def _overall(
@@ -239,9 +247,8 @@ def _overall(
     alpha: float,
 ) -> Difference:
     """By how much the second side is larger in the cell in the middle."""
-    firsts = [median_interval(a).middle for _, name, a, _ in measured if name == measure]
-    seconds = [median_interval(b).middle for _, name, _, b in measured if name == measure]
-    told = median_interval(apart, alpha=alpha)
+    firsts, seconds = zip(*_middles(measure, measured), strict=True)
+    told = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart)))
     enough = can_tell_together(len(apart), alpha)
     word = word_of(told, scale, MEASURES[measure].better) if enough else "too few runs"
     return Difference(

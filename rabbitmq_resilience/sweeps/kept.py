@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rabbitmq_resilience.clusters.drivers import FORMING
+from rabbitmq_resilience.pages.wording import NOTHING
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Of, Results, ResultsError
@@ -45,11 +46,14 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
         raise ResultsError(f"{folder} holds results of another file than {file}")
     sweep = load(file, driver=results.of.driver if results.of.driver in FORMING else "local")
     kept = sweeps / "results" / folder.name
+    is_kept = kept.exists() and kept.samefile(folder)
+    if not is_kept and results.of.digest != sweep.digest:  # the suite may have gone on since they were kept
+        raise ResultsError(f"{folder} was played with another base, other prices, or another version of the suite")
     kept.mkdir(parents=True, exist_ok=True)
     for old in kept.iterdir():
         if old.name not in (FINDINGS, *_KEPT):
             old.unlink()
-    if not kept.samefile(folder):
+    if not is_kept:
         for name in _KEPT:
             shutil.copyfile(folder / name, kept / name)
     results = Results.read(kept)
@@ -75,6 +79,12 @@ class Kept:
         """How many runs ended how: ``96 measured, 4 not held``."""
         counts = Counter(line.status for line in self.results.final)
         return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+    @property
+    def commit(self) -> str:
+        """Short, with what says that files were changed."""
+        commit, changed, _ = (self.of.commit or NOTHING).partition("-dirty")
+        return commit[:10] + changed
 
     @property
     def hours(self) -> str:

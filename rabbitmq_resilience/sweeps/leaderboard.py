@@ -134,6 +134,8 @@ def _out(board: Leaderboard, lines: Sequence[Line], rates: Sequence[float]) -> s
     if 2 * len(rates) <= len(lines):
         without = next(line for line in lines if line.values.get(board.rate) in (None, math.inf))
         return f"no number in {len(lines) - len(rates)} of {len(lines)} runs: {without.why or without.status}"
+    if 2 * (nothing := rates.count(0)) >= len(rates):
+        return f"{MEASURES[board.rate].what}: none in {nothing} of {len(rates)} runs"
     missed = [text for measure, bound in board.demands.items() if (text := _missed(measure, bound, lines))]
     return "; ".join(missed)
 
@@ -141,8 +143,8 @@ def _out(board: Leaderboard, lines: Sequence[Line], rates: Sequence[float]) -> s
 def _missed(measure: str, bound: float, lines: Sequence[Line]) -> str:
     of = MEASURES[measure]
     values = [value for line in lines if (value := line.values.get(measure)) is not None]
-    if not values:
-        return f"{of.what} was not measured"
+    if 2 * len(values) <= len(lines):
+        return f"{of.what}: no number in {len(lines) - len(values)} of {len(lines)} runs"
     middle = median_interval(values).middle
     short = middle > bound if of.better == "lower" else middle < bound
     return f"{of.what} {number(middle)} {of.unit} ({bound:g} demanded)" if short else ""

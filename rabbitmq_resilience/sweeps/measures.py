@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
 
 from rabbitmq_resilience.invariants.backlog import depths_of
+from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN
 from rabbitmq_resilience.invariants.latency import LAGGED_MAX, percentile_ms
+from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.outages import Outages, outages
 from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.nights.night_file import Played
 from rabbitmq_resilience.record.events import MachineEvent
+from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.sweeps import of_brokers
 from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.statistics import Better, Scale
@@ -36,19 +42,51 @@ class Measure:
     what: str
 
 
+def _confirmed(of: Callable[[Seen], float | None], seen: Seen) -> float | None:
+    """None where nobody awaited confirms: then it is written down as confirmed what was only sent."""
+    return of(seen) if seen.awaited else None
+
+
 def _received_per_s(seen: Seen) -> float | None:
+    """Each message once for each queue that it came from, however often it was delivered."""
     if seen.span_us is None or seen.span_us[1] <= seen.span_us[0]:
         return None
     first_us, last_us = seen.span_us
-    count = 0
-    for batch in seen.history.deliveries():
-        received_us = batch.column("received_us").to_numpy(zero_copy_only=False)
-        count += int(np.count_nonzero((received_us >= first_us) & (received_us < last_us)))
-    return count / seconds(last_us - first_us)
+    received_us = seen.receipts.answered_us
+    return int(np.count_nonzero((received_us >= first_us) & (received_us < last_us))) / seconds(last_us - first_us)
+
+
+def _outage_s(of: Callable[[Outages], float], together: bool, seen: Seen) -> float | None:
+    """Of the worst queue, or of all taken as one. What had not ended when publishing did, ended with the queue's next
+    confirm; infinity where none came."""
+    traffic = ledger_of(seen.history).traffic
+    if traffic is None:
+        return None
+    flows = {None: traffic.all_queues()} if together else dict(traffic.flows)
+    found = {queue: outages(traffic, flow) for queue, flow in flows.items()}
+    last_us = traffic.span_us[1]
+    open_of = [queue for queue, one in found.items() if one.periods and one.periods[-1][1] >= last_us]
+    if open_of:
+        next_us = _next_confirm_us(seen.history, last_us)
+        for queue in open_of:
+            until_us = min(next_us.values(), default=math.inf) if queue is None else next_us.get(queue, math.inf)
+            *before, (start_us, _) = found[queue].periods
+            found[queue] = Outages([*before, (start_us, until_us)], found[queue].span_s)
+    return max(map(of, found.values()), default=0.0)
+
+
+def _next_confirm_us(history: History, after_us: float) -> dict[int | None, float]:
+    """Of each queue, by its index, the first one after that moment."""
+    found: dict[int | None, float] = {}
+    for queue, outcome, outcome_us in pieces(history.publishes(), "queue", "outcome", "outcome_us"):
+        later = (outcome == Outcome.CONFIRMED) & (outcome_us >= after_us)
+        for index in np.unique(queue[later]).tolist():
+            found[index] = min(found.get(index, math.inf), float(outcome_us[later & (queue == index)].min()))
+    return found
 
 
 def _waited_ms(percentile: float, of: str, seen: Seen) -> float | None:
-    if seen.span_us is None:
+    if seen.span_us is None or (of == "confirm" and not seen.awaited):
         return None
     waits = (seen.confirms if of == "confirm" else seen.receipts).due_within(*seen.span_us)
     return percentile_ms(waits.due_us, waits.answered_us, percentile) if len(waits) else None
@@ -119,9 +157,10 @@ def depth_over_time(seen: Seen) -> list[tuple[float, int]]:
 
 
 def _of_perf_test(of: Callable[[Window], float | None], seen: Seen) -> float | None:
-    """The mean of the windows that have it."""
-    told = [value for window in seen.perf_test if (value := of(window)) is not None]
-    return fmean(told) if told else None
+    """The mean of the windows; infinity where some of them have none: nothing came meanwhile."""
+    told = [of(window) for window in seen.perf_test]
+    known = [value for value in told if value is not None]
+    return (fmean(known) if len(known) == len(told) else math.inf) if known else None
 
 
 def _theirs(unit: str, better: Better, what: str, of: Callable[[Window], float | None]) -> Measure:
@@ -153,16 +192,30 @@ _WAITS = {
     for p in (50, 75, 95, 99, 99.9)
 }
 
+_OF_CONFIRMS: Sequence[tuple[str, str, Better, str]] = (
+    ("stall_s", "s", "lower", "longest stall"),
+    ("kept_ratio", "", "higher", "throughput kept"),
+    ("slowest_ratio", "", "higher", "throughput at the least"),
+)
+
 MEASURES: Mapping[str, Measure] = {
-    "confirmed_per_s": Measure("/s", "higher", "ratio", lambda seen: seen.confirmed_per_s, "messages confirmed"),
+    "confirmed_per_s": Measure(
+        "/s", "higher", "ratio", partial(_confirmed, lambda seen: seen.confirmed_per_s), "messages confirmed"
+    ),
     "received_per_s": Measure("/s", "higher", "ratio", _received_per_s, "messages received"),
     **_WAITS,
-    "outage_s": Measure("s", "lower", "difference", partial(_told, "outage_s"), "longest outage of a queue"),
-    "outage_total_s": Measure("s", "lower", "difference", partial(_told, "outage_total_s"), "time without any confirm"),
-    "stall_s": Measure("s", "lower", "difference", partial(_told, "stall_s"), "longest stall"),
+    **{
+        name: Measure("s", "lower", "difference", partial(_confirmed, partial(_outage_s, of, together)), words)
+        for name, of, together, words in (
+            ("outage_s", attrgetter("longest_s"), False, "longest outage of a queue"),
+            ("outage_total_s", attrgetter("total_s"), True, "time without any confirm"),
+        )
+    },
     "recovered_s": Measure("s", "lower", "difference", partial(_told, "recovered_s"), "time to recover"),
-    "kept_ratio": Measure("", "higher", "difference", partial(_told, "kept_ratio"), "throughput kept"),
-    "slowest_ratio": Measure("", "higher", "difference", partial(_told, "slowest_ratio"), "throughput at the least"),
+    **{
+        name: Measure(unit, better, "difference", partial(_confirmed, partial(_told, name)), words)
+        for name, unit, better, words in _OF_CONFIRMS
+    },
     **{
         f"{of}_round_trip_p99_ms": Measure(
             "ms", "lower", "ratio", partial(_round_trip_ms, of), f"p99 of the raw round trips {words}"
@@ -209,11 +262,11 @@ def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:
 
 def shortfall(seen: Seen) -> str:
     """Why this machine did not hold the load, so that the run's numbers are the machine's; empty where it did."""
-    others = (seen.document.get("others_cpu") or {}).get("mean") or 0.0
-    if others >= OTHERS_CPU_MIN:
-        return f"other programs took {others:.0%} of the processors"
     if seen.span_us is None:
         return "the run has no such phase"
+    others = seen.history.facts.others_cpu(*seen.span_us)
+    if others >= OTHERS_CPU_MIN:
+        return f"other programs took {others:.0%} of the processors"
     waits = seen.confirms.due_within(*seen.span_us)
     lagged = float(waits.lagged.mean()) if len(waits) else 0.0
     if lagged > LAGGED_MAX:

@@ -4,12 +4,16 @@ gone."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from statistics import median
 
+import numpy as np
+
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.measured import curves, of_nodes
+from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.units import seconds
-from rabbitmq_resilience.record.events import IdleEvent, NodesEvent, SampleEvent, SetUpEvent, WorkerEvent
+from rabbitmq_resilience.record.events import IdleEvent, SampleEvent, SetUpEvent, WorkerEvent
 from rabbitmq_resilience.sweeps.seen import Seen
 
 #: Of fewer connections the memory is lost in what brokers take and give back anyway.
@@ -17,12 +21,26 @@ CONNECTIONS_MIN = 100
 
 
 def brokers_cores(seen: Seen) -> float | None:
-    """CPU-seconds a second of all brokers together, by their own account."""
-    if seen.span_us is None:
+    """CPU-seconds a second of all brokers together, by their own account: of each what it told on average, for as long
+    as it ran. None where one that ran told nothing."""
+    facts, span_us = seen.history.facts, seen.span_us
+    if span_us is None or facts.cluster is None:
         return None
-    told = [curve.within(*seen.span_us).values for curve in of_nodes(curves(seen.history.metrics, "cores")).values()]
-    seconds_seen = max(map(len, told), default=0)  # each value stands for one; a node that is down has none
-    return sum(float(values.sum()) for values in told) / seconds_seen if seconds_seen else None
+    found = of_nodes(curves(seen.history.metrics, "cores"))
+    cores = 0.0
+    for node in facts.cluster.nodes:
+        running = _running(facts, node, span_us)
+        told = found[node].within(*span_us).values if node in found else ()
+        if running and not len(told):
+            return None
+        cores += running * float(np.mean(told)) if running else 0.0
+    return cores
+
+
+def _running(facts: Facts, node: str, span_us: Period) -> float:
+    """In what part of the looks at it the node was not down."""
+    looks = [states[node] for t_us, states in facts.node_states if span_us[0] <= t_us <= span_us[1] and node in states]
+    return sum(state != "down" for state in looks) / len(looks) if looks else 0.0
 
 
 def messages_per_core_s(seen: Seen) -> float | None:
@@ -32,11 +50,14 @@ def messages_per_core_s(seen: Seen) -> float | None:
 
 
 def memory_mb(seen: Seen) -> float | None:
-    """Of all brokers together, in the middle of the span."""
-    if seen.span_us is None:
+    """Of all brokers together: the median of the looks in the span that told of each of them."""
+    facts = seen.history.facts
+    if seen.span_us is None or facts.cluster is None:
         return None
     first_us, last_us = seen.span_us
-    return _memory_mb(e for e in seen.history.facts.of_kind(SampleEvent) if first_us <= e.t_us <= last_us)
+    looks = (e.memory_bytes for e in facts.of_kind(SampleEvent) if first_us <= e.t_us <= last_us)
+    told = [_mb(look) for look in looks if look.keys() == set(facts.cluster.nodes)]
+    return median(told) if told else None
 
 
 def connection_kb(seen: Seen) -> float | None:
@@ -57,11 +78,6 @@ def _mb(memory_bytes: Mapping[str, int]) -> float:
     return sum(memory_bytes.values()) / 2**20
 
 
-def _memory_mb(samples: Iterable[SampleEvent]) -> float | None:
-    told = [_mb(e.memory_bytes) for e in samples if e.memory_bytes]
-    return median(told) if told else None
-
-
 def set_up_per_s(what: str, seen: Seen) -> float | None:
     """Queues or bindings that brokers took a second, before the load."""
     told = [e for e in seen.history.facts.of_kind(SetUpEvent) if e.what == what]
@@ -70,28 +86,43 @@ def set_up_per_s(what: str, seen: Seen) -> float | None:
 
 
 def parted_nodes(seen: Seen) -> float | None:
-    """How many nodes took what happened for a partition: they paused, or told of one."""
+    """How many nodes took what happened for a partition: they paused, or told of one. A broker that starts looks paused
+    as well; one that pauses was up before."""
     facts = seen.history.facts
     if "steady" not in facts.phases:
         return None
     begun_us = facts.phases["steady"]
-    paused = {n for e in facts.of_kind(NodesEvent) for n, s in e.states.items() if s == "paused" and e.t_us >= begun_us}
+    paused, before = set(), dict[str, str]()
+    for t_us, states in facts.node_states:
+        paused |= {n for n, s in states.items() if s == "paused" and before.get(n) == "up" and t_us >= begun_us}
+        before |= states
     told = {node for e in facts.of_kind(SampleEvent) if e.t_us >= begun_us for node in e.partitions}
     return float(len(paused | told))
 
 
 def cleaned_up_s(seen: Seen) -> float | None:
     """From when the first node that went was last seen up until the others tell of no queue that it leads any more:
-    they elected others, deleted it, or told that it is down. Infinity where they did not before it was back."""
+    they elected others, deleted it, or told that it is down. Infinity where they did not before it was back; None where
+    it led none when it went."""
     gone = _gone(seen)
     if gone is None:
         return None
     node, up_us, back_us = gone
-    for sample in seen.history.facts.of_kind(SampleEvent):
-        is_of_others = up_us < sample.t_us < back_us and sample.node != node
-        if is_of_others and not any(queue.get("leader") == node for queue in sample.queues.values()):
-            return seconds(sample.t_us - up_us)
-    return math.inf
+    looks = list(seen.history.facts.of_kind(SampleEvent))
+    before = [_leads(node, look) for look in looks if look.t_us <= up_us][-1:]
+    after = [(look.t_us, _leads(node, look)) for look in looks if up_us < look.t_us < back_us and look.node != node]
+    if before == [False] and not any(leads for _, leads in after):
+        return None
+    clean_us = math.inf
+    for t_us, leads in reversed(after):
+        if leads:
+            break
+        clean_us = t_us
+    return seconds(clean_us - up_us)
+
+
+def _leads(node: str, look: SampleEvent) -> bool:
+    return any(queue.get("leader") == node for queue in look.queues.values())
 
 
 def _gone(seen: Seen) -> tuple[str, float, float] | None:

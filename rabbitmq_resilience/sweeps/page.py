@@ -108,6 +108,7 @@ def write_page(results: Results, sweep: Sweep, runs: Path | None) -> None:
         ],
         depths=depths(found),
         board=ranking(results, sweep.spec),
+        paced=sweep.is_paced,
         capacity=capacity(results, sweep.spec),
         **WORDS,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import shutil
 import time
@@ -17,12 +16,13 @@ import pytest
 from rabbitmq_resilience.nights import lines
 from rabbitmq_resilience.nights.night_file import Header
 from rabbitmq_resilience.options import driver as options_driver
-from rabbitmq_resilience.options import runs_folder
+from rabbitmq_resilience.options import folder, runs_folder
 from rabbitmq_resilience.pages.wording import duration_text
 from rabbitmq_resilience.play.examination import recorded_history
 from rabbitmq_resilience.play.grounds import Ground, Grounds
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.scenarios import on_clusters
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps.beside import play_beside, takes_s
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
@@ -76,7 +76,7 @@ class SweepInPlay:
 
     def turns(self, *, whole: bool) -> list[Turn]:
         """What was not played yet, in order. Raises ResultsError where results of another file are in the folder."""
-        if self._results.of is not None and self._results.of.digest != self._digest:
+        if self._results.of is not None and self._results.of.digest != self._sweep.digest:
             folder = self._results.folder
             raise ResultsError(f"{folder} holds results of another sweep file; move it away to begin anew")
         spec = self._sweep.spec
@@ -168,7 +168,8 @@ class SweepInPlay:
         return play_beside(ground.clusters.acquire(topology, scenario.touched_links, equipment), scenario)
 
     def _seed(self, turn: Turn) -> int:
-        return (self._sweep.spec.seed + turn.cell.scenario.seed + turn.round - 1) % 2**63
+        """By that of the first cell's scenario: all cells of a round have the same one, also those of several files."""
+        return (self._sweep.spec.seed + self._sweep.cells[0].scenario.seed + turn.round - 1) % 2**63
 
     def _enter(
         self,
@@ -180,7 +181,8 @@ class SweepInPlay:
     ) -> None:
         told = lines.played(result, scenario=request.node.nodeid)
         history = recorded_history(result.run, scenario)
-        seen = Seen(history, self._sweep.spec.over, told, result.document, windows)
+        awaited = scenario.workload.confirms == "awaited"
+        seen = Seen(history, self._sweep.spec.over, told, result.document, windows, awaited)
         status, why = _status(seen, result)
         values = measured(seen, self._sweep.spec.measures) if status == "measured" else {}
         line = Line(
@@ -234,30 +236,29 @@ class SweepInPlay:
         varies = any(cell.on != PlayedOn() for cell in self._sweep.cells)
         broker = None if varies else request.getfixturevalue("resilience_driver").broker_version
         header = self._header
+        cluster = folder(request.config, "cluster")
         return Of(
             title=self._sweep.spec.title,
-            digest=self._digest,
+            digest=self._sweep.digest,
             machine=header.machine.id,
             machine_told=f"{header.machine.cpus} cores ({header.machine.cpu_model}), {header.machine.memory_gb:g} GB",
-            commit=header.suite_commit,
+            commit=lines.with_changes(header.suite_commit, self._root),
             suite_version=header.suite_version,
             broker_version=broker or VARIES,
             driver=VARIES if varies else header.driver,
+            cluster="" if cluster is None else on_clusters.known(cluster).stated.cluster,
             began=header.night,
         )
-
-    @property
-    def _digest(self) -> str:
-        cells = "".join(cell.scenario.model_dump_json() for cell in self._sweep.cells)
-        return hashlib.sha256((self._sweep.text + cells).encode()).hexdigest()[:16]
 
 
 def _status(seen: Seen, result: Result) -> tuple[Status, str]:
     first = lines.broke_first(result.document)
     if str(result.verdict) == "UNKNOWN":
         return "unknown", first.summary if first else ""
-    missed = shortfall(seen)
-    return ("not held", missed) if missed else ("measured", first.summary if first else "")
+    broke, missed = first.summary if first else "", shortfall(seen)
+    if missed:
+        return "not held", f"{broke}; besides, {missed}" if broke else missed
+    return "measured", broke
 
 
 def thin(run: RunDirectory) -> None:

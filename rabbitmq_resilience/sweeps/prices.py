@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import NODES_MAX, BrokerSize, Spec
 
+#: Measures that tell what a load carries.
+RATES = ("confirmed_per_s", "received_per_s")
+
 Label = Annotated[str, Field(min_length=1, max_length=60)]
 
 

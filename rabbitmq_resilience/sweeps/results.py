@@ -19,6 +19,7 @@ import csv
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -47,7 +48,8 @@ class ResultsError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Of:
     """What all results of one sweep have in common. ``digest``: of the sweep file and of every cell. ``machine``: a
-    short hash; ``machine_told``: for people. ``commit``: of the checkout, where that is known."""
+    short hash; ``machine_told``: for people. ``commit``: of the checkout, where that is known. ``cluster``: the name of
+    the one that was there already."""
 
     title: str
     digest: str
@@ -58,13 +60,18 @@ class Of:
     broker_version: str
     driver: str
     began: str
+    cluster: str = ""
     format: int = FORMAT
 
 
 def _read(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no number; what never came is {NEVER!r}")
-    return math.inf if value == NEVER else value
+    if value == NEVER:
+        return math.inf
+    if value is not None and (
+        not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value)
+    ):
+        raise ValueError(f"{value!r} is no number; what never came is {NEVER!r}")
+    return value
 
 
 def _written(value: float | None) -> float | str | None:
@@ -98,9 +105,12 @@ class Line:
         return self.round, tuple(sorted(self.labels.items()))
 
 
+#: Columns of runs.csv and runs.parquet beside those of axes and measures.
+COLUMNS = ("round", "status", "verdict", "why", "broker_version", "seed", "took_s", "run")
+
 _OF, _LINE = TypeAdapter(Of), TypeAdapter(Line)
 #: What may differ between sessions that go on with one sweep.
-MAY_DIFFER = frozenset({"began", "title", "machine_told", "suite_version"})
+MAY_DIFFER = frozenset({"began", "title"})
 
 
 @dataclass
@@ -120,9 +130,10 @@ class Results:
         if not file.exists():
             return cls(folder, None, [])
         try:
-            first, *rest = file.read_text(encoding="utf-8").split("\n")
+            first, *rest = file.read_bytes().split(b"\n")
             of = _OF.validate_json(first)
             lines = [_LINE.validate_json(line) for line in rest[:-1]]  # the last one ends with the file
+            _require_once(lines)
         except (OSError, ValueError, ValidationError) as error:
             what = str(error).splitlines()[0]
             raise ResultsError(f"{file}: is no result of a sweep: {what}; move {folder} away to begin anew") from None
@@ -132,7 +143,12 @@ class Results:
     def final(self) -> list[Line]:
         """Without runs that were broken off and played again."""
         ended = {line.key for line in self.lines if line.status != "broken off"}
-        return [line for line in self.lines if line.status != "broken off" or line.key not in ended]
+        latest = {line.key: line for line in self.lines}
+        return [
+            line
+            for line in self.lines
+            if line.status != "broken off" or (line.key not in ended and line is latest[line.key])
+        ]
 
     def begin(self, of: Of, text: str) -> None:
         """Before a run is entered. Raises ResultsError where what is there is of something else."""
@@ -192,6 +208,14 @@ class Results:
         columns["took_s"] = pa.array([line.took_s for line in self.lines], pa.float64())
         columns["run"] = pa.array([line.run for line in self.lines], pa.string())
         return pa.table(columns)
+
+
+def _require_once(lines: Sequence[Line]) -> None:
+    """Raises ValueError where a run is there twice: it would count as two."""
+    ended = Counter(line.key for line in lines if line.status != "broken off")
+    for (number, labels), count in ended.items():
+        if count > 1:
+            raise ValueError(f"{', '.join(label for _, label in labels)} of round {number} is there {count} times")
 
 
 def _json(told: Of | Line) -> str:

@@ -23,13 +23,14 @@ Over = Literal["steady", "chaos", "always"]
 @dataclass(frozen=True)
 class Seen:
     """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json; ``perf_test``:
-    what PerfTest measured beside it, where it was played."""
+    what PerfTest measured beside it, where it was played; ``awaited``: whether publishers awaited confirms."""
 
     history: History
     over: Over
     told: Played
     document: Mapping[str, Any]
     perf_test: Sequence[Window] = ()
+    awaited: bool = True
 
     @cached_property
     def span_us(self) -> Period | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
@@ -43,15 +44,18 @@ def _cells(lines: Sequence[Line], axis: str, label: str) -> _Cells:
 
 
 def _beside(cells: _Cells, others: _Cells) -> dict[str, Runs]:
-    """Of one side, without the numbers of rounds in which the other one has none."""
+    """Of one side, without the numbers of rounds in which the other one has none, and without the verdicts of those in
+    which it came to none."""
     found = {}
     for cell, mine in cells.items():
         runs = _runs(mine)
-        numbers = {
-            name: in_both(by_round(mine, name), by_round(others[cell], name))[0] if cell in others else values
-            for name, values in runs.values.items()
-        }
-        found[cell] = replace(runs, values=numbers)
+        if cell in others:
+            theirs = others[cell]
+            numbers = {name: in_both(by_round(mine, name), by_round(theirs, name))[0] for name in runs.values}
+            told = {line.round for line in theirs if line.verdict in _TOLD}
+            broke = _broke([line.verdict for line in mine if line.round in told])
+            runs = replace(runs, values=numbers, broke=broke)
+        found[cell] = runs
     return found
 
 
@@ -73,8 +77,12 @@ def _runs(lines: Sequence[Line]) -> Runs:
     )
 
 
+#: Verdicts that say whether a promise was kept.
+_TOLD = ("VALID", "INVALID")
+
+
 def _broke(verdicts: Sequence[str]) -> Rate | None:
-    told = [verdict for verdict in verdicts if verdict in ("VALID", "INVALID")]
+    told = [verdict for verdict in verdicts if verdict in _TOLD]
     return Rate(told.count("INVALID"), len(told)) if told else None
 
 
@@ -94,13 +102,22 @@ def _played(mine: Sequence[Played]) -> Runs:
     return Runs(values, _broke([played.verdict for played in mine]), len(mine) - len(told))
 
 
-def results_apart(first: Of, second: Of) -> Iterator[str]:
+def results_apart(first: Results, second: Results) -> Iterator[str]:
     """What else is different: the difference may come of that."""
+    one, other = first.of, second.of
+    if one is None or other is None:
+        return
     for field in fields(Of):
-        a, b = getattr(first, field.name), getattr(second, field.name)
+        a, b = getattr(one, field.name), getattr(other, field.name)
         if field.name not in MAY_DIFFER | {"digest"} and a != b:
             yield f"{field.name.replace('_', ' ')}: {a} and {b}"
-    if first.digest != second.digest:
+    if one.broker_version == other.broker_version:
+        yield from _shares_apart(
+            "RabbitMQ",
+            [line.broker_version for line in first.final if line.run],
+            [line.broker_version for line in second.final if line.run],
+        )
+    if one.digest != other.digest:
         yield "the sweep files: only cells with the same labels are compared, and they may mean something else"
 
 
@@ -113,6 +130,18 @@ def nights_apart(first: Sequence[Night], second: Sequence[Night]) -> Iterator[st
         "RabbitMQ": lambda night: [played.broker_version for played in night.played],
     }
     for what, of in told.items():
-        a, b = (sorted({str(one) for night in nights for one in of(night)}) for nights in (first, second))
-        if a != b:
-            yield f"{what}: {', '.join(a)} and {', '.join(b)}"
+        a, b = ([str(one) for night in nights for one in of(night)] for nights in (first, second))
+        yield from _shares_apart(what, a, b)
+
+
+def _shares_apart(what: str, first: Sequence[str], second: Sequence[str]) -> Iterator[str]:
+    """Where the two have other things, or the same ones in other parts."""
+    a, b = Counter(first), Counter(second)
+    if a.keys() != b.keys():
+        yield f"{what}: {', '.join(sorted(a))} and {', '.join(sorted(b))}"
+    elif any(a[one] * b.total() != b[one] * a.total() for one in a):
+        yield f"{what}: {_counted(a)} on one side, {_counted(b)} on the other"
+
+
+def _counted(found: Counter[str]) -> str:
+    return ", ".join(f"{found[one]} times {one}" for one in sorted(found))

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field, model_validator
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.sweeps.capacity import Capacity
 from rabbitmq_resilience.sweeps.measures import MEASURES, needs_perf_test
-from rabbitmq_resilience.sweeps.prices import Label, Leaderboard
+from rabbitmq_resilience.sweeps.prices import RATES, Label, Leaderboard
+from rabbitmq_resilience.sweeps.results import COLUMNS
 from rabbitmq_resilience.sweeps.seen import Over
 
 CELLS_MAX = 1000
@@ -102,6 +103,8 @@ class SweepSpec(Spec):
         names = [axis.called for axis in self.axes]
         if len(set(names)) < len(names):
             raise ValueError(f"axes are called {', '.join(names)}; give each a name of its own")
+        if taken := sorted({*COLUMNS, *self.measures}.intersection(names)):
+            raise ValueError(f"axes: {taken[0]} is a column of the results already; give the axis another name")
         known = {axis.called: axis.choices for axis in self.axes}
         for field in ("leave_out", "leave_out_here"):
             for name, label in (stated for left in getattr(self, field) for stated in left.items()):
@@ -131,8 +134,8 @@ class SweepSpec(Spec):
             raise ValueError(f"leaderboard: clusters are {', '.join(board.clusters)}, and {told}")
         if lacking := [name for name in (board.rate, *board.demands) if name not in self.measures]:
             raise ValueError(f"leaderboard: {lacking[0]} is not among what is measured; add it to measures")
-        if MEASURES[board.rate].unit != "/s":
-            raise ValueError(f"leaderboard: rate: {board.rate} is no rate; write confirmed_per_s or received_per_s")
+        if board.rate not in RATES:
+            raise ValueError(f"leaderboard: rate: {board.rate} is no rate of a load; write {' or '.join(RATES)}")
 
 
 def label_of(value: Any) -> str:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-import numpy as np
-
 #: How often a difference may be told where there is none.
 ALPHA = 0.05
 
@@ -50,7 +48,7 @@ def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interva
         k += 1
     k, outside = (k, outside) if k else (1, 1)
     level = float(1 - Fraction(2 * outside, 2**n))
-    return Interval(ordered[k - 1], middle_of(ordered), ordered[n - k], max(level, 0.0))
+    return Interval(ordered[k - 1], median_of(ordered), ordered[n - k], max(level, 0.0))
 
 
 def shift(first: Sequence[float], second: Sequence[float], scale: Scale, *, alpha: float = ALPHA) -> Interval | None:
@@ -63,7 +61,7 @@ def shift(first: Sequence[float], second: Sequence[float], scale: Scale, *, alph
     if below is None:
         return None
     k, level = below
-    return Interval(apart[k - 1], middle_of(apart), apart[len(apart) - k], level)
+    return Interval(apart[k - 1], middle_shift(apart), apart[len(apart) - k], level)
 
 
 def larger_by(a: float, b: float, scale: Scale) -> float:
@@ -73,12 +71,18 @@ def larger_by(a: float, b: float, scale: Scale) -> float:
     return b / a if scale == "ratio" else b - a
 
 
-def middle_of(ordered: Sequence[float]) -> float:
-    """The median of sorted values. Between two that are infinitely far apart it is the one nearer to 0."""
+def median_of(ordered: Sequence[float]) -> float:
+    """Of sorted values. What never came in half of the runs is never: it is longer than everything."""
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def middle_shift(ordered: Sequence[float]) -> float:
+    """The median of sorted shifts. Between two that are infinitely far apart it is the one nearer to 0, as both ways
+    are as likely then."""
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     if math.isinf(low) or math.isinf(high):
         return min(low, high, key=abs)
-    return float(np.median(ordered))
+    return (low + high) / 2
 
 
 def compared(

@@ -22,11 +22,13 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 @dataclass(frozen=True)
 class Told:
-    """One measure of one cell. ``word``: beside the first cell; None of that itself, and where nothing is known."""
+    """One measure of one cell. ``word``: beside the first cell; None of that itself, and where nothing is known.
+    ``common``: the rounds that it is of, where one of the two has more."""
 
     values: Sequence[float]
     interval: Interval | None
     word: Word | None
+    common: int | None = None
 
     @property
     def text(self) -> str:
@@ -34,8 +36,15 @@ class Told:
             return NOTHING
         return around(self.interval)
 
+    @property
+    def said(self) -> str:
+        """A word that says a difference, and of what; else nothing."""
+        if self.word not in ("better", "worse"):
+            return ""
+        return self.word if self.common is None else f"{self.word} in the {self.common} rounds of both"
+
     def __str__(self) -> str:
-        return f"{self.text} {self.word}" if self.word in ("better", "worse") else self.text
+        return f"{self.text} {self.said}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
     played = [
         (cell, mine)
         for cell in sweep.cells
-        if (mine := [line for line in results.lines if dict(line.labels) == dict(cell.labels)])
+        if (mine := [line for line in results.final if dict(line.labels) == dict(cell.labels)])
     ]
     first: dict[str, ByRound] = {}
     found = []
@@ -62,10 +71,12 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
         told = {}
         for name in sweep.spec.measures:
             numbers = by_round(mine, name)
-            word = _word(*in_both(first[name], numbers), name) if name in first else None
+            both = in_both(first[name], numbers) if name in first else None
+            word = _word(*both, name) if both else None
+            common = len(both[0]) if both and len(both[0]) < max(len(first[name]), len(numbers)) else None
             first.setdefault(name, numbers)
             values = list(numbers.values())
-            told[name] = Told(values, median_interval(values) if values else None, word)
+            told[name] = Told(values, median_interval(values) if values else None, word, common)
         found.append(Row(cell.labels, mine, _ended(mine), _why(mine), told))
     return found
 

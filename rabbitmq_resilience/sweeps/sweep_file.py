@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -18,6 +19,7 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps import beside
+from rabbitmq_resilience.sweeps.capacity import Capacity, number_of
 from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices, cluster_of
 from rabbitmq_resilience.sweeps.comparison import words_of
 from rabbitmq_resilience.sweeps.measures import needs_perf_test
@@ -41,7 +43,7 @@ from rabbitmq_resilience.tools.yaml_files import (
 #: What a run takes beside its phases: to drain and to judge, and for metrics to begin and to settle.
 BESIDE_S, METRICS_S = 8.0, 5.0 + NUMBERS_SETTLE_S
 #: What each of them takes until it is there, and its clients: seen on two cores.
-QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.01, 0.005
+QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.003, 0.0025
 #: What a cluster takes to form, and each of its nodes.
 FORMING_S, FORMING_NODE_S = 2.0, 3.0
 TITLE_CHARACTERS_MAX = 200
@@ -61,6 +63,18 @@ class Sweep:
 
     def chosen(self, *, whole: bool) -> list[Cell]:
         return [cell for cell in self.cells if whole or cell.here]
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether some load states a rate, which its publishers do not exceed."""
+        return any(cell.scenario.workload.rate_per_s is not None for cell in self.cells)
+
+    @property
+    def digest(self) -> str:
+        """Of the file, every cell, and the prices."""
+        prices = "" if self.spec.leaderboard is None else self.spec.leaderboard.model_dump_json()
+        cells = "".join(cell.scenario.model_dump_json() for cell in self.cells)
+        return hashlib.sha256(f"{self.text}{cells}{prices}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,7 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         raise SweepFileError(str(path), list(type_problems(error, document.lines, _KIND))) from None
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise SweepFileError(str(path), [Problem((), None, f"holds a value that no field takes: {error}")]) from None
-    found = list(_axis_problems(spec))
+    found = list(_axis_problems(spec, driver))
     if found:
         raise SweepFileError(str(path), [Problem(at, document.lines.of(at), what) for at, what in found])
     cells, problems = [], []
@@ -103,7 +117,7 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
     if not problems:  # all cells are there
-        found = [*_grid_problems(spec, cells), *_perf_test_problems(cells, driver)]
+        found = [*_grid_problems(spec, cells), *_money_problems(spec, cells), *_perf_test_problems(cells, driver)]
         problems = [Problem(at, document.lines.of(at), what) for at, what in found]
     if problems:
         raise SweepFileError(str(path), problems)
@@ -162,15 +176,19 @@ def _played_on(spec: SweepSpec, choice: Choice, lines: Lines, driver: str | None
     return PlayedOn(*(stated[path][1] if path in stated else None for path in ON))
 
 
-def _axis_problems(spec: SweepSpec) -> Iterator[tuple[Location, str]]:
-    """Fields that two axes state, or that one states within another's."""
+def _axis_problems(spec: SweepSpec, driver: str | None) -> Iterator[tuple[Location, str]]:
+    """Fields that two axes state, or that one states within another's; and those that something else states."""
     stated: dict[str, int] = {}
     for number, axis in enumerate(spec.axes):
         mine = sorted({path for setting in axis.choices.values() for path in setting})
         for path in mine:
             location: Location = ("axes", number, "field" if axis.field else "settings")
-            if path in ("title", "version"):
+            if path in ("title", "version", "seed"):
                 yield location, f"{path} is the sweep's own; no cell has another one"
+            if spec.leaderboard is not None and f"{path}.".startswith("topology.broker_size."):
+                yield location, f"{path}: the size of brokers is that of the machines that the leaderboard pays for"
+            if driver == "attached" and path.partition(".")[0] == "topology":
+                yield location, f"{path}: the cluster is there already, and has one topology"
             for other, whose in stated.items():
                 if path == other or path.startswith(f"{other}.") or other.startswith(f"{path}."):
                     beside = f"axis {spec.axes[whose].called!r} states {other}"
@@ -278,13 +296,31 @@ def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Locatio
     if family and not can_tell(spec.repeats, spec.repeats, ALPHA / family):
         least = runs_needed(ALPHA / family)
         yield ("repeats",), f"{spec.repeats} can never tell a difference among {family} comparisons; {least} can"
-    if spec.leaderboard is not None:
-        yield from machine_problems(spec.leaderboard, cells)
     if spec.budget_min is not None:
         took_s = round_s([cell for cell in cells if cell.here])
         if took_s > 60 * spec.budget_min:
             text = f"one round of {sum(c.here for c in cells)} cells takes about {took_s / 60:.0f} min"
             yield ("budget_min",), f"{text}; give it that, or make the phases shorter, or the cells fewer"
+
+
+def _money_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
+    """What would make a leaderboard, or a model of capacity, say something else than what is played."""
+    if spec.leaderboard is not None:
+        yield from machine_problems(spec.leaderboard, cells)
+        if blind := [cell for cell in cells if "no_loss" not in cell.scenario.chosen_invariants]:
+            yield ("leaderboard",), f"{blind[0].name} does not demand no_loss: who loses messages would be ranked"
+    if spec.capacity is not None:
+        yield from _mislabelled(spec.capacity, cells)
+
+
+def _mislabelled(capacity: Capacity, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
+    """Labels by which the model takes a cell for another one than is played."""
+    for cell in cells:
+        played = {capacity.nodes: len(cell.scenario.topology.nodes), capacity.queues: cell.scenario.workload.queues}
+        for axis, number in played.items():
+            stated = cell.labels.get(axis or "")
+            if stated is not None and number_of(stated) != number:
+                yield ("capacity",), f"{cell.name} plays {number} {'nodes' if axis == capacity.nodes else 'queues'}"
 
 
 def _perf_test_problems(cells: list[Cell], driver: str | None) -> Iterator[tuple[Location, str]]:

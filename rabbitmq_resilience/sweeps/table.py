@@ -29,6 +29,7 @@ def table(results: Results, sweep: Sweep) -> str:
         measures=[(name, MEASURES[name]) for name in sweep.spec.measures],
         rows=rows(results, sweep),
         board=ranking(results, sweep.spec),
+        paced=sweep.is_paced,
         capacity=capacity(results, sweep.spec),
         **WORDS,
     )

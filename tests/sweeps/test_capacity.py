@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
+from rabbitmq_resilience.sweeps.capacity import Wanted
 from rabbitmq_resilience.sweeps.capacity_command import main
 from rabbitmq_resilience.sweeps.capacity_model import TooFewCellsError, fitted
 from rabbitmq_resilience.sweeps.capacity_told import Told, capacity
@@ -137,10 +138,31 @@ def test_what_a_million_needs_by_hand(tmp_path: Path) -> None:
     assert found.nodes.low <= by_hand <= found.nodes.high
     assert found.cores.middle == 8 * found.nodes.middle
     assert found.outside == ["nodes", "queues"]
-    assert found.queues is not None and found.queues.middle == 200, "one queue carried 5,000/s"
+    assert found.queues == 200, "one queue carried 5,000/s"
     (study,) = found.beside
     assert study.measured == pytest.approx(1_345_531 / 248)
     assert study.times == pytest.approx(study.measured / (2000 * 31**-0.4 * 186**0.2), rel=0.15)
+
+
+def test_cells_that_broke_a_promise_or_mostly_carried_nothing_are_no_part_of_a_model(tmp_path: Path) -> None:
+    spec, good = loaded(tmp_path).spec, played(tmp_path)
+    whole = told(good, spec)
+    nothing = {"messages_per_core_s": 0.0}
+    bad = [replace(one, values={**one.values, **nothing}) if one.round > 1 else one for one in good.lines]
+    assert capacity(Results(tmp_path, OF, bad), spec) == "0 cells have numbers, and a model of 0 factors needs 3"
+    broke = [replace(one, verdict="INVALID") for one in good.lines]
+    assert capacity(Results(tmp_path, OF, broke), spec) == "0 cells have numbers, and a model of 0 factors needs 3"
+    lucky = [*good.lines]
+    lucky[5] = replace(lucky[5], values={**lucky[5].values, "confirmed_per_s": 90_000.0})
+    assert told(Results(tmp_path, OF, lucky), spec).queues == whole.queues, "one run of a cell was lucky"
+
+
+def test_more_nodes_than_anybody_has_are_told_from_nodes_that_bring_nothing(tmp_path: Path) -> None:
+    spec = loaded(tmp_path).spec
+    much = Wanted(per_s=1e12, cores_a_node=8, at=dict(spec.capacity.wanted.at) if spec.capacity else {})
+    found = capacity(played(tmp_path), spec, wanted=much)
+    assert isinstance(found, Told)
+    assert (found.nodes.middle, found.more_than) == (math.inf, 10_000)
 
 
 def test_cells_that_were_left_out_are_foretold_and_a_collapse_is_not(tmp_path: Path) -> None:
@@ -182,7 +204,8 @@ def test_page_and_table_say_what_is_needed_and_that_it_lies_outside(tmp_path: Pa
         ({"wanted": {"per_s": 1, "cores_a_node": 8}}, "wanted.at: states nothing; write queues"),
         ({"wanted": {"per_s": 0, "cores_a_node": 8, "at": {"queues": 1}}}, "greater than 0"),
         ({"left_out": {"nodes": ["9"]}}, "left_out: there is no nodes: 9"),
-        ({"of": "brokers_cores"}, "brokers_cores is not among what is measured"),
+        ({"of": "brokers_cores"}, "capacity.of: no such field"),
+        ({"rate": "confirm_p99_ms"}, "confirm_p99_ms is not among what is measured"),
         ({"beside": [{"what": "x", "at": {"nodes": 1}, "per_s": 1, "cores": 1}]}, "beside: x: at: states nodes; write"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rabbitmq_resilience.nights.night_file import Header, Machine, NightWriter, Played
-from rabbitmq_resilience.sweeps.compare_command import main
+from rabbitmq_resilience.sweeps.compare_command import _file_axis, main
 from rabbitmq_resilience.sweeps.results import Results
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import BASE
@@ -190,3 +190,23 @@ def test_settings_of_all_fault_files_and_what_is_wrong_in_them(tmp_path: Path) -
     status, text = checked(tmp_path, "one.fault.yaml", "two.fault.yaml", "--repeats", "4")
     assert status != 0
     assert "4 can never tell a difference among" in text
+
+
+def test_sides_that_mix_versions_in_other_parts_are_told_apart(tmp_path: Path) -> None:
+    def mixed(name: str, new: int) -> Path:
+        folder = tmp_path / name
+        for number in range(10):
+            night(folder, f"{number}", broker_version="4.0.5" if number < new else "3.10.8")
+        return folder
+
+    assert main([str(mixed("a", 1)), str(mixed("b", 9)), "--to", str(tmp_path / "out")], program="compare") == 0
+    assert "- RabbitMQ: 90 times 3.10.8, 10 times 4.0.5 on one side, 10 times 3.10.8, 90 times 4.0.5" in told(
+        tmp_path / "out"
+    )
+
+
+def test_files_whose_names_end_alike_are_all_played(tmp_path: Path) -> None:
+    names = [f"{letter}-{'long' * 20}.fault.yaml" for letter in "ab"]
+    axis = _file_axis([tmp_path / name for name in names])
+    assert [settings["base"] for settings in axis["settings"].values()] == [str(tmp_path / name) for name in names]
+    assert all(len(label) <= 60 for label in axis["settings"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from rabbitmq_resilience.sweeps.kept import SWEEPS, all_kept, keep, page
 from rabbitmq_resilience.sweeps.results import Results, ResultsError
+from rabbitmq_resilience.sweeps.sweep_file import load
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP
 
@@ -21,7 +23,8 @@ def played(tmp_path: Path) -> Path:
     (tmp_path / "sweeps").mkdir()
     (tmp_path / "sweeps" / "mine.sweep.yaml").write_text(TEXT)
     results = Results.read(tmp_path / "elsewhere" / "mine")
-    results.begin(OF, TEXT)
+    sweep = load(tmp_path / "sweeps" / "mine.sweep.yaml")
+    results.begin(replace(OF, digest=sweep.digest), TEXT)
     for number in range(1, 5):
         results.enter(line("1", "quorum", number))
         results.enter(line("1", "mirrored", number, values={"confirmed_per_s": 50.0, "confirm_p99_ms": None}))
@@ -69,6 +72,13 @@ def test_results_of_another_file_are_refused(tmp_path: Path, played: Path) -> No
         keep(played, sweeps=tmp_path / "sweeps")
     with pytest.raises(ResultsError, match="holds no results of a sweep"):
         keep(tmp_path / "nothing", sweeps=tmp_path / "sweeps")
+
+
+def test_results_of_another_base_are_refused(tmp_path: Path, played: Path) -> None:
+    file = played / "runs.jsonl"
+    file.write_text(file.read_text().replace(Results.read(played).of.digest, "another"))  # type: ignore[union-attr]
+    with pytest.raises(ResultsError, match="was played with another base, other prices"):
+        keep(played, sweeps=tmp_path / "sweeps")
 
 
 def test_what_is_kept_here_is_of_the_files_that_stand_here() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,20 @@ def test_who_mostly_gave_no_number_has_no_place(tmp_path: Path) -> None:
     assert places(found, GOOD)["5 small"] == (None, "no number in 2 of 2 runs: busy")
 
 
+def test_who_is_never_fast_enough_in_half_of_the_runs_or_carries_nothing_has_no_place(tmp_path: Path) -> None:
+    found = ranked(
+        tmp_path,
+        *(run("3 small", GOOD, n, 500.0, p99=[10.0, 10.0, math.inf, math.inf][n]) for n in range(4)),
+        *(run("5 small", GOOD, n, 500.0, p99=[10.0, None, None, None][n]) for n in range(4)),
+        *(run("3 large", GOOD, n, [500.0, 500.0, 0.0, 0.0][n]) for n in range(4)),
+    )
+    assert places(found, GOOD) == {
+        "3 small": (None, "p99 of the time to a confirm never ms (100 demanded)"),
+        "5 small": (None, "p99 of the time to a confirm: no number in 3 of 4 runs"),
+        "3 large": (None, "messages confirmed: none in 2 of 4 runs"),
+    }
+
+
 def test_the_table_and_the_page_show_it(tmp_path: Path) -> None:
     sweep = loaded(tmp_path)
     results = Results.read(tmp_path / "sizes")
@@ -145,6 +160,7 @@ def test_the_table_and_the_page_show_it(tmp_path: Path) -> None:
     results.enter(run("3 large", GOOD, 1, 300.0, verdict="INVALID", why="lost <2>"))
     write_page(results, sweep, tmp_path / "runs")
     assert "| 3 small | 3 x small | 150 | 1. 125 at 300/s |" in table(results, sweep)
+    assert "carries all of it may carry more" in table(results, sweep), "its load states a rate"
     assert "out: broke a promise in 1 of 1 runs: lost <2>" in table(results, sweep)
     page = (tmp_path / "sizes" / "index.html").read_text()
     assert "lost &lt;2&gt;" in page and "25&nbsp;% of its machine" in page
@@ -168,6 +184,15 @@ def test_what_cannot_be_ranked_is_refused(tmp_path: Path) -> None:
     assert "0.0001 of 'small' is too little for a broker" in refused(tmp_path, scale=0.0001)
     assert "confirm_p50_ms is not among what is measured" in refused(tmp_path, demands={"confirm_p50_ms": 1})
     assert "confirm_p99_ms is no rate" in refused(tmp_path, rate="confirm_p99_ms")
+    declared = {**SWEEP["leaderboard"], "rate": "queues_per_s"}
+    larger = {"field": "topology.broker_size.cores", "values": [1, 8]}
+    for changed, why in (
+        ({"measures": [*SWEEP["measures"], "queues_per_s"], "leaderboard": declared}, "queues_per_s is no rate"),
+        ({"axes": [*SWEEP["axes"], larger]}, "the size of brokers is that of the machines"),
+        ({"base": {**SWEEP["base"], "invariants": {"availability": {}}}}, "does not demand no_loss"),
+    ):
+        with pytest.raises(SweepFileError, match=why):
+            loaded(tmp_path, **changed)
 
 
 def test_processes_cannot_be_held_to_a_size(tmp_path: Path) -> None:

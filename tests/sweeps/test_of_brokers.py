@@ -49,8 +49,12 @@ def test_brokers_are_told_by_their_own_account_of_the_span_alone() -> None:
     cores = [told("cores", node, lambda at: 0.5 if 0 <= at <= 10 else 9.0) for node in THREE]
     assert measured("brokers_cores", metrics=cores) == pytest.approx(1.5)
     assert measured("brokers_cores") is None
-    half = [told("cores", "a1", 0.5), told("cores", "b1", lambda at: 0.5 if at > 5 else None)]
-    assert measured("brokers_cores", metrics=half) == pytest.approx(0.5 + 0.5 * 5 / 11), "a node that is down uses none"
+    half = [*cores[:1], told("cores", "b1", lambda at: 0.5 if at > 5 else None), *cores[2:]]
+    down = node_states(unlike={"b1": [(-1, 5, "down")]})
+    whole = measured("brokers_cores", metrics=half)
+    assert whole == pytest.approx(1.5), "one that was not asked went on"
+    assert measured("brokers_cores", metrics=half, states=down) == pytest.approx(1 + 0.5 * 11 / 21), "one that is down"
+    assert measured("brokers_cores", metrics=cores[:2]) is None, "one that runs told nothing"
 
 
 def test_messages_are_counted_for_each_second_of_their_processors() -> None:
@@ -61,8 +65,10 @@ def test_messages_are_counted_for_each_second_of_their_processors() -> None:
 
 
 def test_memory_is_that_of_all_brokers_in_the_middle_of_the_span() -> None:
-    samples = [memory(at, a1=100 + at, b1=100.0) for at in range(-3, 60)]
-    assert measured("memory_mb", *samples) == pytest.approx(205)
+    samples = [memory(at, a1=100 + at, b1=100.0, c1=50) for at in range(-3, 60)]
+    silent = [memory(at + 0.5, a1=100 + at, b1=100.0) for at in range(-3, 60)]
+    assert measured("memory_mb", *samples, *silent) == pytest.approx(255)
+    assert measured("memory_mb", *silent) is None, "nobody told of all of them"
     assert measured("memory_mb") is None
 
 
@@ -97,6 +103,8 @@ def test_nodes_took_it_for_a_partition_that_paused_or_told_of_one() -> None:
     assert measured("parted_nodes") == 0
     paused = node_states(unlike={"c1": [(20, 30, "paused")]})
     assert measured("parted_nodes", states=paused) == 1
+    killed = node_states(unlike={"c1": [(20, 24, "down"), (24, 30, "paused")]})
+    assert measured("parted_nodes", states=killed) == 0, "a broker that starts looks so as well"
     parted = replace(sample(25), partitions={"c1": ["a1"], "a1": ["c1"]})
     assert measured("parted_nodes", parted, states=paused) == 2
     assert measured("parted_nodes", replace(parted, t_us=0)) == 0, "before the steady phase it was another run's"
@@ -116,3 +124,7 @@ def test_others_have_cleaned_up_when_none_tells_of_a_queue_that_is_led_by_who_we
     assert measured("cleaned_up_s", before, late[0], deleted, states=gone) == pytest.approx(2)
     assert measured("cleaned_up_s", before, late[0], told_by("a1", 31, {}), states=gone) == math.inf, "it was back"
     assert measured("cleaned_up_s", before, *late) is None, "nobody went"
+    led_none = told_by("a1", 11, {"q1": "a1"})
+    assert measured("cleaned_up_s", led_none, told_by("a1", 13, {"q1": "a1"}), states=gone) is None, "nothing to clean"
+    empty = [told_by("a1", 12.7, {}), told_by("a1", 14, {"q1": "b1"}), told_by("a1", 16.2, {"q1": None})]
+    assert measured("cleaned_up_s", before, *empty, states=gone) == pytest.approx(4.2), "it was told of once more"

@@ -89,12 +89,37 @@ def test_after_a_line_that_was_cut_off_the_next_one_is_not_lost(tmp_path: Path) 
     assert [one.round for one in Results.read(tmp_path / "sweep").lines] == [1, 2]
 
 
-@pytest.mark.parametrize("field", ["digest", "machine", "commit", "broker_version", "driver"])
+@pytest.mark.parametrize("field", ["digest", "machine", "commit", "suite_version", "broker_version", "driver"])
 def test_results_of_two_are_never_mixed(tmp_path: Path, field: str) -> None:
     Results.read(tmp_path).begin(OF, "the file")
     with pytest.raises(ResultsError, match=rf"{field.replace('_', ' ')}: \S+ then, another now"):
         Results.read(tmp_path).require(replace(OF, **{field: "another"}))  # type: ignore[arg-type]
     Results.read(tmp_path).require(replace(OF, began="2026-11-25T11:00:00Z"))
+
+
+def test_neither_are_those_of_a_machine_that_grew_and_of_another_cluster(tmp_path: Path) -> None:
+    Results.read(tmp_path).begin(OF, "the file")
+    for another in (replace(OF, machine_told="64 cores, 512 GB"), replace(OF, cluster="the shop")):
+        with pytest.raises(ResultsError, match="which are never mixed"):
+            Results.read(tmp_path).require(another)
+
+
+def test_a_run_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    results = Results.read(tmp_path)
+    results.begin(OF, "the file")
+    for _ in range(2):
+        results.enter(line("1", "quorum", 1))
+    with pytest.raises(ResultsError, match="1, quorum of round 1 is there 2 times"):
+        Results.read(tmp_path)
+
+
+def test_a_line_that_was_cut_within_a_letter_is_passed_over(tmp_path: Path) -> None:
+    results = Results.read(tmp_path)
+    results.begin(OF, "the file")
+    results.enter(line("1", "quorum", 1))
+    file = tmp_path / "runs.jsonl"
+    file.write_bytes(file.read_bytes() + '{"why": "nöt'.encode()[:-2])
+    assert [one.round for one in Results.read(tmp_path).lines] == [1]
 
 
 def test_damaged_results_are_told(tmp_path: Path) -> None:
@@ -103,7 +128,7 @@ def test_damaged_results_are_told(tmp_path: Path) -> None:
         Results.read(tmp_path)
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"nan"', '"17"', "true"])
 def test_what_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
     results = Results.read(tmp_path)
     results.begin(OF, "the file")

@@ -75,7 +75,11 @@ def test_what_never_came_is_longer_than_all_and_as_long_as_itself() -> None:
     assert compared([0.0, 2, 3, math.inf], never, scale="ratio", better="lower")[0] == "no difference seen"
     assert median_interval([1.0, 2, math.inf]).middle == 2
     assert median_interval([1.0, math.inf, math.inf]).middle == math.inf
-    assert median_interval([2.0, math.inf]).middle == 2
+    assert median_interval([2.0, math.inf]).middle == math.inf, "half of them never came"
+    told = compared([1.0, 1.0, math.inf, math.inf], [1.0, 1.0, math.inf, math.inf], scale="difference", better="lower")
+    assert told[0] == "no difference seen"
+    assert told[1] is not None
+    assert told[1].middle == 0
 
 
 @given(runs=st.tuples(st.integers(1, 7), st.integers(1, 7)), data=st.data())

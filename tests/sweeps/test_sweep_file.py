@@ -128,6 +128,24 @@ def test_those_of_one_cluster_are_played_together(tmp_path: Path) -> None:
         assert len(list(itertools.groupby(names))) == 2
 
 
+def test_of_two_cells_each_comes_first_as_often(tmp_path: Path) -> None:
+    cells = loaded(tmp_path, SWEEP).cells
+    turns = list(rounds(cells, 8, seed=7))
+    orders = [[cell.name for at, cell in turns if at == number] for number in range(1, 9)]
+    assert all(sorted(order) == sorted(cell.name for cell in cells) for order in orders)
+    for one, other in itertools.combinations((cell.name for cell in cells), 2):
+        assert sum(order.index(one) < order.index(other) for order in orders) == 4
+    assert len({tuple(order) for order in orders}) > 2, "they are drawn anew"
+
+
+def test_a_cluster_that_is_there_has_one_topology(tmp_path: Path) -> None:
+    path = tmp_path / "there.sweep.yaml"
+    ticks = {"field": "topology.net_ticktime_s", "values": [5, 20]}
+    path.write_text(yaml.safe_dump(with_changes((("axes", 0), ticks))))
+    with pytest.raises(SweepFileError, match="the cluster is there already, and has one topology"):
+        load(path, driver="attached")
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -160,6 +178,19 @@ def test_those_of_one_cluster_are_played_together(tmp_path: Path) -> None:
         ),
         pytest.param(
             [(("axes", 0), {"field": "title", "values": ["a", "b"]})], ("title is the sweep's own",), id="title"
+        ),
+        pytest.param(
+            [(("axes", 0), {"field": "seed", "name": "s", "values": [1, 2]})], ("seed is the sweep's own",), id="seed"
+        ),
+        pytest.param(
+            [(("axes", 0, "field"), "schedule.00.at_s")], ("the base has no schedule.00.at_s",), id="another_spelling"
+        ),
+        pytest.param(
+            [(("axes", 0, "field"), "schedule.-1.at_s")], ("the base has no schedule.-1.at_s",), id="from_the_end"
+        ),
+        pytest.param([(("axes", 0, "name"), "took_s")], ("took_s is a column of the results",), id="a_column"),
+        pytest.param(
+            [(("axes", 0, "name"), "confirmed_per_s")], ("confirmed_per_s is a column",), id="a_column_of_a_measure"
         ),
         pytest.param(
             [(("axes", 1, "settings", "mirrored", "workload.group_size"), 3)],

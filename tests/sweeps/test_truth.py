@@ -176,3 +176,34 @@ def test_a_difference_is_told_also_where_the_machine_drifts(tmp_path: Path) -> N
     ]
     _, second = rows(Results(tmp_path, OF, lines), sweep)
     assert second.told["confirmed_per_s"].word == "better"
+
+
+@pytest.mark.parametrize("noise", ["skewed", "some_never"])
+def test_scenarios_of_which_one_side_has_more_runs_say_nothing_together_where_nothing_differs(noise: str) -> None:
+    rng = np.random.default_rng(18)
+
+    def drawn(runs: int) -> list[float]:
+        values = rng.lognormal(0, 1.5, runs)
+        return np.where(rng.random(runs) < 0.3, math.inf, values).tolist() if noise == "some_never" else values.tolist()
+
+    def side(name: str, runs: int) -> Side:
+        return Side(name, {f"cell {n}": Runs({"recovered_s": drawn(runs)}, None) for n in range(100)})
+
+    tables = 120
+    told = [compare(side("A", 1), side("B", 2)) for _ in range(tables)]
+    assert sum(one.word in ("better", "worse") for found in told for one in found.together) <= most(tables)
+
+
+def test_promises_are_compared_in_the_rounds_in_which_both_came_to_a_verdict(tmp_path: Path) -> None:
+    """A machine that went bad in the late rounds: one side breaks its promises there, the other cannot tell."""
+    words = {"quorum": "INVALID", "mirrored": "UNKNOWN"}
+    lines = [
+        replace(line("1", queues, number), verdict=word if number > 8 else "VALID")
+        for number in range(1, 21)
+        for queues, word in words.items()
+    ]
+    spec = loaded(tmp_path, with_changes((("compared",), "queues"), (("repeats",), 20))).spec
+    (found,) = of_axis(Results(tmp_path / "none", OF, lines), spec).values()
+    assert [(one.first, one.second, one.word) for one in found.rates] == [
+        (Rate(0, 8), Rate(0, 8), "no difference seen")
+    ]

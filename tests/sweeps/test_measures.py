@@ -1,0 +1,84 @@
+"""What is measured of a run, from histories that are written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.sweeps.measures import MEASURES, shortfall
+from rabbitmq_resilience.sweeps.seen import Seen
+from tests.invariants.literal import Row, cluster, deliver, event, history, node_states, phases, publish, queues, us
+from tests.sweeps.test_compare_command import PLAYED
+
+#: The steady phase is from 0 to 10 s, and publishing ends at 30 s.
+PHASES = phases(steady=0, chaos=10, recovery=20, drain=30, end=40)
+LOAD = {"rate_per_s": 10, "variable_rate": [], "publishers": 1, "in_flight": 100, "begins_us": 0}
+
+
+def seen(
+    publishes: Iterable[Row], deliveries: Iterable[Row] = (), events: Iterable[Any] = (), *, awaited: bool = True
+) -> Seen:
+    whole = [cluster(), queues("q1", "q2"), PHASES, node_states(end_s=40), event(0, "load", **LOAD), *events]
+    return Seen(history(publishes, deliveries, whole), "steady", PLAYED, {}, (), awaited)
+
+
+def measured(name: str, told: Seen) -> float | None:
+    return MEASURES[name].of(told)
+
+
+EVERY = [publish(number, number / 10) for number in range(300)]
+
+
+def test_a_message_is_received_once_however_often_it_is_delivered() -> None:
+    once = [deliver(number, number / 10 + 0.01) for number in range(300)]
+    again = [deliver(number, number / 10 + 0.02, again=True) for number in range(300)]
+    corrupted = [deliver(number, number / 10 + 0.01, intact=False) for number in range(300)]
+    assert measured("received_per_s", seen(EVERY, once)) == pytest.approx(10, rel=0.02)
+    assert measured("received_per_s", seen(EVERY, [*once, *again])) == pytest.approx(10, rel=0.02)
+    assert measured("received_per_s", seen(EVERY, corrupted)) == 0
+
+
+def unconfirmed(from_s: float, to_s: float, late_s: float | None) -> list[Row]:
+    """Messages of one queue, of which none is confirmed for some time, or those of that time ``late_s``."""
+    rows = []
+    for row in EVERY:
+        out = us(from_s) <= row["due_us"] < us(to_s)
+        never = {"outcome": Outcome.UNKNOWN}
+        rows.append(row | ({} if not out else never if late_s is None else {"outcome_us": us(late_s)}))
+    return rows
+
+
+def test_an_outage_that_never_ended_is_longer_than_any_that_did() -> None:
+    ended = measured("outage_s", seen(unconfirmed(12, 24, 24.0)))
+    assert ended == pytest.approx(12, abs=0.2)
+    assert measured("outage_s", seen(unconfirmed(20, 31, None))) == math.inf
+    assert measured("outage_total_s", seen(unconfirmed(20, 31, None))) == math.inf
+    afterwards = measured("outage_s", seen(unconfirmed(20, 31, 34.0)))
+    assert afterwards == pytest.approx(14, abs=0.2), "it ended with the first confirm after publishing"
+    other = [publish(number, number / 10, queue=1) for number in range(300)]
+    of_one = seen([*unconfirmed(20, 31, None), *(row | {"sequence": row["sequence"] + 300} for row in other)])
+    assert measured("outage_s", of_one) == math.inf
+    assert measured("outage_total_s", of_one) == 0, "the other queue went on"
+    assert measured("outage_s", seen(EVERY)) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["confirmed_per_s", "confirm_p99_ms", "outage_s", "outage_total_s", "stall_s", "kept_ratio"]
+)
+def test_where_nobody_awaits_confirms_nothing_is_said_of_them(name: str) -> None:
+    assert measured(name, seen(EVERY)) is not None
+    assert measured(name, seen(EVERY, awaited=False)) is None
+
+
+def test_other_programs_count_where_they_ran_beside_what_is_measured() -> None:
+    def busy(others: dict[int, float]) -> list[Any]:
+        told = {"busy": 1.0, "waited_s": {}}
+        return [event(at, "machine", others=others.get(at, 0.0), **told) for at in range(1, 40)]
+
+    during, afterwards = busy(dict.fromkeys(range(1, 11), 0.9)), busy(dict.fromkeys(range(12, 40), 0.9))
+    assert "other programs took" in shortfall(seen(EVERY, (), during))
+    assert shortfall(seen(EVERY, (), afterwards)) == ""
