@@ -21,7 +21,7 @@ from rabbitmq_resilience.clusters.attached.identity import strangers
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
-from rabbitmq_resilience.clusters.attached.lock import ClusterLock
+from rabbitmq_resilience.clusters.attached.lock import locked
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.others import Things, changes, look
@@ -29,7 +29,7 @@ from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import ACT, AttachedNode
-from rabbitmq_resilience.clusters.attached.vhosts import api_of, lock_vhost
+from rabbitmq_resilience.clusters.attached.vhosts import GivenVhostApi, Made, OwnVhostApi, api_of, not_empty
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode
@@ -124,6 +124,7 @@ class Attachment(Closing):
 
     def __init__(self, known: KnownCluster) -> None:
         given = known.stated.virtual_host
+        self._made = Made()
         with ExitStack() as stack:
             known = stack.enter_context(reached(known))
             self.known = known
@@ -131,14 +132,14 @@ class Attachment(Closing):
             self._hands = Hands(known.stated, _clean_journal(known))
             self._ways = stack.enter_context(Ways.of(known))
             self._apis = {
-                node.name: stack.enter_context(api_of(node.management, known.access, given=given))
+                node.name: stack.enter_context(api_of(node.management, known.access, self._made, given=given))
                 for node in known.stated.nodes
             }
-            vhost = stack.enter_context(lock_vhost(list(self._apis.values()), given=given))
-            self._vhosts = {vhost}
             self._before = self._look()
             endpoints = [node.endpoint for node in known.stated.nodes]
-            self._lock = stack.enter_context(ClusterLock(known.access, endpoints, vhost=vhost))
+            apis = list(self._apis.values())
+            self._lock = stack.enter_context(locked(known.access, endpoints, apis, given=given))
+            _refuse_used(apis[0], given)
             if texts := [*self._ways.contrary(), *contrary(known.stated, self._ways.machines)]:
                 raise WrongClusterError("; ".join(texts))
             if texts := list(strangers(self._apis, self._ways.machines, self._ways.brokers)):
@@ -165,9 +166,10 @@ class Attachment(Closing):
         *,
         logs_of_failure: Path | None = None,  # noqa: ARG002 - as all drivers are called
     ) -> AttachedCluster:
-        """Raises ShapeError, and ClusterError where another run has taken the cluster meanwhile, or its people want
-        none on it now."""
+        """Raises ShapeError, and ClusterError where the cluster is not whole any more, another run has taken it
+        meanwhile, or its people want none on it now."""
         self._may_go_on()
+        self._lock.look()
         stated = matched(topology, self.known.stated)
         if missing := sorted(equipment.plugins - self.found.plugins):
             raise ClusterError(f"the brokers have not enabled {', '.join(missing)}")
@@ -228,7 +230,7 @@ class Attachment(Closing):
                 warnings.warn(f"changed meanwhile, by us or others: {'; '.join(changed[:20])}", stacklevel=1)
 
     def _look(self) -> Things | None:
-        found = (look(api, ours=self._vhosts) for api in self._apis.values())
+        found = (look(api, ours=self._made.vhosts) for api in self._apis.values())
         return next((told for told in found if told is not None), None)
 
     def _broker_links(self, stated: Mapping[str, AttachedNode]) -> HeldLinks | None:
@@ -261,6 +263,18 @@ def _clean_journal(known: KnownCluster) -> Journal:
             f"an earlier run has left {rows} ({journal.path}); heal that first: rabbitmq-resilience heal {known.path}"
         )
     return journal
+
+
+def _refuse_used(api: OwnVhostApi | GivenVhostApi, given: str | None) -> None:
+    """Raises WrongClusterError where the virtual host that was given has anything, or anybody is connected to it."""
+    if given is None or not isinstance(api, GivenVhostApi):
+        return
+    try:
+        texts = [*api.kept_in(given, timeout_s=_ASK_TIMEOUT_S), *api.connected_to(given)]
+    except (ApiError, ApiUnreachable) as error:
+        raise WrongClusterError(f"whether the virtual host {given} is empty is not told: {error}") from error
+    if texts:
+        raise WrongClusterError(not_empty(given, texts))
 
 
 def _addresses(machines: Mapping[str, Machine]) -> Mapping[str, Mapping[str, Sequence[str]]]:

@@ -1,6 +1,8 @@
-"""One run at a time on a cluster: an exclusive queue, which belongs to a connection and ends with it.
+"""One run at a time on a cluster: each has a queue of its own there, and none of another run may be there beside it.
 
-So a run that is killed leaves no lock. While the node of the connection is away the lock is taken anew at another one.
+The queue is exclusive: it belongs to a connection and ends with it, so a run that is killed leaves no lock. While the
+node of the connection is away the lock is taken anew at another one. It lies in a virtual host that no other run
+shares, or in the one that was given, and others are looked for in all of them.
 """
 
 from __future__ import annotations
@@ -10,61 +12,107 @@ import logging
 import os
 import socket
 import threading
-import time
-from collections.abc import Sequence
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from pika import BlockingConnection, ConnectionParameters
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker, ProbableAccessDeniedError
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
+from rabbitmq_resilience.clusters.attached.vhosts import LOCK, lock_vhost, on_any
+from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.closing import Closing
-
-QUEUE = "rabbitmq-resilience.lock"
-#: AMQP 0-9-1, 1.1: the queue is exclusive to another connection.
-RESOURCE_LOCKED = 405
 
 _TURN_S = 0.5
 _TAKEN_WITHIN_S = 15.0
 _HEARTBEAT_S = 10
-#: For so long brokers may hold a connection of ours for alive that is gone, as where all of them have paused.
-_OURS_GOES_WITHIN_S = 3 * _HEARTBEAT_S
+_LISTED_WITHIN_S = 15.0
+
+#: AMQP 0-9-1, 1.1: access refused, and not allowed, which is said of a virtual host that is gone.
+_REFUSED = (403, 530)
 
 
 class LockedError(ClusterError):
-    """Another run has the cluster."""
+    """Another run has the cluster, or this one has it no more."""
+
+
+@contextmanager
+def locked(
+    access: Access, endpoints: Sequence[Endpoint], apis: Sequence[ManagementApi], *, given: str | None
+) -> Iterator[ClusterLock]:
+    """Nothing is made where another run has the cluster. Raises LockedError, and ClusterError where no node lets it be
+    taken. ``given``: the virtual host that the cluster file states."""
+    refuse_held(apis)
+    with lock_vhost(apis, given=given) as vhost, ClusterLock(access, endpoints, apis, vhost=vhost) as lock:
+        yield lock
+
+
+def refuse_held(apis: Sequence[ManagementApi], *, ours: str | None = None) -> None:
+    """Raises LockedError where another run has a lock, in whatever virtual host, and ClusterError where no node tells.
+    ``ours``: how the names of our own begin."""
+    found = on_any(apis, _locks)
+    if others := {name: vhost for name, vhost in found.items() if ours is None or not name.startswith(ours)}:
+        where = ", ".join(f"{name} in the virtual host {vhost}" for name, vhost in sorted(others.items()))
+        raise LockedError(f"another run has this cluster: its lock is {where}")
+
+
+def _locks(api: ManagementApi) -> dict[str, str]:
+    """By name, in which virtual host each lies. A user sees queues of those virtual hosts only that he may use, but
+    connections of all; which may be told seconds late, or not at all where statistics are switched off."""
+    how = {"disable_stats": "true", "enable_queue_totals": "true", "columns": "name,vhost"}
+    queues = api.get("queues", params=how, timeout_s=_LISTED_WITHIN_S)
+    with suppress(ApiError):
+        columns = {"columns": "user_provided_name,vhost"}
+        queues += [
+            {"name": row.get("user_provided_name", ""), "vhost": row.get("vhost")}
+            for row in api.get("connections", params=columns, timeout_s=_LISTED_WITHIN_S)
+        ]
+    return {str(row["name"]): str(row["vhost"]) for row in queues if str(row["name"]).startswith(LOCK)}
 
 
 class ClusterLock(Closing):
     """Held from now until ``close`` (or leaving the context). Raises ``LockedError``, and ``ClusterError`` where no
     node lets it be taken."""
 
-    def __init__(self, access: Access, endpoints: Sequence[Endpoint], *, vhost: str) -> None:
+    def __init__(
+        self, access: Access, endpoints: Sequence[Endpoint], apis: Sequence[ManagementApi], *, vhost: str
+    ) -> None:
+        self.vhost = vhost
         self._access = access
         self._endpoints = list(endpoints)
-        self._vhost = vhost
+        self._apis = list(apis)
+        self._ours = f"{LOCK}{uuid.uuid4().hex}"
+        self._tries = 0
+        self._taken = 0
         self._closed = threading.Event()
-        self._held = threading.Event()
-        self._holding = False
-        self._lost: str = ""
+        self._settled = threading.Event()
+        self._lost = ""
         self._trouble = ""
         self._thread = threading.Thread(target=self._hold, name="cluster-lock", daemon=True)
         self._thread.start()
-        if not self._held.wait(_TAKEN_WITHIN_S) or self._lost:
+        self._settled.wait(_TAKEN_WITHIN_S)
+        if self._lost or not self._taken:
             self.close()
             raise (
                 LockedError(self._lost)
                 if self._lost
                 else ClusterError(
-                    f"the lock of the cluster ({QUEUE} in the virtual host {vhost}) could not be taken: {self._trouble}"
+                    f"the lock of the cluster could not be taken in the virtual host {vhost}: {self._trouble}"
                 )
             )
 
     def check(self) -> None:
-        """Raises LockedError once another run has taken it, which it can while ours reaches no node."""
+        """Raises LockedError once it is lost: another run has one, or no node that answers lets it be taken again.
+        While none answers it stays ours, as nobody else can take it from them either."""
         if self._lost:
             raise LockedError(self._lost)
+
+    def look(self) -> None:
+        """The same, and asks for the locks of others now. Raises ClusterError where no node tells."""
+        self.check()
+        refuse_held(self._apis, ours=self._ours)
 
     def close(self) -> None:
         self._closed.set()
@@ -72,46 +120,79 @@ class ClusterLock(Closing):
 
     def _hold(self) -> None:
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # nodes that are killed are no news
-        turn, ours_until_s = 0, 0.0
+        count = len(self._endpoints)
+        #: Whether each node refused that was tried since it was held.
+        refused: list[bool] = []
         while not self._closed.is_set() and not self._lost:
-            endpoint = self._endpoints[turn % len(self._endpoints)]
-            turn += 1
-            try:
-                try:
-                    self._hold_at(endpoint)
-                finally:
-                    if self._holding:
-                        self._holding, ours_until_s = False, time.monotonic() + _OURS_GOES_WITHIN_S
-            except ChannelClosedByBroker as error:
-                if error.reply_code == RESOURCE_LOCKED and time.monotonic() > ours_until_s:
-                    self._lost = f"another run has this cluster: {QUEUE} in the virtual host {self._vhost} is taken"
-                    self._held.set()
-                self._trouble = str(error)
-            except (AMQPError, OSError) as error:
-                self._trouble = f"{endpoint.host}:{endpoint.port}: {type(error).__name__} {error}".strip()
+            endpoint = self._endpoints[self._tries % count]
+            self._tries += 1
+            before = self._taken
+            refused.append(self._refuses(endpoint))
+            if self._taken > before:
+                refused.clear()
+            elif len(refused) >= count and any(refused[-count:]):
+                self._give_up()
             self._closed.wait(_TURN_S)
 
+    def _give_up(self) -> None:
+        if self._taken:
+            self._lost = f"the lock of this run is gone, and no node lets it be taken again: {self._trouble}"
+        self._settled.set()
+
+    def _refuses(self, endpoint: Endpoint) -> bool:
+        """Whether that node refuses the lock: its virtual host is gone, or the user may not use it. A node that is away
+        refuses nothing."""
+        try:
+            self._hold_at(endpoint)
+        except LockedError as error:
+            self._lost = str(error)
+            self._settled.set()
+        except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
+            self._trouble = f"{endpoint.host}:{endpoint.port}: {error.reply_text}"
+            return error.reply_code in _REFUSED
+        except ProbableAccessDeniedError as error:  # that text is all that pika passes on of what was said
+            self._trouble = f"{endpoint.host}:{endpoint.port}: {error}"
+            return any(f"({code})" in str(error) for code in _REFUSED)
+        except (AMQPError, OSError) as error:
+            self._trouble = f"{endpoint.host}:{endpoint.port}: {type(error).__name__} {error}".strip()
+        return False
+
     def _hold_at(self, endpoint: Endpoint) -> None:
+        """Returns when the lock is let go. Raises LockedError where another run has one."""
         parameters = ConnectionParameters(
             **self._access.parameters(endpoint),
-            virtual_host=self._vhost,
+            virtual_host=self.vhost,
             heartbeat=_HEARTBEAT_S,
             socket_timeout=2,
             stack_timeout=5,
             blocked_connection_timeout=None,
-            client_properties={"connection_name": f"rabbitmq-resilience, the lock of {our_name()}"},
+            client_properties={"connection_name": f"{self._ours} of {our_name()}"},
         )
         connection = BlockingConnection(parameters)
         try:
-            connection.channel().queue_declare(QUEUE, exclusive=True)
-            self._held.set()
-            self._holding = True
+            # Never the same name again: brokers may hold a connection for alive that is gone, and its queue with it.
+            connection.channel().queue_declare(f"{self._ours}.{self._tries}", exclusive=True)
+            looked = False
             while not self._closed.is_set():
+                looked = looked or self._looked()
                 connection.process_data_events(time_limit=_TURN_S)
         finally:
             with suppress(AMQPError, OSError):
                 if connection.is_open:
                     connection.close()
+
+    def _looked(self) -> bool:
+        """Whether a node has told that it is ours alone; False where none tells."""
+        try:
+            refuse_held(self._apis, ours=self._ours)
+        except LockedError:
+            raise
+        except ClusterError as error:
+            self._trouble = str(error)
+            return False
+        self._taken += 1
+        self._settled.set()
+        return True
 
 
 def our_name() -> str:

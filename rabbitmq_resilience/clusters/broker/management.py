@@ -188,6 +188,9 @@ class ManagementApi(Closing):
             body["node"] = node
         self.put(f"queues/{_part(vhost)}/{_part(name)}", body, timeout_s=timeout_s)
 
+    def expect_queues(self, vhost: str, names: Collection[str]) -> None:
+        """Clients are going to declare these: they belong to the virtual host as what is declared here does."""
+
     def purge_queue(self, vhost: str, name: str, *, timeout_s: float = 15.0) -> None:
         """Drop all messages that are ready."""
         self.delete(f"queues/{_part(vhost)}/{_part(name)}/contents", timeout_s=timeout_s)

@@ -1,0 +1,167 @@
+"""One run at a time on a cluster that is there already, and its virtual hosts: nothing of others is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters.access import Access
+from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.lock import LockedError
+from rabbitmq_resilience.clusters.attached.vhosts import MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
+from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
+from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.tools.waiting import wait_until
+from tests.clusters.attached.processes import TOPOLOGY, written
+
+ALL = {"configure": ".*", "write": ".*", "read": ".*"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster.form(TOPOLOGY) as formed:
+        formed.api("a1").put("users/mine", {"password": "of mine", "tags": "administrator"})
+        yield formed
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def as_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this machine, who has no journal of ours."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state of another"))
+
+
+@pytest.fixture
+def given(cluster: LocalCluster) -> Iterator[ManagementApi]:
+    api = cluster.api("a1")
+    api.create_vhost("given")
+    api.put("permissions/given/mine", ALL)
+    yield api
+    api.delete_vhost("given")
+
+
+def test_a_run_that_is_refused_leaves_the_lock_where_it_is(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(cluster, tmp_path)
+    before = cluster.api("a1").vhosts()
+    with closing(Attachment(load(file))) as attachment:
+        during = cluster.api("a1").vhosts()
+        as_another_user(tmp_path, monkeypatch)
+        for _ in range(2):
+            with pytest.raises(LockedError, match="another run has this cluster"):
+                Attachment(load(file))
+        assert cluster.api("a1").vhosts() == during
+        attachment.form(TOPOLOGY).close()
+        assert attachment.others_changed() == []
+    assert cluster.api("a1").vhosts() == before
+
+
+def test_a_run_whose_lock_somebody_deletes_ends(cluster: LocalCluster, tmp_path: Path) -> None:
+    with closing(Attachment(load(written(cluster, tmp_path)))) as attachment:
+        formed = attachment.form(TOPOLOGY)
+        (vhost,) = marked_vhosts(cluster.api("a1"))
+        cluster.api("a1").delete_vhost(vhost)
+
+        def is_told() -> bool:
+            try:
+                formed.check()
+            except LockedError:
+                return True
+            return False
+
+        wait_until(is_told, timeout_s=10, what="the run to be told that its lock is gone")
+        formed.close()
+
+
+def test_a_virtual_host_that_is_there_is_neither_taken_nor_removed(cluster: LocalCluster) -> None:
+    theirs, made = cluster.api("a1"), Made()
+    theirs.create_vhost("shop")
+    theirs.declare_queue("shop", "payments")
+    with (
+        OwnVhostApi(theirs.base_url, access=Access(), made=made) as ours,
+        OwnVhostApi(theirs.base_url, access=Access(), made=made) as of_another_node,
+    ):
+        with pytest.raises(ApiError, match="is there already"):
+            ours.create_vhost("shop")
+        ours.delete_vhost("shop")
+        assert [queue["name"] for queue in theirs.queues("shop")] == ["payments"]
+        ours.create_vhost("of this run")
+        ours.create_vhost("of this run")  # as after an answer that was lost
+        assert marked_vhosts(theirs) == ["of this run"]
+        assert theirs.get("vhosts/of%20this%20run")["tags"] == [MARK]
+        of_another_node.delete_vhost("of this run")
+        assert marked_vhosts(theirs) == []
+    theirs.delete_vhost("shop")
+
+
+@pytest.mark.parametrize("first_is_given", [True, False])
+def test_a_lock_is_seen_from_another_virtual_host(
+    cluster: LocalCluster,
+    tmp_path: Path,
+    given: ManagementApi,
+    monkeypatch: pytest.MonkeyPatch,
+    first_is_given: bool,
+) -> None:
+    """Also by a user who may not use the virtual host in which it lies."""
+    (tmp_path / "in given").mkdir()
+    texts = [
+        written(cluster, tmp_path / "in given", besides="virtual_host: given\n"),
+        written(cluster, tmp_path),
+    ]
+    (tmp_path / "in given" / "name").write_text("theirs\n")
+    given.put("users/theirs", {"password": "of mine", "tags": "monitoring"})
+    given.put("permissions/given/theirs", ALL)
+    first, second = texts if first_is_given else texts[::-1]
+    given.delete("permissions/given/mine")
+    unseen = pytest.warns(UserWarning, match="nobody could see") if first_is_given else nullcontext()
+    with unseen, closing(Attachment(load(first))):
+        another = ManagementApi(given.base_url, access=load(second).access)
+        with another:
+            wait_until(lambda: another.get("connections"), timeout_s=15, what="statistics to tell of the connection")
+        as_another_user(tmp_path, monkeypatch)
+        with pytest.raises(LockedError, match="another run has this cluster"):
+            Attachment(load(second))
+
+
+@pytest.mark.parametrize("kept", ["queue", "exchange", "policy", "binding"])
+def test_a_given_virtual_host_that_has_something_is_refused(
+    cluster: LocalCluster, tmp_path: Path, given: ManagementApi, kept: str
+) -> None:
+    if kept == "queue":
+        given.declare_queue("given", "orders")
+    elif kept == "exchange":
+        given.declare_exchange("given", "orders")
+    elif kept == "policy":
+        given.set_policy("given", "orders", {"max-length": 5})
+    else:
+        given.post("bindings/given/e/amq.topic/e/amq.fanout", {"routing_key": "orders", "arguments": {}})
+    file = written(cluster, tmp_path, besides="virtual_host: given\n")
+    with pytest.raises(WrongClusterError, match=f"the virtual host given is not empty.*{kept}"):
+        Attachment(load(file))
+
+
+def test_only_what_the_run_has_declared_goes_out_of_a_given_virtual_host(
+    cluster: LocalCluster, tmp_path: Path, given: ManagementApi
+) -> None:
+    file = written(cluster, tmp_path, besides="virtual_host: given\n")
+    with pytest.warns(UserWarning, match="queue given orders is new"), closing(Attachment(load(file))) as attachment:
+        formed = attachment.form(TOPOLOGY)
+        ours = formed.api("a1")
+        assert isinstance(ours, GivenVhostApi)
+        ours.create_vhost("given")
+        ours.declare_queue("given", "q0")
+        ours.declare_exchange("given", "x0")
+        ours.set_policy("given", "p0", {"max-length": 5})
+        given.declare_queue("given", "orders")
+        given.set_policy("given", "theirs", {"max-length": 5}, pattern="orders")
+        formed.api("b1").delete_vhost("given")
+        assert ours.kept_in("given", timeout_s=5) == ["queue orders", "policy theirs"]
+        formed.close()
