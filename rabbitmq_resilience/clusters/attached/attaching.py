@@ -15,13 +15,13 @@ from packaging.version import Version
 from rabbitmq_resilience.clusters.attached.cluster import AttachedCluster, Ground
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.guard import Guard
+from rabbitmq_resilience.clusters.attached.healing import journal_of, not_healed
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
 from rabbitmq_resilience.clusters.attached.identity import strangers
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
-from rabbitmq_resilience.clusters.attached.lock import locked
+from rabbitmq_resilience.clusters.attached.lock import LockedError, locked
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.others import Things, changes, look
@@ -129,8 +129,12 @@ class Attachment(Closing):
             known = stack.enter_context(reached(known))
             self.known = known
             self.found = look_at(known)
-            self._hands = Hands(known.stated, _clean_journal(known))
             self._ways = stack.enter_context(Ways.of(known))
+            journal = journal_of(known, self._ways)
+            if not stack.enter_context(journal.held()):
+                raise LockedError("another run has this cluster: one of this user on this machine, or its healing")
+            self._hands = Hands(known.stated, journal)
+            self._refuse_unhealed()
             self._apis = {
                 node.name: stack.enter_context(api_of(node.management, known.access, self._made, given=given))
                 for node in known.stated.nodes
@@ -166,8 +170,8 @@ class Attachment(Closing):
         *,
         logs_of_failure: Path | None = None,  # noqa: ARG002 - as all drivers are called
     ) -> AttachedCluster:
-        """Raises ShapeError, and ClusterError where the cluster is not whole any more, another run has taken it
-        meanwhile, or its people want none on it now."""
+        """Raises ShapeError, and ClusterError where another run has taken the cluster meanwhile, or its people want
+        none on it now."""
         self._may_go_on()
         self._lock.look()
         stated = matched(topology, self.known.stated)
@@ -214,6 +218,11 @@ class Attachment(Closing):
         self._lock.check()
         self._guard.check()
 
+    def _refuse_unhealed(self) -> None:
+        """Also what another user, another machine or a Job has left."""
+        if text := not_healed(self.known, self._ways, self._hands.journal):
+            raise ClusterError(text)
+
     def others_changed(self) -> list[str] | None:
         """What has changed since the beginning that belongs to others, whoever has changed it; None where that cannot
         be told, as by a user who may not see it."""
@@ -253,16 +262,6 @@ class Attachment(Closing):
 def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:
     """By the names of the topology what is known by Erlang names."""
     return {node: of[one.name] for node, one in stated.items() if one.name in of}
-
-
-def _clean_journal(known: KnownCluster) -> Journal:
-    journal = Journal(journal_file(known.stated.cluster))
-    if unhealed := journal.unhealed():
-        rows = ", ".join(f"{row['act']} at {row['node']} since {row['at']}" for row in unhealed)
-        raise ClusterError(
-            f"an earlier run has left {rows} ({journal.path}); heal that first: rabbitmq-resilience heal {known.path}"
-        )
-    return journal
 
 
 def _refuse_used(api: OwnVhostApi | GivenVhostApi, given: str | None) -> None:

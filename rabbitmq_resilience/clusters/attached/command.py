@@ -14,10 +14,10 @@ from packaging.version import Version
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.attaching import Found, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.healing import healed
 from rabbitmq_resilience.clusters.attached.lacking import lacking
-from rabbitmq_resilience.clusters.attached.machine import ForcedError, Machine, MachineError
-from rabbitmq_resilience.clusters.attached.offers import ENDS, PACKETS
+from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.offers import ENDS
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.spec import ACTS
@@ -74,41 +74,19 @@ def _ends(known: KnownCluster, act: str) -> str:
 
 
 def heal(arguments: Sequence[str]) -> int:
-    """Returns 1 where something could not be healed; what nobody reaches heals by itself, some time later."""
+    """Returns 1 where something was not seen to be healed, or a run has the cluster. What nobody reaches heals by
+    itself, some time later."""
     try:
         known = load(Path(arguments[0]))
     except FileRefusedError as error:
         print(error, file=sys.stderr)
         return 1
-    journal = Journal(journal_file(known.stated.cluster))
-    failed = False
     try:
-        opened = Ways.of(known)
+        with Ways.of(known) as ways:
+            return 0 if healed(known, ways) else 1
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
-    with opened as ways:
-        for name, machine in ways.keepers.items():
-            try:
-                keys = watchdog.armed(machine)
-                for key in keys:
-                    watchdog.heal(machine, key)
-                what = f"healed {', '.join(keys)}" if keys else "nothing was left"
-                print(f"{name}: {what}")
-            except MachineError as error:
-                failed = True
-                print(f"{name}: {error}", file=sys.stderr)
-        for node in sorted({row["node"] for row in journal.unhealed() if row["act"] in PACKETS} & ways.rules.keys()):
-            try:
-                ways.rules[node].put([], for_s=0)  # what watched over them may be gone
-            except ForcedError as error:
-                print(f"{node}: healed by force: {error}")
-            except MachineError as error:
-                failed = True
-                print(f"{node}: {error}", file=sys.stderr)
-    if not failed:
-        journal.clear()
-    return int(failed)
 
 
 def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:

@@ -22,7 +22,7 @@ from rabbitmq_resilience.clusters.attached.commanded import (
 from rabbitmq_resilience.clusters.attached.delays import Delays
 from rabbitmq_resilience.clusters.attached.disk import RemoteDisk
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
-from rabbitmq_resilience.clusters.attached.journal import state_folder
+from rabbitmq_resilience.clusters.attached.journal import cluster_state
 from rabbitmq_resilience.clusters.attached.logs import FileLog, Log
 from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.orchestrator import Orchestrator
@@ -60,6 +60,8 @@ class Ways(Closing):
     links: Callable[[Mapping[str, AttachedNode]], HeldLinks] | None = None
     #: What keeps the brokers running, where it can be told what to do.
     orchestrator: Orchestrator | None = None
+    #: Where the nodes are, for people, where their names do not tell it: other nodes may have the same elsewhere.
+    place: str = ""
     stack: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
@@ -128,7 +130,7 @@ def _by_ssh(known: KnownCluster) -> Ways:
 def _by_commands(known: KnownCluster) -> Ways:
     commands = known.stated.offers.commands
     assert commands is not None, "only what is offered is opened"
-    keeper = OurMachine.of_user(state_folder() / key_of(known.stated.cluster))
+    keeper = OurMachine.of_user(cluster_state(known.stated.cluster))
     brokers = {
         node.name: CommandedBroker(
             commands,

@@ -11,6 +11,7 @@ import pytest
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
 from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.command import heal
 from rabbitmq_resilience.clusters.attached.lock import LockedError
 from rabbitmq_resilience.clusters.attached.vhosts import MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
@@ -165,3 +166,31 @@ def test_only_what_the_run_has_declared_goes_out_of_a_given_virtual_host(
         formed.api("b1").delete_vhost("given")
         assert ours.kept_in("given", timeout_s=5) == ["queue orders", "policy theirs"]
         formed.close()
+
+
+def test_what_a_killed_run_has_left_is_removed_and_what_others_have_made_stays(
+    cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, api = written(cluster, tmp_path), cluster.api("a1")
+    api.create_vhost("rabbitmq-resilience")  # of whoever likes the name
+    with OwnVhostApi(api.base_url, access=Access(), made=Made()) as of_a_run:
+        of_a_run.create_vhost("20261125T095000Z-a-node-dies")
+    with closing(Attachment(load(file))):
+        assert heal([str(file)]) == 1
+        assert "a run of this user" in capsys.readouterr().err
+        assert len(marked_vhosts(api)) == 2
+    assert heal([str(file)]) == 0
+    told = "the virtual host 20261125T095000Z-a-node-dies, which a run has left, is removed\n"
+    assert capsys.readouterr().out == told
+    assert sorted(api.vhosts()) == ["/", "rabbitmq-resilience"]
+    api.delete_vhost("rabbitmq-resilience")
+
+
+def test_a_run_of_another_user_is_not_healed_beneath(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(cluster, tmp_path)
+    with closing(Attachment(load(file))):
+        as_another_user(tmp_path, monkeypatch)
+        assert heal([str(file)]) == 1
+    assert "another run has this cluster" in capsys.readouterr().err

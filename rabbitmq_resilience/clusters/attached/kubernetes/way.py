@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.commanded import OurMachine, key_of
-from rabbitmq_resilience.clusters.attached.journal import state_folder
+from rabbitmq_resilience.clusters.attached.journal import cluster_state
 from rabbitmq_resilience.clusters.attached.kubernetes.broker import PodBroker
 from rabbitmq_resilience.clusters.attached.kubernetes.claims import PodClaims
 from rabbitmq_resilience.clusters.attached.kubernetes.containers import (
@@ -44,7 +44,7 @@ def by_kubernetes(known: KnownCluster) -> Ways:
     of = {node.name: offer.pod_of(node.name) for node in known.stated.nodes}
     inside = {name: ContainerMachine(pods, pod, lambda: offer.container, STATE) for name, pod in of.items()}
     network = {name: ephemeral.machine(pod, "network") for name, pod in of.items()}
-    keeper = OurMachine.of_user(state_folder() / key_of(known.stated.cluster))
+    keeper = OurMachine.of_user(cluster_state(known.stated.cluster))
     machines = {of[name]: machine for name, machine in network.items()}
     ruled: Mapping[str, Callable[[str], Rules]] = {
         "rules": lambda name: PacketRules(network[name], key=key_of(name)),
@@ -69,6 +69,7 @@ def by_kubernetes(known: KnownCluster) -> Ways:
         contrary=lambda: list(contrary(known, pods, of, claims)),
         distribution_only=offer.cut == "distribution",
         orchestrator=kept,
+        place=f"the namespace {offer.namespace} of {pods.configuration.host}",
     )
 
 

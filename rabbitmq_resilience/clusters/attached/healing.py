@@ -1,0 +1,187 @@
+"""What a run has left on a cluster that is there already, healed: told as healed is what was seen to be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.lock import LockedError, locked
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.clusters.attached.offers import PACKETS
+from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, offers
+from rabbitmq_resilience.clusters.attached.vhosts import Made, api_of, marked_vhosts, on_any
+from rabbitmq_resilience.clusters.attached.ways import Ways, reached
+from rabbitmq_resilience.clusters.broker.management import ManagementApi
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+#: How long what was healed may take to be seen: a broker that was started has a process soon.
+_SEEN_WITHIN_S = 30.0
+
+
+def journal_of(known: KnownCluster, ways: Ways) -> Journal:
+    stated = known.stated
+    nodes = [node.name for node in stated.nodes]
+    return Journal(journal_file(stated.cluster), nodes=nodes, place=ways.place, file=str(known.path.resolve()))
+
+
+def armed(ways: Ways) -> Iterator[tuple[str, Sequence[str]]]:
+    """By where its watchdog lives, what is not healed. Raises MachineError where that is not told."""
+    for name, machine in ways.keepers.items():
+        try:
+            left = watchdog.armed(machine)
+        except MachineError as error:
+            raise MachineError(f"{name}: what is not healed cannot be told: {error}") from error
+        if left:
+            yield name, left
+
+
+def not_healed(known: KnownCluster, ways: Ways, journal: Journal) -> str:
+    """What speaks against a run, with what heals it; empty if nothing does. Raises MachineError."""
+    heal = f"rabbitmq-resilience heal {known.path}"
+    if rows := journal.left():
+        return f"an earlier run has left {', '.join(rows)} ({journal.path}); heal that first: {heal}"
+    if left := [f"{', '.join(keys)} ({name})" for name, keys in armed(ways)]:
+        return f"a run has left what is not healed, and may be at work: {'; '.join(left)}; heal that first: {heal}"
+    return ""
+
+
+def healed(known: KnownCluster, ways: Ways) -> bool:
+    """Prints what was healed, and what is left. Raises LockedError where a run has the cluster."""
+    journal = journal_of(known, ways)
+    with ExitStack() as stack:
+        if not stack.enter_context(journal.held()):
+            raise LockedError("a run of this user, or its healing, is at work on this cluster; it heals what it does")
+        remove_left = stack.enter_context(_alone(known))
+        silent = set(_by_watchdogs(ways))
+        seen = [_heal_row(row, known, ways, journal, silent) for row in journal.unhealed()]
+        for where in journal.unreadable():
+            print(f"{where} cannot be read, and something may be left of it", file=sys.stderr)
+        is_whole = all(seen) and not journal.unreadable()
+        if not is_whole:
+            told = f"{journal.path} keeps what is left; take lines out that you have seen to yourself"
+            print(told, file=sys.stderr)
+        elif journal.is_settled():
+            journal.clear()
+        remove_left()
+    return is_whole and not silent
+
+
+def _by_watchdogs(ways: Ways) -> Iterator[str]:
+    """Runs what they would run; the names of those that did not tell, or failed."""
+    for name, machine in ways.keepers.items():
+        try:
+            keys = watchdog.armed(machine)
+            for key in keys:
+                watchdog.heal(machine, key)
+        except MachineError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            yield name
+        else:
+            print(f"{name}: healed {', '.join(keys)}" if keys else f"{name}: nothing was left")
+
+
+def _heal_row(row: Mapping[str, Any], known: KnownCluster, ways: Ways, journal: Journal, silent: set[str]) -> bool:
+    """Whether it was seen to be healed."""
+    try:
+        why = _not_seen(row, known, ways, silent)
+    except MachineError as error:
+        why = str(error)
+    if why:
+        print(f"not healed: {journal.told(row)}: {why}", file=sys.stderr)
+        return False
+    journal.healed(row["act"], row["node"])
+    return True
+
+
+def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: set[str]) -> str:
+    """Why nobody can say that it is healed; empty if it is. Raises MachineError."""
+    act, node = row["act"], row["node"]
+    of_file = f"; the file by which it was done is {row['file']}" if row.get("file") else ""
+    if row.get("place", "") != ways.place:
+        return f"this file leads to {ways.place or 'another place'}{of_file}"
+    if node not in {stated.name for stated in known.stated.nodes}:
+        return f"the file does not name {node}{of_file}"
+    if not OFFERED_BY.get(act, frozenset()) & offers(known.stated, act):
+        return f"nothing in offers: leads to what was done there{of_file}"
+    keepers = {node} if node in ways.keepers else {*ways.keepers}
+    if troubled := sorted(keepers & silent):
+        return f"{', '.join(troubled)} does not tell, or could not heal"
+    try:
+        wait_until(
+            lambda: _in_effect(act, node, known, ways),
+            timeout_s=_SEEN_WITHIN_S,
+            what=f"{node} to be as it was",
+            until=lambda text: not text,
+        )
+    except WaitTimeout as error:
+        return str(error.last_seen)
+    return ""
+
+
+def _in_effect(act: str, node: str, known: KnownCluster, ways: Ways) -> str:
+    if act in PACKETS:
+        return _packets(node, known, ways)
+    broker = ways.brokers.get(node)
+    state = "running" if broker is None else broker.state()
+    return "" if state == "running" else f"the process of its broker is {state}"
+
+
+def _packets(node: str, known: KnownCluster, ways: Ways) -> str:
+    if node in ways.rules:
+        try:
+            ways.rules[node].put([], for_s=0)  # what watched over them may be gone
+        except ForcedError as error:
+            print(f"{node}: healed by force: {error}")
+        return ""
+    stated = {one.name: one for one in known.stated.nodes}
+    if ways.links is None:
+        return "nobody tells whether its packets arrive"
+    cut = ways.links(stated).attested([Link(peer, node) for peer in stated if peer != node]) or {}
+    still = sorted(link.source for link, holds in cut.items() if holds)
+    return f"by its proof it is cut off from {', '.join(still)}" if still else ""
+
+
+@contextmanager
+def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
+    """While no run has the cluster, as we have its lock. Yields what removes the virtual hosts that runs have left, as
+    nobody needs them then. Raises LockedError; where no broker tells, there is still something to heal."""
+    given, made = known.stated.virtual_host, Made()
+    with ExitStack() as stack:
+        try:
+            known = stack.enter_context(reached(known))
+            apis = [
+                stack.enter_context(api_of(node.management, known.access, made, given=given))
+                for node in known.stated.nodes
+            ]
+            endpoints = [node.endpoint for node in known.stated.nodes]
+            lock = stack.enter_context(locked(known.access, endpoints, apis, given=given))
+        except LockedError:
+            raise
+        except ClusterError as error:
+            print(f"whether a run has the cluster is not known: {error}", file=sys.stderr)
+            remove: Callable[[], None] = _nothing
+        else:
+            remove = partial(_remove_left, apis, lock.vhost)
+        yield remove
+
+
+def _nothing() -> None:
+    """Where nobody knows who has the cluster."""
+
+
+def _remove_left(apis: Sequence[ManagementApi], ours: str) -> None:
+    try:
+        left = [vhost for vhost in on_any(apis, marked_vhosts) if vhost != ours]
+        for vhost in left:
+            on_any(apis, partial(ManagementApi.delete_vhost, vhost=vhost))
+            print(f"the virtual host {vhost}, which a run has left, is removed")
+    except ClusterError as error:
+        print(f"virtual hosts that runs have left may stay: {error}", file=sys.stderr)
