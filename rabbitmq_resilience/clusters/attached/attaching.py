@@ -29,7 +29,7 @@ from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import ACT, AttachedNode
-from rabbitmq_resilience.clusters.attached.vhosts import GivenVhostApi, Made, OwnVhostApi, api_of, not_empty
+from rabbitmq_resilience.clusters.attached.vhosts import GivenVhostApi, Made, api_of, not_empty
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode
@@ -143,7 +143,7 @@ class Attachment(Closing):
             endpoints = [node.endpoint for node in known.stated.nodes]
             apis = list(self._apis.values())
             self._lock = stack.enter_context(locked(known.access, endpoints, apis, given=given))
-            _refuse_used(apis[0], given)
+            _refuse_used(next(iter(self._apis.values())), given)
             if texts := [*self._ways.contrary(), *contrary(known.stated, self._ways.machines)]:
                 raise WrongClusterError("; ".join(texts))
             if texts := list(strangers(self._apis, self._ways.machines, self._ways.brokers)):
@@ -170,10 +170,12 @@ class Attachment(Closing):
         *,
         logs_of_failure: Path | None = None,  # noqa: ARG002 - as all drivers are called
     ) -> AttachedCluster:
-        """Raises ShapeError, and ClusterError where another run has taken the cluster meanwhile, or its people want
-        none on it now."""
+        """Raises ShapeError, and ClusterError where the cluster is not whole any more, another run has taken it
+        meanwhile, or its people want none on it now."""
         self._may_go_on()
         self._lock.look()
+        look_at(self.known)
+        self._refuse_unhealed()
         stated = matched(topology, self.known.stated)
         if missing := sorted(equipment.plugins - self.found.plugins):
             raise ClusterError(f"the brokers have not enabled {', '.join(missing)}")
@@ -264,7 +266,7 @@ def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[
     return {node: of[one.name] for node, one in stated.items() if one.name in of}
 
 
-def _refuse_used(api: OwnVhostApi | GivenVhostApi, given: str | None) -> None:
+def _refuse_used(api: ManagementApi, given: str | None) -> None:
     """Raises WrongClusterError where the virtual host that was given has anything, or anybody is connected to it."""
     if given is None or not isinstance(api, GivenVhostApi):
         return

@@ -15,9 +15,11 @@ from rabbitmq_resilience.clusters.attached.command import heal
 from rabbitmq_resilience.clusters.attached.lock import LockedError
 from rabbitmq_resilience.clusters.attached.vhosts import MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
+from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.whole import await_whole
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
@@ -194,3 +196,23 @@ def test_a_run_of_another_user_is_not_healed_beneath(
         as_another_user(tmp_path, monkeypatch)
         assert heal([str(file)]) == 1
     assert "another run has this cluster" in capsys.readouterr().err
+
+
+def test_no_scenario_begins_on_a_cluster_that_is_not_whole(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Each is asked for anew: the one before may have left it so."""
+    with closing(Attachment(load(written(cluster, tmp_path)))) as attachment:
+        attachment.form(TOPOLOGY).close()
+        cluster.kill("c1")
+        try:
+            wait_until(
+                lambda: len(cluster.api("a1").running_nodes()) == 2, timeout_s=30, what="the others to know of it"
+            )
+            with pytest.raises(WrongClusterError, match="c1@localhost"):
+                attachment.form(TOPOLOGY)
+        finally:
+            cluster.start("c1")
+        await_whole(cluster)
+        attachment.form(TOPOLOGY).close()
+        attachment._hands.journal.begun("kill", "c1@localhost", heals_by_itself_s=9)
+        with pytest.raises(ClusterError, match="an earlier run has left kill at c1@localhost"):
+            attachment.form(TOPOLOGY)
