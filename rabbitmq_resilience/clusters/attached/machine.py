@@ -16,6 +16,10 @@ class MachineError(ClusterError):
     """A machine could not be reached, or did not do what it was asked; the text has its words."""
 
 
+class AbsentError(MachineError):
+    """There is no such machine now, and none was made."""
+
+
 class ForcedError(MachineError):
     """What was asked for is so, but came about otherwise than it should have; the text tells how."""
 
@@ -40,7 +44,8 @@ class Machine(Protocol):
         ...
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
-        """What the script printed. Raises MachineError where it cannot be run, fails, or takes longer."""
+        """What the script printed. Raises MachineError where it cannot be run, fails, or takes longer, and AbsentError
+        where there is no machine."""
         ...
 
     def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:

@@ -8,10 +8,12 @@ tried again each second.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.attached.machine import AbsentError, Machine, MachineError
 
 #: On machines of others. Gone after a reboot, as what it heals is.
 STATE = "/run/rabbitmq-resilience"
@@ -19,30 +21,46 @@ STATE = "/run/rabbitmq-resilience"
 MARGIN_S = 30.0
 #: How long that may take which is not done at once.
 DONE_WITHIN_S = 120.0
+#: How long healing may take that is asked for.
+HEALED_WITHIN_S = 60.0
 
-_WATCH = """
+#: Ends what is still being done: healed beneath it, it would be done afterwards, and nobody would watch.
+_END = """
+is_ours() { tr '\\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF "$2"; }
+doing=$(cat "$1/doing" 2> /dev/null || true)
+[ -n "$doing" ] && is_ours "$doing" "$1/do" && kill -KILL "-$doing" || true
+rm -f "$1/doing"
+"""
+
+_WATCH = f"""
 echo $$ > "$1/pid"
-while sleep 1; do
+while [ -e "$1/heal" ]; do
+    sleep 1
     now=$(cut -d. -f1 /proc/uptime)
     [ "$now" -lt "$(cat "$1/until")" ] && continue
-    sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null && { rm -rf "$1"; exit 0; }
+    {_END}
+    sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null && {{ rm -rf "$1"; exit 0; }}
 done
 """
 
 #: The arguments: the folder, after how many seconds, how to heal, the watchdog, and a name for a unit of systemd, which
-#: does not end it with the session of a user who logs out.
+#: does not end it with the session of a user who logs out, nor what it has started once it is over. What watched
+#: before, and may be healing right now, stands still meanwhile, and goes on where nobody takes its place.
 _ARM = """
 set -eu
 umask 077
+old=$(cat "$1/pid" 2> /dev/null || true)
+[ -n "$old" ] && tr '\\0' ' ' 2> /dev/null < "/proc/$old/cmdline" | grep -qF "$1/watch" || old=
+[ -z "$old" ] || kill -STOP "-$old" || old=
+trap '[ -z "$old" ] || kill -CONT "-$old"' EXIT
 mkdir -p "$1"
-old=$(cat "$1/pid" 2>/dev/null || true)
 printf '%s\\n' "$3" > "$1/heal.new"
 echo $(( $(cut -d. -f1 /proc/uptime) + $2 )) > "$1/until.new"
 printf '%s\\n' "$4" > "$1/watch.new"
 for file in until watch heal; do mv "$1/$file.new" "$1/$file"; done
 rm -f "$1/pid"
 if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ] && command -v systemd-run > /dev/null; then
-    systemd-run --quiet --collect --unit "$5" sh "$1/watch" "$1"
+    systemd-run --quiet --collect --property KillMode=process --unit "$5" sh "$1/watch" "$1"
 else
     setsid sh "$1/watch" "$1" < /dev/null > /dev/null 2>&1 &
 fi
@@ -51,17 +69,34 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     sleep 0.1
 done
 kill -0 "$(cat "$1/pid")"
-[ -n "$old" ] && tr '\\0' ' ' 2> /dev/null < "/proc/$old/cmdline" | grep -qF "$1/watch" && kill "$old"
-exit 0
+[ -z "$old" ] || kill -KILL "-$old"
+old=
 """
 
-_HEAL = """
+#: The folder, the script, and its arguments. It is a session of its own, so that it can be ended with all that it has
+#: started.
+_DO = """
+folder=$1
+printf '%s\\n' "$2" > "$folder/do"
+shift 2
+setsid sh "$folder/do" "$@" < /dev/null &
+echo $! > "$folder/doing"
+status=0
+wait $! || status=$?
+rm -f "$folder/doing"
+exit $status
+"""
+
+_HEALED = "healed"
+_HEAL = f"""
 set -eu
 [ -e "$1/heal" ] || exit 0
-sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null || { cat "$1/healing.log" >&2; exit 1; }
-dog=$(cat "$1/pid" 2>/dev/null || true)
-[ -n "$dog" ] && tr '\\0' ' ' 2> /dev/null < "/proc/$dog/cmdline" | grep -qF "$1/watch" && kill "$dog"
+{_END}
+sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null || {{ cat "$1/healing.log" >&2; exit 1; }}
+dog=$(cat "$1/pid" 2> /dev/null || true)
+[ -n "$dog" ] && is_ours "$dog" "$1/watch" && kill "$dog" || true
 rm -rf "$1"
+echo {_HEALED}
 """
 
 _ARMED = 'for each in "$1"/*/heal; do [ -e "$each" ] && basename "$(dirname "$each")"; done; exit 0'
@@ -70,7 +105,7 @@ _ARMED = 'for each in "$1"/*/heal; do [ -e "$each" ] && basename "$(dirname "$ea
 def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
     """From now on ``heal`` is run on the machine after so long, in place of what this ``key`` stood for before. Raises
     MachineError if nobody watches: nothing may be injected then."""
-    unit = f"rabbitmq-resilience-{key}-{abs(hash((key, after_s, heal))) % 10**8}"
+    unit = f"rabbitmq-resilience-{re.sub('[^A-Za-z0-9.-]', '-', key)}-{secrets.token_hex(4)}"
     try:
         machine.run(_ARM, f"{machine.state}/{key}", str(round(after_s + MARGIN_S)), heal, _WATCH, unit)
     except MachineError as error:
@@ -78,20 +113,28 @@ def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
 
 
 @contextmanager
-def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[None]:
-    """For what takes its time until it is done: only from then on ``for_s`` counts. Healed before, it would be done
-    afterwards, and nobody would watch."""
+def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[Callable[[str], None]]:
+    """For what takes its time until it is done, by the function that this gives: only from then on ``for_s`` counts.
+    What is not done once it is healed, by whomever, is ended first."""
     arm(machine, key, heal=heal, after_s=for_s + DONE_WITHIN_S)
-    yield
+
+    def do(script: str) -> None:
+        machine.run(_DO, f"{machine.state}/{key}", script, timeout_s=DONE_WITHIN_S)
+
+    yield do
     arm(machine, key, heal=heal, after_s=for_s)
 
 
-def heal(machine: Machine, key: str) -> None:
-    """Run now what the watchdog would run, and end it. No error where there is nothing to heal. Raises MachineError
-    where healing fails; the watchdog goes on trying then."""
-    machine.run(_HEAL, f"{machine.state}/{key}", timeout_s=60.0)
+def heal(machine: Machine, key: str) -> bool:
+    """Run now what the watchdog would run, and end it. False where nobody watches any more: it is healed, or what was
+    known of it is lost, and whoever needs to know must look. Raises MachineError where healing fails; the watchdog goes
+    on trying then."""
+    return machine.run(_HEAL, f"{machine.state}/{key}", timeout_s=HEALED_WITHIN_S).strip() == _HEALED
 
 
 def armed(machine: Machine) -> Sequence[str]:
-    """The keys of what is not healed on the machine."""
-    return machine.run(_ARMED, machine.state).split()
+    """The keys of what is not healed on the machine. Where there is no machine, nobody watches."""
+    try:
+        return machine.run(_ARMED, machine.state).split()
+    except AbsentError:
+        return []

@@ -1,13 +1,21 @@
-"""When watchdogs heal, as they are told."""
+"""Watchdogs: when they heal, as they are told, and what becomes of them on a machine, which is this one."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.machine import Machine
+from rabbitmq_resilience.clusters.attached.commanded import OurMachine
+from rabbitmq_resilience.clusters.attached.machine import AbsentError, Machine
+from rabbitmq_resilience.tools.waiting import wait_until
 
 
 class Shell:
@@ -40,3 +48,91 @@ def test_where_it_fails_somebody_still_watches() -> None:
     ):
         raise RuntimeError
     assert shell.after_s == [155]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OurMachine:
+    monkeypatch.setattr(watchdog, "MARGIN_S", 0.0)
+    return OurMachine(str(tmp_path / "state"))
+
+
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def dog_of(machine: OurMachine, key: str) -> int:
+    return int((Path(machine.state) / key / "pid").read_text())
+
+
+def test_one_whose_sleep_is_ended_goes_on(here: OurMachine, tmp_path: Path) -> None:
+    watchdog.arm(here, "one", heal=f"touch {tmp_path}/healed", after_s=2)
+    dog = dog_of(here, "one")
+
+    def sleep() -> str:
+        told = subprocess.run(
+            ["ps", "--ppid", str(dog), "-o", "pid=,comm="], capture_output=True, text=True, check=False
+        )
+        return next((row.split()[0] for row in told.stdout.splitlines() if row.endswith("sleep")), "")
+
+    os.kill(int(wait_until(sleep, timeout_s=5, what="it to sleep", poll_s=0.02)), signal.SIGTERM)
+    wait_until((tmp_path / "healed").exists, timeout_s=10, what="it to heal")
+
+
+def test_one_whose_folder_is_gone_ends(here: OurMachine) -> None:
+    watchdog.arm(here, "one", heal="true", after_s=60)
+    dog = dog_of(here, "one")
+    shutil.rmtree(Path(here.state) / "one")
+    wait_until(lambda: not lives(dog), timeout_s=10, what="it to end")
+
+
+def test_whether_there_was_something_to_heal_is_told(here: OurMachine) -> None:
+    watchdog.arm(here, "one", heal="true", after_s=60)
+    assert watchdog.heal(here, "one")
+    assert not watchdog.heal(here, "one")
+
+
+def test_one_that_is_healing_while_another_takes_its_place_takes_nothing_of_it_away(
+    here: OurMachine, tmp_path: Path
+) -> None:
+    watchdog.arm(here, "one", heal=f"touch {tmp_path}/healing; sleep 1", after_s=0)
+    wait_until((tmp_path / "healing").exists, timeout_s=10, what="it to heal")
+    old = dog_of(here, "one")
+    watchdog.arm(here, "one", heal=f"touch {tmp_path}/healed", after_s=60)
+    wait_until(lambda: not lives(old), timeout_s=10, what="the one before to end")
+    assert watchdog.armed(here) == ["one"]
+    assert watchdog.heal(here, "one")
+    assert (tmp_path / "healed").exists()
+
+
+def test_what_is_still_being_done_is_ended_before_it_is_healed(here: OurMachine, tmp_path: Path) -> None:
+    """Otherwise it would be done afterwards."""
+    failed = list[BaseException]()
+
+    def slow() -> None:
+        try:
+            with watchdog.doing(here, "one", heal=f"touch {tmp_path}/healed", for_s=60) as do:
+                do(f"(echo > {tmp_path}/begun; exec sleep 60) & echo $! > {tmp_path}/pid; wait")
+        except BaseException as error:
+            failed.append(error)
+
+    doing = threading.Thread(target=slow)
+    doing.start()
+    wait_until(lambda: all((tmp_path / name).exists() for name in ("begun", "pid")), timeout_s=10, what="it to begin")
+    assert watchdog.heal(here, "one")
+    doing.join()
+    assert failed
+    wait_until(lambda: not lives(int((tmp_path / "pid").read_text())), timeout_s=10, what="it to be ended")
+    assert watchdog.armed(here) == []
+
+
+def test_where_there_is_no_machine_nobody_watches_and_nothing_is_healed() -> None:
+    class Gone:
+        state = "/tmp/state"  # noqa: S108 - of no machine
+
+        def run(self, *_: Any, **__: Any) -> str:
+            raise AbsentError("it is no more")
+
+    gone = cast(Machine, cast(Any, Gone()))
+    assert watchdog.armed(gone) == []
+    with pytest.raises(AbsentError):
+        watchdog.heal(gone, "one")

@@ -19,7 +19,7 @@ from kubernetes import client
 from kubernetes.stream import stream
 
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pod, Pods, words_of
-from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.machine import AbsentError, MachineError
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -61,11 +61,10 @@ class ContainerMachine:
         return f"pod {self.pods.namespace}/{self.pod}"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
-        """Nothing where there is no such container, and none is made."""
         whole = f"{self.first}\nset -- {shlex.join(arguments)}\n{script}".encode()
         container = self.container()  # making one takes its own time
         if container is None:
-            return ""
+            raise AbsentError(f"{self.told} has no such container, or is no more")
         ends_s = time.monotonic() + timeout_s
         try:
             with self._execution(container, ["sh", "-c", _SHELL, "sh", str(len(whole))]) as running:
@@ -87,7 +86,7 @@ class ContainerMachine:
         """By bash, which must be there."""
         container = self.container()
         if container is None:
-            raise MachineError(f"{self.told} has no such container")
+            raise AbsentError(f"{self.told} has no such container, or is no more")
         ours, theirs = socket.socketpair()
         connected, failed = threading.Event(), list[str]()
 
