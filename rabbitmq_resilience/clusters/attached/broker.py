@@ -12,28 +12,73 @@ from rabbitmq_resilience.clusters.attached.offers import Service
 from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: Prints the process of the node, when that was started (ticks since the boot of the machine), and its state (proc(5)).
-#: A broker is an Erlang machine that was told to boot it (``-s rabbit boot``, scripts/rabbitmq-server of all versions).
-#: Where a machine has several, the node's name must be in its arguments or its environment.
-FIND = """
-found=
-for file in $(grep -lazxF -e rabbit /proc/[0-9]*/cmdline 2> /dev/null); do
-    pid=${file#/proc/}; pid=${pid%/cmdline}
-    tr '\\0' ' ' 2> /dev/null < "$file" | grep -qF -e ' -s rabbit boot ' && found="$found $pid"
-done
-count=0; for pid in $found; do count=$(( count + 1 )); done
-for pid in $found; do
-    if [ "$count" -gt 1 ]; then
-        cat "/proc/$pid/cmdline" "/proc/$pid/environ" 2> /dev/null | tr '\\0' '\\n' \\
-            | grep -qxF -e "$1" -e "RABBITMQ_NODENAME=$1" || continue
-    fi
-    set -- "$1" $(sed 's/.*) //' "/proc/$pid/stat" 2> /dev/null)
-    [ -n "${2:-}" ] && echo "$pid ${21} $2"
-done
+#: Functions of the shell. ``find_broker NODE`` prints of each process that may be that node's broker its number, when
+#: it was started (ticks since the boot of the machine), and its state (proc(5)). A broker is an Erlang machine that was
+#: told to boot it (``-s rabbit boot``, scripts/rabbitmq-server of all versions). One that tells another name, by its
+#: arguments or its environment, is another node's; one that runs with the default tells none.
+FIND = r"""
+told_by() {
+    tr '\0' '\n' 2> /dev/null < "/proc/$1/cmdline" | sed -nE '/^-s?name$/ { n; p; }'
+    tr '\0' '\n' 2> /dev/null < "/proc/$1/environ" | sed -n 's/^RABBITMQ_NODENAME=//p'
+}
+started_and_state() {
+    sed -nE 's/.*\) ([^ZX]) ([^ ]+ ){18}([^ ]+) .*/\3 \1/p' "/proc/$1/stat" 2> /dev/null
+}
+is_there() { [ -n "$2" ] && [ "$(started_and_state "$1" | cut -d" " -f1)" = "$2" ]; }
+find_broker() {
+    for file in $(grep -lazxF -e rabbit /proc/[0-9]*/cmdline 2> /dev/null); do
+        pid=${file%/cmdline}; pid=${pid##*/}
+        tr '\0' ' ' 2> /dev/null < "$file" | grep -qF -e ' -s rabbit boot ' || continue
+        names=$(told_by "$pid")
+        [ -z "$names" ] || echo "$names" | grep -qxF -e "$1" -e "${1%@*}" || continue
+        found=$(started_and_state "$pid")
+        [ -z "$found" ] || echo "$pid $found"
+    done
+}
+"""
+
+#: A signal for a process, by its number and when it was started: never for one that has got its number since.
+_SIGNAL = f"""{FIND}
+is_there "$2" "$3" || {{ echo "process $2 is not there any more" >&2; exit 1; }}
+kill -"$1" "$2"
+"""
+
+#: Whether a broker runs and is not about to end (init(3)).
+_RUNS = "rabbit:is_running() andalso element(1, init:get_status()) =:= started."
+
+#: Goes on, and says so where it does not. A process that is gone has nothing to go on with.
+_CONTINUE = f"""{FIND}
+is_there "$old" "$since" || exit 0
+kill -CONT "$old"
+case "$(started_and_state "$old")" in *" "[Tt]) echo "process $old is still suspended" >&2; exit 1 ;; esac
 exit 0
 """
 
+#: Prints what is wrong with the unit $1 for the process $2, a line each.
+_LACKS_UNIT = """
+command -v systemctl > /dev/null || { echo "there is no systemctl; state broker: with start: and stop:"; exit 0; }
+loaded=$(systemctl show -p LoadState --value "$1") main=$(systemctl show -p MainPID --value "$1")
+[ "$loaded" = loaded ] || { echo "systemd has no unit $1 (LoadState=$loaded); state broker: {unit: NAME}"; exit 0; }
+pid=$2
+while [ "$pid" -gt 1 ] && [ "$pid" != "$main" ]; do
+    pid=$(sed -nE 's/^PPid:[^0-9]*//p' "/proc/$pid/status" 2> /dev/null)
+    [ -n "$pid" ] || pid=0
+done
+[ "$pid" = "$main" ] && [ "$main" -gt 0 ] \\
+    || echo "the unit $1 does not run the broker: its process is ${main:-none}, and the broker is $2"
+"""
+#: The same of a command, which is as much as can be known of it before it is run: $1 says which one it is.
+_LACKS_COMMAND = """
+printf '%s\\n' "$2" | sh -n 2> /dev/null || { echo "$1: is nothing that a shell understands: $2"; exit 0; }
+first=${2%%[[:space:]]*}
+case "$first" in *[!A-Za-z0-9_./-]*) exit 0 ;; esac
+command -v "$first" > /dev/null || echo "$1: there is no $first"
+"""
+
 _ENDED_WITHIN_S = 20.0
+_BACK_WITHIN_S = 30.0
+#: After which a broker has a process, at the latest.
+_STARTED_WITHIN_S = 30
 
 
 @dataclass(frozen=True)
@@ -84,14 +129,19 @@ class RemoteBroker:
         self._service = service
         self._node = node
         self._key = f"{key}-broker"
+        #: What undoes what was done last, in case nobody on the machine does.
+        self._undo: str | None = None
 
     def process(self) -> Process | None:
-        """None while there is none. Raises MachineError where there are two."""
-        rows = [row.split() for row in self._machine.run(FIND, self._node).splitlines()]
-        found = [Process(int(pid), int(started), state) for pid, started, state in rows if state not in "ZX"]
+        """None while there is none. Raises MachineError where several may be it."""
+        rows = [row.split() for row in self._machine.run(f'{FIND}\nfind_broker "$1"', self._node).splitlines()]
+        found = [Process(int(pid), int(started), state) for pid, started, state in rows]
         if len(found) > 1:
             named = ", ".join(str(one.pid) for one in found)
-            raise MachineError(f"{self._node} has several processes on its machine: {named}")
+            raise MachineError(
+                f"{self._node} has several processes on its machine, or such as tell no name: {named}; give each "
+                "broker there its RABBITMQ_NODENAME"
+            )
         return found[0] if found else None
 
     def state(self) -> ProcessState:
@@ -102,38 +152,100 @@ class RemoteBroker:
 
     def kill(self, *, for_s: float) -> None:
         """A service that systemd would start again by itself is stopped as soon as its process is dead."""
-        self._arm(self.start_command, for_s)
+        found = self._there()
+        self._undo = self.start_command(found)
+        watchdog.arm(self._machine, self._key, heal=self._undo, after_s=for_s)
         stop = "" if self._service.unit is None else f"\nsystemctl stop {shlex.quote(self._service.unit)}"
-        self._machine.run(f'kill -KILL "$1"{stop}', str(self._there().pid), timeout_s=_ENDED_WITHIN_S)
+        self._signal("KILL", found, more=stop)
         self._await_gone(_ENDED_WITHIN_S)
 
     def stop(self, *, for_s: float) -> None:
         command = self._service.stop or f"systemctl stop {shlex.quote(self._service.unit or '')}"
-        with watchdog.doing(self._machine, self._key, heal=self.start_command, for_s=for_s):
-            self._machine.run(command, timeout_s=watchdog.DONE_WITHIN_S)
+        self._undo = self.start_command(self._there())
+        with watchdog.doing(self._machine, self._key, heal=self._undo, for_s=for_s) as do:
+            do(command)
             self._await_gone(_ENDED_WITHIN_S)
 
     def pause(self, *, for_s: float) -> None:
-        pid = self._there().pid
-        self._arm(f"kill -CONT {pid} 2> /dev/null || true", for_s)
-        self._machine.run('kill -STOP "$1"', str(pid))
+        found = self._there()
+        self._undo = f"{_of(found)}{_CONTINUE}"
+        watchdog.arm(self._machine, self._key, heal=self._undo, after_s=for_s)
+        self._signal("STOP", found)
 
     def give_back(self) -> None:
-        """What was taken: it is started, or goes on."""
-        watchdog.heal(self._machine, self._key)
+        """What was taken is started, or goes on. Returns once that is seen."""
+        if not watchdog.heal(self._machine, self._key):
+            self._machine.run(self._undo or self._undo_of_others(), timeout_s=watchdog.HEALED_WITHIN_S)
+        what = f"the broker of {self._node} to run"
+        try:
+            wait_until(lambda: self.state() == "running", timeout_s=_BACK_WITHIN_S, what=what, poll_s=0.5)
+        except WaitTimeout as error:
+            raise MachineError(str(error)) from error
+        self._undo = None
 
-    @property
-    def start_command(self) -> str:
-        """For the machine's shell; may be run twice: a broker that is there is left alone."""
-        start = self._service.start or f"systemctl start --no-block {shlex.quote(self._service.unit or '')}"
-        find = f"set -- {shlex.quote(self._node)}\n{FIND.replace('exit 0', '')}"
-        return f'[ -n "$({find})" ] && exit 0\n{start}'
+    def _undo_of_others(self) -> str:
+        """Where it was taken by another process of ours, which is gone."""
+        found = self.process()
+        if found is not None and found.state in "Tt":
+            return f"{_of(found)}{_CONTINUE}"
+        return self.start_command()
+
+    def start_command(self, ended: Process | None = None) -> str:
+        """For the machine's shell; may be run twice: a broker that is there is left alone. Ends well once it has a
+        process, another one than ``ended``, unless that was not ended after all."""
+        asked = tool_script(self._node, "rabbitmqctl", "eval", _RUNS)
+        running = f'[ "$({asked})" = true ] && exit 0'
+        start, unit = self._service.start, self._service.unit
+        if start is None:
+            quoted = shlex.quote(unit or "")
+            start = f"systemctl start --no-block {quoted} || exit 1"
+            running = f"{start}\n    systemctl is-active --quiet {quoted} && {running}"
+        return f"""node={shlex.quote(self._node)}
+{_of(ended)}{FIND}
+others() {{
+    find_broker "$node" | while read -r pid started _; do
+        [ "$pid $started" = "$old $since" ] || echo "$pid"
+    done
+}}
+[ -z "$(others)" ] || exit 0
+if is_there "$old" "$since"; then
+    {running}
+    echo "process $old of $node, which was to end, is still there, and does not run as a broker" >&2
+    exit 1
+fi
+( {start}
+) || exit 1
+for _ in $(seq {_STARTED_WITHIN_S}); do
+    [ -z "$(others)" ] || exit 0
+    sleep 1
+done
+echo "$node was started, and has no process {_STARTED_WITHIN_S} s later" >&2
+exit 1"""
 
     def killed_where(self, expression: str) -> str:
-        """For the machine's shell: ends the broker's process where that Erlang expression is true in it."""
-        ask = tool_script(self._node, "rabbitmqctl", "eval", expression)
-        found = f"$(set -- {shlex.quote(self._node)}\n{FIND})"
-        return f'if [ "$({ask})" = true ]; then kill -KILL "$(echo "{found}" | cut -d" " -f1)"; sleep 1; fi\n'
+        """For the machine's shell: ends the broker's process where that Erlang expression, without its full stop, is
+        true in it. It tells its number itself."""
+        asked = tool_script(self._node, "rabbitmqctl", "eval", f"({expression}) andalso list_to_integer(os:getpid()).")
+        return (
+            f"{FIND}\nbroken=$({asked})\n"
+            f'if find_broker {shlex.quote(self._node)} | cut -d" " -f1 | grep -qx "$broken"; then\n'
+            '    kill -KILL "$broken"; sleep 1\nfi\n'
+        )
+
+    def lacking(self) -> list[str]:
+        """In words, why a broker that is taken away would not be started again."""
+        found = self.process()
+        if found is None:
+            return [f"there is no process of {self._node}"]
+        service = self._service
+        if service.unit is not None:
+            return self._machine.run(_LACKS_UNIT, service.unit, str(found.pid)).splitlines()
+        texts = (self._machine.run(_LACKS_COMMAND, name, getattr(service, name)) for name in ("start", "stop"))
+        return [line for text in texts for line in text.splitlines()]
+
+    def _signal(self, signal: str, process: Process, *, more: str = "") -> None:
+        script, of = _SIGNAL + more, (str(process.pid), str(process.started))
+        self._machine.run(script, signal, *of, timeout_s=_ENDED_WITHIN_S)
 
     def _there(self) -> Process:
         found = self.process()
@@ -141,11 +253,13 @@ class RemoteBroker:
             raise MachineError(f"{self._node} has no process on its machine")
         return found
 
-    def _arm(self, heal: str, for_s: float) -> None:
-        watchdog.arm(self._machine, self._key, heal=heal, after_s=for_s)
-
     def _await_gone(self, timeout_s: float) -> None:
         try:
             wait_until(lambda: self.process() is None, timeout_s=timeout_s, what=f"the process of {self._node} to end")
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
+
+
+def _of(process: Process | None) -> str:
+    """That process for a script, or none."""
+    return "old= since=\n" if process is None else f"old={process.pid} since={process.started}\n"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.broker import FIND, Process, RemoteBroker
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError, tool_script
 from rabbitmq_resilience.clusters.changes import Change
+
+_LACKS = 'for tool in "$@"; do command -v "$tool" > /dev/null || echo "there is no $tool"; done'
 
 
 @dataclass(frozen=True)
@@ -19,24 +21,31 @@ class ChangedBroker:
     broker: RemoteBroker
     node: str
     key: str
+    #: What undoes each change that was done, in case nobody on the machine does.
+    _undo: dict[str, str] = field(default_factory=dict, init=False)
 
     def change(self, change: Change, *, for_s: float) -> None:
         found = self.broker.process()
         if found is None:
             raise MachineError(f"{self.node} has no process on its machine")
-        undo = self._while_it_is(found) + tool_script(self.node, *change.undo)
-        with watchdog.doing(self.machine, self._key(change), heal=undo, for_s=for_s):
-            self.machine.run(tool_script(self.node, *change.do), timeout_s=watchdog.DONE_WITHIN_S)
+        undo = self._undo[change.name] = _while_it_is(found) + tool_script(self.node, *change.undo)
+        with watchdog.doing(self.machine, self._key(change), heal=undo, for_s=for_s) as do:
+            do(tool_script(self.node, *change.do))
 
     def change_back(self, change: Change) -> None:
-        watchdog.heal(self.machine, self._key(change))
+        undo = self._undo.get(change.name)
+        if not watchdog.heal(self.machine, self._key(change)) and undo is not None:
+            self.machine.run(undo, timeout_s=watchdog.HEALED_WITHIN_S)
+        self._undo.pop(change.name, None)
 
-    def _while_it_is(self, process: Process) -> str:
-        """A script that goes on only where the node has this very process: another one knows nothing of the change."""
-        return (
-            f"found=$(set -- {shlex.quote(self.node)}\n{FIND})\n"
-            f'case "$found" in "{process.pid} {process.started} "*) ;; *) exit 0 ;; esac\n'
-        )
+    def lacking(self, tools: Collection[str]) -> list[str]:
+        """In words, which of RabbitMQ's tools the machine has not."""
+        return self.machine.run(_LACKS, *tools).splitlines()
 
     def _key(self, change: Change) -> str:
         return f"{self.key}-{change.name}"
+
+
+def _while_it_is(process: Process) -> str:
+    """A script that goes on only where the node has this very process: another one knows nothing of the change."""
+    return f"{FIND}\nis_there {process.pid} {process.started} || exit 0\n"

@@ -32,7 +32,7 @@ from rabbitmq_resilience.tools.closing import Closing
 DRIVER = "attached"
 
 #: What takes a broker away, and what ends its process.
-_TAKING = ("kill", "stop", "pause", "lose_data")
+TAKING = ("kill", "stop", "pause", "lose_data")
 _ENDING = ("kill", "stop")
 
 
@@ -268,7 +268,7 @@ class AttachedCluster(Closing):
     def close(self) -> None:
         """Heals what is not healed yet, too: what came back by itself, or where healing failed."""
         with self._stack, ExitStack() as each:
-            held, full = self._hands.held(_TAKING), self._hands.held(["fill_disk"])
+            held, full = self._hands.held(TAKING), self._hands.held(["fill_disk"])
             for node in self.topology.node_names:
                 if self.broker_name(node) in held:
                     each.callback(self._give_back, node)
@@ -302,9 +302,10 @@ class AttachedCluster(Closing):
         take()
 
     def _give_back(self, node: str) -> None:
+        """What was taken there is healed once it was seen that the broker runs, and not before."""
         self._nodes.brokers[node].give_back()
         name = self.broker_name(node)
         for change in [one for there, one in self._changes if there == node and name in self._hands.held(_ENDING)]:
             self.change_back(node, change)  # which the process that ended has forgotten
-        for act in _TAKING:
+        for act in TAKING:
             self._hands.leave(act, [name])

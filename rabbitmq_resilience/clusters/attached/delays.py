@@ -90,7 +90,8 @@ class Delays:
         """By the address of a peer, in place of all that there were; only packets to and from one of ``ports`` of TCP,
         where some are given. They go by themselves some time after ``for_s``."""
         if not delays:
-            watchdog.heal(self.machine, self._key)
+            if not watchdog.heal(self.machine, self._key):
+                self.machine.run(_CLEAR)  # they may outlive what watched over them
             return
         if taken := self._taken(delays):
             raise MachineError(f"{self.machine.told}: {'; '.join(taken)}; nothing was done")

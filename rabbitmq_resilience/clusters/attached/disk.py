@@ -55,12 +55,21 @@ if [ -n "$pid" ] && is_filler "$pid"; then
 fi
 """
 
+#: The same where that is not known: $1 is the folder.
+_END_ALL = f"""
+for file in $(grep -lazxF -e {_NAME} /proc/[0-9]*/cmdline 2> /dev/null); do
+    pid=${{file%/cmdline}}; pid=${{pid##*/}}
+    tr '\\0' '\\n' 2> /dev/null < "$file" | grep -qxF -e "$1" && kill -KILL "-$pid" 2> /dev/null
+done
+exit 0
+"""
+
 #: Whether a broker that runs has lost its metadata, or is going to. What could not be written to Mnesia's log ends
 #: Mnesia when it looks there next, up to three minutes later (dump_log_time_threshold), and the process lives on (seen
 #: on 3.10.8). So it is asked to look now, which does no harm where all was written.
 _IS_BROKEN = (
     'rabbit:is_running() andalso (not is_boolean(catch rabbit_vhost:exists(<<"/">>)) orelse '
-    "(mnesia:system_info(is_running) =:= yes andalso (catch mnesia:dump_log()) =/= dumped))."
+    "(mnesia:system_info(is_running) =:= yes andalso (catch mnesia:dump_log()) =/= dumped))"
 )
 
 #: Writes a block as the owner of the folder $1, and removes it.
@@ -110,14 +119,16 @@ class RemoteDisk:
     def fill(self, *, for_s: float) -> None:
         """Returns while it is being filled. With its end the broker is started again, if it has died of it, or lives on
         without its metadata."""
-        heal = _EMPTY.replace("FOLDER", self._folder) + self.broker.killed_where(_IS_BROKEN) + self.broker.start_command
+        heal = _EMPTY.replace("FOLDER", self._folder) + self.broker.killed_where(_IS_BROKEN)
+        heal += self.broker.start_command()
         watchdog.arm(self.machine, self._key, heal=heal, after_s=for_s)
         lasts_s = str(round(for_s + watchdog.MARGIN_S))
         self.machine.run(_FILL, self.path, self._folder, lasts_s, _FILLER)
 
     def empty(self) -> None:
         """Undo ``fill``."""
-        watchdog.heal(self.machine, self._key)
+        if not watchdog.heal(self.machine, self._key):
+            self.machine.run(_END_ALL, self._folder)  # it may outlive what watched over it
 
     def room(self) -> Room:
         counted, mounted_at = self.machine.run(_LOOK, self.path).splitlines()

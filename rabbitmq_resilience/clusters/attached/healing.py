@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from rabbitmq_resilience.clusters.attached import watchdog
+from rabbitmq_resilience.clusters.attached.cluster import TAKING
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lock import LockedError, locked
@@ -114,6 +115,8 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: s
     keepers = {node} if node in ways.keepers else {*ways.keepers}
     if troubled := sorted(keepers & silent):
         return f"{', '.join(troubled)} does not tell, or could not heal"
+    if act in TAKING and node in ways.brokers:
+        ways.brokers[node].give_back()  # what watched over it may be gone
     try:
         wait_until(
             lambda: _in_effect(act, node, known, ways),

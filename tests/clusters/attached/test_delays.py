@@ -71,5 +71,6 @@ def test_no_more_different_ones_than_there_are_bands() -> None:
 def test_without_any_all_is_healed() -> None:
     shell = Shell()
     delays(shell).put({}, ports=(), for_s=0)
-    (healed,) = shell.ran
+    healed, (looked,) = shell.ran
     assert healed[1] == "/run/rabbitmq-resilience/h1-delays"
+    assert 'tc qdisc del dev "$device" root' in looked, "nobody watched, which says nothing of what is there"

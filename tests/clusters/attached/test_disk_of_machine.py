@@ -38,7 +38,7 @@ class Place:
 
     def disk(self, path: Path) -> RemoteDisk:
         start = f"echo started >> {self.folder}/started"
-        broker = SimpleNamespace(start_command=start, killed_where=lambda _expression: "")
+        broker = SimpleNamespace(start_command=lambda: start, killed_where=lambda _expression: "")
         return RemoteDisk(OurMachine(f"{self.folder}/state"), cast(RemoteBroker, broker), str(path), "h1")
 
     def left_on_machine(self) -> str:

@@ -208,6 +208,6 @@ def test_heal_does_not_wait_for_that(
     with left_broken(file, kind, for_s=600):
         seen(lambda: is_on(machines), timeout_s=40, what=f"{kind} to be in effect")
     assert heal([str(file)]) == 0
-    assert "rabbit@host2: healed rabbit-host2-" in capsys.readouterr().out
+    assert "rabbit@host2: healed rabbit@host2-" in capsys.readouterr().out
     seen(lambda: not is_on(machines), timeout_s=20, what="the machines to be healed")
     assert machines.run("host2", "ps -eo args").count("rabbitmq-resilience") == 0, "watchdogs are gone"

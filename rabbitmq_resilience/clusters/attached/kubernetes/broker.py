@@ -86,7 +86,7 @@ class PodBroker:
         self.beside.pause(for_s=for_s)
 
     def give_back(self) -> None:
-        if self._paused:
+        if self._paused or self.state() == "suspended":
             self.beside.give_back()
             self._paused = False
         self._await(lambda: self.state() == "running", _BACK_WITHIN_S, f"Kubernetes to start {self.pod} again")
