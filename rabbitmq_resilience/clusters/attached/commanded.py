@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks, on_each
@@ -20,9 +23,10 @@ from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-_DONE_WITHIN_S = 120.0
 _IN_EFFECT_WITHIN_S = 20.0
 _LOOKED_WITHIN_S = 20.0
+#: For what comes back by itself, or is started by a command that does not wait for it.
+_BACK_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,24 +52,58 @@ class OurMachine:
 
 
 def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str], *, timeout_s: float) -> str:
-    """What a script printed that this machine's shell has run. Raises MachineError."""
-    try:
-        done = subprocess.run(
-            ["sh", "-s", "--", *arguments],
-            input=script,
-            env={**os.environ, **environ},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"this machine: {error}") from error
-    if done.returncode:
-        words = (done.stderr or done.stdout).strip()[:1000] or "it said nothing"
-        raise MachineError(f"{script.strip()!r} ended with status {done.returncode}: {words}")
-    return done.stdout
+    """What a script printed that this machine's shell has run. One that takes longer is ended with all that it has
+    started. Raises MachineError."""
+    running = subprocess.Popen(
+        ["sh", "-s", "--", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environ},
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    with running:
+        try:
+            out, err = running.communicate(script, timeout=timeout_s)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            if isinstance(error, OSError | subprocess.TimeoutExpired):
+                raise MachineError(f"this machine: no answer within {timeout_s:g} s") from error
+            raise
+    if running.returncode:
+        words = (err or out).strip()[:1000] or "it said nothing"
+        raise MachineError(f"this machine: ended with status {running.returncode}: {words}")
+    return out
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """In what commands about a node are run: the folder of the cluster file, and what they are told by their
+    environment. ``FOR_S`` is 0 where nothing is done."""
+
+    folder: Path
+    environ: Mapping[str, str]
+
+    @classmethod
+    def of(cls, node: AttachedNode, folder: Path) -> Surroundings:
+        return cls(folder, {"NODE": node.name, "HOST": node.host, "ZONE": node.zone, "FOR_S": "0"})
+
+    def with_more(self, **environ: str) -> Surroundings:
+        return replace(self, environ={**self.environ, **environ})
+
+    def script(self, command: str) -> str:
+        exported = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in self.environ.items())
+        return f"cd {shlex.quote(str(self.folder))} || exit 1\n{exported}{command}"
+
+    def run(self, command: str, keeper: OurMachine, *, timeout_s: float) -> str:
+        """What it printed. Raises MachineError."""
+        try:
+            return keeper.run(self.script(command), timeout_s=timeout_s)
+        except MachineError as error:
+            raise MachineError(f"{command.strip()!r} on {error}") from error
 
 
 @dataclass(frozen=True)
@@ -75,51 +113,78 @@ class CommandedProcess:
 
 @dataclass
 class CommandedBroker:
-    """``node`` is the Erlang name. What ends by ``heal`` is watched over from this machine: it ends also where this
+    """``name`` is the Erlang name. What ends by ``heal`` is watched over from this machine: it ends also where this
     process is gone, but neither where the machine sleeps nor where it has lost its way."""
 
+    name: str
     commands: Commands
     keeper: OurMachine
-    key: str
-    environ: Mapping[str, str]
-    _held: list[CommandedAct] = field(default_factory=list, init=False)
+    around: Surroundings
+    _held: dict[str, Doing] = field(default_factory=dict, init=False)
 
     def process(self) -> CommandedProcess | None:
-        told = self._run(self.commands.process, timeout_s=_LOOKED_WITHIN_S).strip()
+        told = self.around.run(self.commands.process, self.keeper, timeout_s=_LOOKED_WITHIN_S).strip()
         return CommandedProcess(" ".join(told.split())) if told else None
 
     def state(self) -> ProcessState:
         if self.process() is None:
             return "gone"
         pause = self.commands.pause
-        return "suspended" if pause is not None and self._holds(pause) else "running"
+        if pause is None:
+            return "running"
+        held = self._held.get("pause") or Doing(pause, self.keeper, self._key("pause"), self.around)
+        return "suspended" if held.in_effect() else "running"
 
     def kill(self, *, for_s: float) -> None:
-        self._do(self.commands.kill, for_s)
+        self._do("kill", for_s)
 
     def stop(self, *, for_s: float) -> None:
-        self._do(self.commands.stop, for_s)
+        self._do("stop", for_s)
 
     def pause(self, *, for_s: float) -> None:
-        self._do(self.commands.pause, for_s)
+        self._do("pause", for_s)
 
     def give_back(self) -> None:
-        """Raises MachineError where nobody does it."""
-        held, self._held = self._held, []
-        watchdog.heal(self.keeper, self.key)
-        if any(act.ends == "never" for act in held):
-            raise MachineError(f"{self.environ['NODE']} is left as it is: its command says ends: never")
+        """Returns once what was done is seen to be no more: its proof holds no longer, and a process is there, another
+        one where it was ended. Raises MachineError where that does not come, and where nobody does it."""
+        ending = {name: held for name, held in self._held.items() if held.act.ends != "never"}
+        for held in ending.values():
+            held.heal()
+        left = f"{self.name} to be given back"
+        try:
+            wait_until(lambda: self._lacks(ending.values()), timeout_s=_BACK_WITHIN_S, what=left, until=_is_empty)
+        except WaitTimeout as error:
+            raise MachineError(str(error)) from error
+        finally_held = self._held.keys() - ending.keys()
+        for name in ending:
+            del self._held[name]
+        if finally_held:
+            raise MachineError(f"{self.name} is left as it is: its command says ends: never")
 
-    def _do(self, act: CommandedAct | None, for_s: float) -> None:
+    def _do(self, name: str, for_s: float) -> None:
+        act = self.commands.act(name)
         assert act is not None, "what is not offered is refused before"
-        self._held.append(act)
-        do(act, self.environ, keeper=self.keeper, key=self.key, for_s=for_s)
+        before = self.process()
+        held = Doing(act, self.keeper, self._key(name), self.around.with_more(FOR_S=f"{for_s:g}"))
+        self._held[name] = held
+        held.do(for_s=for_s)
+        if name != "pause" and before is not None:
+            held.ended = before.name
 
-    def _holds(self, act: CommandedAct) -> bool:
-        return holds(act, self.environ)
+    def _lacks(self, acts: Collection[Doing]) -> str:
+        """What is not as it should be, in words; empty if nothing is."""
+        found = self.process()
+        if found is None:
+            return "process: tells of none"
+        for held in acts:
+            if held.ended == found.name:
+                return f"{found.name}, which was ended, is told by process: again"
+            if held.in_effect():
+                return f"the proof {held.act.proof!r} still holds"
+        return ""
 
-    def _run(self, command: str, *, timeout_s: float) -> str:
-        return run_here(command, (), self.environ, timeout_s=timeout_s)
+    def _key(self, act: str) -> str:
+        return f"{key_of(self.name)}-{act}"
 
 
 @dataclass
@@ -128,8 +193,9 @@ class CommandedLinks(HeldLinks):
 
     act: CommandedAct
     keeper: OurMachine
+    folder: Path
     stated: Mapping[str, AttachedNode]
-    _done: dict[Link, float] = field(default_factory=dict, init=False)
+    _done: dict[Link, tuple[float, Doing]] = field(default_factory=dict, init=False)
 
     @property
     def nodes(self) -> Collection[str]:
@@ -137,58 +203,94 @@ class CommandedLinks(HeldLinks):
 
     def attested(self, links: Collection[Link]) -> Mapping[Link, bool]:
         ordered = sorted(links)
-        return dict(zip(ordered, on_each(ordered, lambda link: holds(self.act, self._environ(link))), strict=True))
+        return dict(zip(ordered, on_each(ordered, lambda link: self._of(link).in_effect()), strict=True))
 
     def _bring(self, links: Collection[Link]) -> None:
         on_each(links, self._bring_one)
 
     def _bring_one(self, link: Link) -> None:
         ends_s = max(self._wanted[link].values(), default=0.0)
-        environ, key = (
-            self._environ(link),
-            key_of(f"{self.stated[link.target].name}-from-{self.stated[link.source].name}"),
-        )
+        for_s = max(0.0, ends_s - time.monotonic())
+        known_s, held = self._done.get(link, (0.0, None))
         if not ends_s:
-            watchdog.heal(self.keeper, key)
-            if self._done.pop(link, None) is not None and self.act.ends == "never":
+            held = held or self._of(link)
+            held.heal()
+            if link in self._done and self.act.ends == "never":
                 raise MachineError(f"{link} is left as it is: its command says ends: never")
-        elif ends_s > self._done.get(link, 0.0):
-            self._done[link] = ends_s
-            do(self.act, environ, keeper=self.keeper, key=key, for_s=max(0.0, ends_s - time.monotonic()))
+            held.await_over()
+            self._done.pop(link, None)
+        elif ends_s > known_s:
+            held = self._of(link, for_s=for_s)
+            self._done[link] = (ends_s, held)
+            held.do(for_s=for_s)
 
-    def _environ(self, link: Link) -> Mapping[str, str]:
+    def _of(self, link: Link, *, for_s: float | None = None) -> Doing:
         """Of what the target receives."""
-        peer = self.stated[link.source]
-        return {**environ_of(self.stated[link.target]), "PEER": peer.name, "PEER_HOST": peer.host}
+        if for_s is None and link in self._done:
+            return self._done[link][1]
+        target, peer = self.stated[link.target], self.stated[link.source]
+        key = f"{key_of(target.name)}:from:{key_of(peer.name)}"
+        more = {"PEER": peer.name, "PEER_HOST": peer.host, "FOR_S": f"{for_s or 0.0:g}"}
+        return Doing(self.act, self.keeper, key, Surroundings.of(target, self.folder).with_more(**more))
 
 
-def environ_of(node: AttachedNode) -> Mapping[str, str]:
-    """What every command is told."""
-    return {"NODE": node.name, "HOST": node.host, "ZONE": node.zone}
+@dataclass
+class Doing:
+    """One act in hand. ``ended``: the name of the process that it has ended."""
+
+    act: CommandedAct
+    keeper: OurMachine
+    key: str
+    around: Surroundings
+    ended: str | None = None
+
+    def do(self, *, for_s: float) -> None:
+        """Returns once its proof holds. What heals it is armed before. Raises MachineError."""
+        act, script = self.act, self.around.script(self.act.do)
+        if act.heal is None:
+            self.around.run(act.do, self.keeper, timeout_s=watchdog.DONE_WITHIN_S)
+            self._await(True, "to hold")
+            return
+        with watchdog.doing(self.keeper, self.key, heal=self.around.script(act.heal), for_s=for_s) as do:
+            try:
+                do(script)
+            except MachineError as error:
+                raise MachineError(f"{act.do.strip()!r} on {error}") from error
+            self._await(True, "to hold")
+
+    def heal(self) -> None:
+        """By its command, whether or not somebody has done so already; nothing where it has none."""
+        if self.act.heal is not None and not watchdog.heal(self.keeper, self.key):
+            self.around.run(self.act.heal, self.keeper, timeout_s=watchdog.HEALED_WITHIN_S)
+
+    def in_effect(self) -> bool:
+        """By its own proof."""
+        try:
+            self.around.run(self.act.proof, self.keeper, timeout_s=_LOOKED_WITHIN_S)
+        except MachineError:
+            return False
+        return True
+
+    def await_over(self) -> None:
+        """Raises MachineError where it stays in effect."""
+        self._await(False, "to hold no longer")
+
+    def _await(self, wanted: bool, what: str) -> None:
+        try:
+            wait_until(
+                self.in_effect,
+                timeout_s=_IN_EFFECT_WITHIN_S,
+                what=f"the proof {self.act.proof!r} {what}",
+                until=lambda holds: holds == wanted,
+            )
+        except WaitTimeout as error:
+            raise MachineError(f"{self.around.environ['NODE']}: {error}") from error
 
 
 def key_of(node: str) -> str:
-    """Names a node in watchdogs and units: letters, digits, dots and dashes."""
-    return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in node)
+    """Names a node, or anything else, in watchdogs, as one part of a path: different ones differently."""
+    return quote(node, safe="@")
 
 
-def do(act: CommandedAct, environ: Mapping[str, str], *, keeper: OurMachine, key: str, for_s: float) -> None:
-    """Returns once its proof holds. What heals it is armed before. Raises MachineError."""
-    told = {**environ, "FOR_S": f"{for_s:g}"}
-    if act.heal is not None:
-        exported = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
-        watchdog.arm(keeper, key, heal=exported + act.heal, after_s=for_s)
-    run_here(act.do, (), told, timeout_s=_DONE_WITHIN_S)
-    try:
-        wait_until(lambda: holds(act, environ), timeout_s=_IN_EFFECT_WITHIN_S, what=f"the proof {act.proof!r} to hold")
-    except WaitTimeout as error:
-        raise MachineError(f"{environ['NODE']}: {error}") from error
-
-
-def holds(act: CommandedAct, environ: Mapping[str, str]) -> bool:
-    """Whether it is in effect, by its own proof."""
-    try:
-        run_here(act.proof, (), environ, timeout_s=_LOOKED_WITHIN_S)
-    except MachineError:
-        return False
-    return True
+def _is_empty(text: str) -> bool:
+    return not text

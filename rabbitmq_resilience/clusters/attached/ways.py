@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.attached.commanded import (
     CommandedBroker,
     CommandedLinks,
     OurMachine,
-    environ_of,
+    Surroundings,
     key_of,
 )
 from rabbitmq_resilience.clusters.attached.delays import Delays
@@ -131,16 +131,12 @@ def _by_commands(known: KnownCluster) -> Ways:
     commands = known.stated.offers.commands
     assert commands is not None, "only what is offered is opened"
     keeper = OurMachine.of_user(cluster_state(known.stated.cluster))
+    folder = known.path.resolve().parent
     brokers = {
-        node.name: CommandedBroker(
-            commands,
-            keeper,
-            key_of(node.name),
-            environ_of(node),
-        )
+        node.name: CommandedBroker(node.name, commands, keeper, Surroundings.of(node, folder))
         for node in known.stated.nodes
     }
-    links = None if commands.cut is None else partial(CommandedLinks, commands.cut, keeper)
+    links = None if commands.cut is None else partial(CommandedLinks, commands.cut, keeper, folder)
     taking = [commands.kill, commands.stop, commands.pause]
     by_itself = any(act is not None and act.ends == "itself" for act in taking)
     return Ways(keepers={keeper.told: keeper}, brokers=brokers, links=links, restarted=by_itself)

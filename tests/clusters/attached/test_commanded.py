@@ -1,0 +1,172 @@
+"""Acts by commands of those who run brokers, which are files in the place of processes here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached import commanded, watchdog
+from rabbitmq_resilience.clusters.attached.command import heal
+from rabbitmq_resilience.clusters.attached.commanded import (
+    CommandedBroker,
+    CommandedLinks,
+    OurMachine,
+    Surroundings,
+    key_of,
+)
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
+from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.offers import CommandedAct, Commands
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP
+from rabbitmq_resilience.clusters.attached.spec import AttachedNode
+from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.tools.waiting import wait_until
+
+PROCESS = "cat up 2> /dev/null || true"
+KILL = CommandedAct(do="rm -f up", proof="! test -e up", heal="echo another > up")
+
+
+def node(name: str) -> AttachedNode:
+    return AttachedNode(name=name, zone="a", amqp="amqp://h", management="http://h:15672")
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OurMachine]:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "up").write_text("first")
+    monkeypatch.setattr(commanded, "_IN_EFFECT_WITHIN_S", 1.0)
+    monkeypatch.setattr(commanded, "_BACK_WITHIN_S", 1.0)
+    monkeypatch.setattr(watchdog, "MARGIN_S", 0.0)
+    found = OurMachine(str(tmp_path / "state"))
+    yield found
+    for key in watchdog.armed(found):
+        os.kill(int((tmp_path / "state" / key / "pid").read_text()), 9)
+
+
+def broker(keeper: OurMachine, name: str = "rabbit@h1", **acts: CommandedAct) -> CommandedBroker:
+    folder = Path(keeper.state).parent / "here"
+    return CommandedBroker(name, Commands(process=PROCESS, **acts), keeper, Surroundings.of(node(name), folder))
+
+
+def test_what_takes_longer_than_it_lasts_is_done_before_it_is_healed(keeper: OurMachine) -> None:
+    found = broker(keeper, stop=CommandedAct(do="sleep 3; rm -f up", proof=KILL.proof, heal=KILL.heal))
+    found.stop(for_s=0)
+    wait_until(lambda: found.state() == "running", timeout_s=10, what="its watchdog to heal it")
+    found.give_back()
+    process = found.process()
+    assert process is not None
+    assert process.name == "another"
+
+
+def test_it_is_not_given_back_before_that_is_seen(keeper: OurMachine) -> None:
+    found = broker(keeper, kill=CommandedAct(do=KILL.do, proof=KILL.proof, heal="true"))
+    found.kill(for_s=60)
+    for _ in range(2):
+        with pytest.raises(MachineError, match="rabbit@h1 to be given back; last seen: 'process: tells of none'"):
+            found.give_back()
+    (Path(keeper.state).parent / "here" / "up").write_text("first")
+    with pytest.raises(MachineError, match="first, which was ended, is told by process: again"):
+        found.give_back()
+    (Path(keeper.state).parent / "here" / "up").write_text("second")
+    found.give_back()
+
+
+def test_where_nobody_watches_any_more_it_is_healed_all_the_same(keeper: OurMachine) -> None:
+    found = broker(keeper, kill=KILL)
+    found.kill(for_s=60)
+    watched = Path(keeper.state) / "rabbit@h1-kill"
+    os.kill(int((watched / "pid").read_text()), 9)
+    (watched / "heal").unlink()
+    found.give_back()
+    assert found.state() == "running"
+
+
+def test_what_never_ends_is_never_given_back(keeper: OurMachine) -> None:
+    found = broker(keeper, kill=CommandedAct(do=KILL.do, proof=KILL.proof, ends="never"))
+    found.kill(for_s=1)
+    for _ in range(2):
+        (Path(keeper.state).parent / "here" / "up").write_text("another")
+        with pytest.raises(MachineError, match="rabbit@h1 is left as it is: its command says ends: never"):
+            found.give_back()
+
+
+def test_nodes_whose_names_are_alike_and_acts_of_one_node_are_watched_over_by_themselves(keeper: OurMachine) -> None:
+    pause = CommandedAct(do="touch $NODE.paused", proof="test -e $NODE.paused", heal="rm $NODE.paused")
+    nodes = [broker(keeper, name, kill=KILL, pause=pause) for name in ("rabbit@mq_1", "rabbit@mq-1")]
+    for found in nodes:
+        found.pause(for_s=60)
+    nodes[0].kill(for_s=60)
+    assert watchdog.armed(keeper) == ["rabbit@mq-1-pause", "rabbit@mq_1-kill", "rabbit@mq_1-pause"]
+    for found in nodes:
+        found.give_back()
+    assert [found.state() for found in nodes] == ["running", "running"]
+
+
+def test_commands_are_run_in_the_folder_of_the_cluster_file_wherever_we_are(
+    keeper: OurMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    broker(keeper, kill=KILL).kill(for_s=60)
+    assert watchdog.heal(keeper, "rabbit@h1-kill")
+    assert (tmp_path / "here" / "up").exists()
+    assert not (tmp_path / "there" / "up").exists()
+
+
+def test_every_command_is_told_how_long_it_is_for(keeper: OurMachine) -> None:
+    note = 'echo "{} $FOR_S" >> told'
+    acts = {"do": f"{note.format('do')}; {KILL.do}", "proof": f"{note.format('proof')}; {KILL.proof}"}
+    found = broker(keeper, kill=CommandedAct(**acts, heal=f"{note.format('heal')}; {KILL.heal}"))
+    found.commands = found.commands.model_copy(update={"process": f"{note.format('process')}; {PROCESS}"})
+    found.kill(for_s=7)
+    found.give_back()
+    told = (Path(keeper.state).parent / "here" / "told").read_text().splitlines()
+    assert {*told} == {"process 0", "do 7", "proof 7", "heal 7"}
+
+
+def test_a_link_is_not_whole_before_its_proof_says_so(keeper: OurMachine, tmp_path: Path) -> None:
+    heal = "! test -e let || rm $NODE.$PEER"
+    act = CommandedAct(do="touch $NODE.$PEER", proof="test -e $NODE.$PEER", heal=heal)
+    links = CommandedLinks(act, keeper, tmp_path / "here", {"a1": node("rabbit@h1"), "b1": node("rabbit@h2")})
+    link = Link("a1", "b1")
+    links.put(DROP, [link], for_s=60)
+    assert links.attested([link]) == {link: True}
+    assert watchdog.armed(keeper) == ["rabbit@h2:from:rabbit@h1"]
+    with pytest.raises(MachineError, match="to hold no longer"):
+        links.take(DROP, [link])
+    (tmp_path / "here" / "let").touch()
+    links.take(DROP, [link])
+    assert links.attested([link]) == {link: False}
+
+
+def test_heal_forgets_nothing_that_it_has_not_seen(
+    keeper: OurMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", keeper.state)
+    file = tmp_path / "here" / "cluster.yaml"
+    (tmp_path / "here" / "secret").write_text("x\n")
+    file.write_text(
+        "version: 1\ncluster: orders\nuser: {file: secret}\npassword: {file: secret}\n"
+        "partition_handling: pause_minority\nallow: {kill: 1}\n"
+        "nodes: [{name: rabbit@h1, zone: a, amqp: 'amqp://h1', management: 'http://h1'}]\n"
+        f"offers: {{commands: {{process: '{PROCESS}', kill: {{do: rm up, proof: 'false', ends: never}}}}}}\n"
+    )
+    journal = Journal(journal_file("orders"))
+    journal.begun("kill", "rabbit@h1", heals_by_itself_s=1)
+    (tmp_path / "here" / "up").unlink()
+    assert heal([str(file)]) == 1
+    assert len(journal.unhealed()) == 1
+    (tmp_path / "here" / "up").write_text("another")
+    assert heal([str(file)]) == 0
+    assert journal.unhealed() == []
+
+
+def test_keys_are_different_where_names_are() -> None:
+    names = ["rabbit@mq_1", "rabbit@mq-1", "rabbit@mq.1", "rabbit-mq_1", "rabbit@mq/1", "rabbit@mq%2F1"]
+    keys = [key_of(name) for name in names]
+    assert len({*keys}) == len(names)
+    assert not any("/" in key for key in keys)
+    assert key_of("rabbit@host-1.example") == "rabbit@host-1.example"
