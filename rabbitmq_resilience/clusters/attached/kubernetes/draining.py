@@ -75,7 +75,8 @@ class Draining:
         """What was drained for them. Raises MachineError where that is not so afterwards."""
         with self._lock:
             for machine in sorted({one for name in brokers for one in self.drained.get(name, ())}):
-                watchdog.heal(self.keeper, key_of(f"{machine}-cordoned"))
+                if not watchdog.heal(self.keeper, key_of(f"{machine}-cordoned")):
+                    uncordoned(self.offer, self.folder, machine)
             for name in brokers:
                 self.drained.pop(name, None)
 

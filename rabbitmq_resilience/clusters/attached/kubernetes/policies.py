@@ -1,7 +1,8 @@
 """Cuts by NetworkPolicy: an object that says from where a pod takes packets, and that somebody else must enforce.
 
-Where nobody does, it is accepted all the same, and the proof of the cut finds it whole. It has no end of its own: a
-watchdog on this machine deletes it, by this module as a program.
+Only what carries our label is ours, whatever it is called. Where nobody enforces it, it is accepted all the same, and
+the proof of the cut finds it whole. It has no end of its own: a watchdog on this machine deletes it, by this module as
+a program.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
 _POD_NAME = "statefulset.kubernetes.io/pod-name"
+#: Names the pod that receives.
+LABEL = "rabbitmq-resilience"
 _NOT_FOUND = 404
 
 
@@ -54,16 +57,17 @@ class NetworkPolicies:
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
         key = key_of(f"{self.pods.namespace}-{self.name}")
         if not rules:
-            watchdog.heal(self.keeper, key)
+            if not watchdog.heal(self.keeper, key):
+                self._delete()
             return
         if any(rule.treatment != DROP or rule.port is not None for rule in rules):
             raise MachineError("a NetworkPolicy only drops, and all of it")
-        watchdog.arm(self.keeper, key, heal=self._deleted_by, after_s=for_s)
         body = self._policy(sorted({rule.address for rule in rules}))
         try:
             with connected(self.pods.configuration) as connection:
                 api = client.NetworkingV1Api(connection)
                 _refuse_beside_others(api, self.pods.namespace)
+                watchdog.arm(self.keeper, key, heal=self._deleted_by, after_s=for_s)
                 _replaced(api, self.pods.namespace, body)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise MachineError(f"{self.name} in {self.pods.namespace}: {words_of(error)}") from error
@@ -71,6 +75,12 @@ class NetworkPolicies:
     def lost(self) -> Mapping[str, int]:
         """Nobody counts."""
         return {}
+
+    def _delete(self) -> None:
+        try:
+            deleted(self.offer, self.folder, self.name)
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise MachineError(f"{self.name} in {self.pods.namespace}: {words_of(error)}") from error
 
     @property
     def _deleted_by(self) -> str:
@@ -92,7 +102,7 @@ class NetworkPolicies:
         return {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": {"name": self.name},
+            "metadata": {"name": self.name, "labels": {LABEL: self.pod}},
             "spec": {
                 "podSelector": {"matchLabels": {_POD_NAME: self.pod}},
                 "policyTypes": ["Ingress"],
@@ -104,9 +114,13 @@ class NetworkPolicies:
 def _refuse_beside_others(api: client.NetworkingV1Api, namespace: str) -> None:
     """Policies add to each other what they let in: ours would let in what theirs keep out."""
     listed: Any = api.list_namespaced_network_policy(namespace, _request_timeout=ANSWERS_WITHIN_S)
-    others = sorted(one.metadata.name for one in listed.items if not one.metadata.name.startswith("resilience-"))
+    others = sorted(one.metadata.name for one in listed.items if not _is_ours(one))
     if others:
         raise MachineError(f"{namespace} has policies of its own ({', '.join(others)}), which ours would open")
+
+
+def _is_ours(policy: Any) -> bool:
+    return LABEL in (policy.metadata.labels or {})
 
 
 def _replaced(api: client.NetworkingV1Api, namespace: str, body: dict[str, Any]) -> None:
@@ -121,11 +135,18 @@ def _replaced(api: client.NetworkingV1Api, namespace: str, body: dict[str, Any])
 
 
 def deleted(offer: Kubernetes, folder: Path, name: str) -> None:
-    """No error where there is none. Raises ApiException and others of the client where that is not known."""
+    """No error where there is none; one of others is left alone. Raises ApiException and others of the client where
+    that is not known."""
     with connected(configured(offer, folder)) as connection:
         api = client.NetworkingV1Api(connection)
         try:
-            api.delete_namespaced_network_policy(name, offer.namespace, _request_timeout=ANSWERS_WITHIN_S)
+            found: Any = api.read_namespaced_network_policy(name, offer.namespace, _request_timeout=ANSWERS_WITHIN_S)
+            if not _is_ours(found):
+                return
+            this_one = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=found.metadata.uid))
+            api.delete_namespaced_network_policy(
+                name, offer.namespace, body=this_one, _request_timeout=ANSWERS_WITHIN_S
+            )
             api.read_namespaced_network_policy(name, offer.namespace, _request_timeout=ANSWERS_WITHIN_S)
         except client.ApiException as error:
             if error.status != _NOT_FOUND:
