@@ -96,8 +96,9 @@ def test_what_cannot_be_played_is_told_and_alone_it_is_refused(folder: Path) -> 
     ],
 )
 def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, why: str) -> None:
-    cluster = cluster.replace('"port-forward:5672"', '"amqp://h:5672"')
-    cluster = cluster.replace('"port-forward:15672"', '"http://h:15672"')
+    for n in range(3):
+        cluster = cluster.replace('"port-forward:5672"', f'"amqp://h{n}:5672"', 1)
+        cluster = cluster.replace('"port-forward:15672"', f'"http://h{n}:15672"', 1)
     file = folder / f"{abs(hash((cluster, fault)))}.yaml"  # files are read once
     file.write_text(cluster, encoding="utf-8")
     (folder / "kill.fault.yaml").write_text(fault, encoding="utf-8")

@@ -28,10 +28,15 @@ def _told(api: ManagementApi, node: str) -> dict[str, Any]:
 def strangers(
     apis: Mapping[str, ManagementApi], machines: Mapping[str, Machine], brokers: Mapping[str, Broker]
 ) -> Iterator[str]:
-    """In words, those whose process has another number or age than the management API tells. By Erlang names. Raises
+    """In words, those that answer and have no process where we would act on it, or one of another number or age than
+    the management API tells; of a process that only has a name nobody knows those. By Erlang names. Raises
     MachineError where a machine cannot be asked."""
     for node, broker in brokers.items():
         process = broker.process()
+        if process is None:
+            where = f"{machines[node].told} has no process of it" if node in machines else "process: tells of none"
+            yield f"{node} answers, and {where}: another machine is reached there"
+            continue
         if node not in machines or not isinstance(process, Process):
             continue
         try:

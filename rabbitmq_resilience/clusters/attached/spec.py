@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -106,6 +106,14 @@ def _url(schemes: Mapping[str, int]) -> AfterValidator:
         return text
 
     return AfterValidator(checked)
+
+
+def _place(address: str) -> str:
+    """Host and port; empty where it is no address of its own."""
+    parts = urlsplit(address)
+    if not parts.hostname or forwarded_port(address) is not None:
+        return ""
+    return f"{parts.hostname}:{parts.port or {**_AMQP, **_HTTP}[parts.scheme]}"
 
 
 def parts_have_login(text: str) -> bool:
@@ -225,6 +233,28 @@ class ClusterFile(Spec):
             raise ValueError("partition_handling: pause_if_all_down goes with pause_if_all_down: {nodes: [...]}")
         if self.pause_if_all_down and (unknown := sorted(set(self.pause_if_all_down.nodes) - set(names))):
             raise ValueError(f"pause_if_all_down.nodes: {', '.join(unknown)} is none of the nodes {', '.join(names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        """What is stated of one node must not lead to another one: acts on it would be done and proven there."""
+        reached: dict[str, Callable[[AttachedNode], str]] = {
+            "amqp": lambda node: _place(node.amqp),
+            "management": lambda node: _place(node.management),
+            "prometheus": lambda node: _place(node.prometheus or ""),
+        }
+        if ssh := self.offers.ssh:
+            reached["offers.ssh.addresses"] = lambda node: ssh.host_of(node.name).lower()
+        if kubernetes := self.offers.kubernetes:
+            reached["offers.kubernetes.pods"] = lambda node: kubernetes.pod_of(node.name)
+        for field, place in reached.items():
+            found: dict[str, str] = {}
+            for node in self.nodes:
+                other = found.setdefault(place(node), node.name) if place(node) else node.name
+                if other != node.name:
+                    raise ValueError(
+                        f"{field}: {other} and {node.name} are both at {place(node)}; state for each where it alone is"
+                    )
         return self
 
     def access(self, folder: Path) -> Access:

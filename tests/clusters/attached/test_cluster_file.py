@@ -93,12 +93,29 @@ def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
             "ends by heal: with a command, or without one by ends: itself, or ends: never",
         ),
         ("version: 1", "version: 2", "line 1, version"),
+        (
+            "net_ticktime_s: 30",
+            "offers: {kubernetes: {pods: {rabbit@h1: h2}}}",
+            "rabbit@h1 and rabbit@h2 are both at h2",
+        ),
+        ("amqp://h2", "amqp://H1:5672", "amqp: rabbit@h1 and rabbit@h2 are both at h1:5672"),
+        ("https://h2", "https://h1:15672", "management: rabbit@h1 and rabbit@h2 are both at h1:15672"),
+        (
+            "net_ticktime_s: 30",
+            "offers: {ssh: {addresses: {rabbit@h1: box, rabbit@h3: Box}}}",
+            "offers.ssh.addresses: rabbit@h1 and rabbit@h3 are both at box; state for each where it alone is",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(folder: Path, old: str, new: str, told: str) -> None:
     with pytest.raises(ClusterFileError, match=re.escape(told)) as refused:
         known(folder, SAID.replace(old, new))
     assert "hunter2" not in str(refused.value) or "hunter2" in new
+
+
+def test_nodes_of_one_machine_differ_in_their_ports(folder: Path) -> None:
+    text = SAID.replace("amqp://h1:5672", "amqp://127.0.0.1:5672").replace("amqp://h2", "amqp://127.0.0.1:5673")
+    assert [node.endpoint.port for node in known(folder, text).stated.nodes][:2] == [5672, 5673]
 
 
 def test_zones_go_to_those_of_their_name_and_otherwise_in_order(folder: Path) -> None:

@@ -55,6 +55,15 @@ def test_another_number_or_age_is_one(there: There) -> None:
     assert text.endswith("pod shop/rabbit-0 has process 21, 900 s old: another cluster is reached there")
 
 
+def test_one_that_answers_and_is_not_found_there_is_one() -> None:
+    assert told(There(process=None)) == [
+        "rabbit@h1 answers, and pod shop/rabbit-0 has no process of it: another machine is reached there"
+    ]
+    there: Any = There(process=None)
+    (by_commands,) = strangers({NODE: there}, {}, {NODE: there})
+    assert by_commands.startswith("rabbit@h1 answers, and process: tells of none")
+
+
 def test_one_that_tells_nothing_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_TOLD_WITHIN_S", 0.3)
     silent = There()

@@ -220,9 +220,9 @@ def test_the_roles_of_the_docs_have_what_draining_needs_of_the_whole_cluster(
 @pytest.mark.parametrize("field", ["amqp", "management", "prometheus"])
 def test_one_address_by_port_forward_needs_the_right_to_forward(folder: Path, field: str) -> None:
     plain = yaml.safe_load(SAID + "offers: {kubernetes: {}}\n")
-    addresses = {"amqp": "amqp://broker:5672", "management": "http://broker:15672", "prometheus": "http://broker:15692"}
-    for one in plain["nodes"]:
-        one.update(addresses)
+    for n, one in enumerate(plain["nodes"]):
+        host = f"broker-{n}"
+        one |= {"amqp": f"amqp://{host}", "management": f"http://{host}:15672", "prometheus": f"http://{host}:15692"}
     stated = known(folder, yaml.safe_dump(plain)).stated
     assert ("create", "pods", "portforward") not in rights.wanted(stated)
     plain["nodes"][1][field] = "port-forward:7"
