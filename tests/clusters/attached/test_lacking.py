@@ -1,0 +1,46 @@
+"""What machines lack for an act, by what they answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached.changing import ChangedBroker
+from rabbitmq_resilience.clusters.attached.lacking import lacking
+from rabbitmq_resilience.clusters.attached.ways import Ways
+
+STATED: Any = SimpleNamespace(offers=SimpleNamespace(ssh=object()))
+
+
+class There:
+    """A machine in a network of that name, without tools."""
+
+    def __init__(self, network: str) -> None:
+        self.told, self.network = "ssh root@h", network
+
+    def run(self, script: str, *arguments: str) -> str:
+        return self.network if "ns/net" in script else "".join(f"there is no {name}\n" for name in arguments)
+
+
+def ways(*networks: str) -> Ways:
+    machines: Any = {f"rabbit@h{n}": There(network) for n, network in enumerate(networks)}
+    rules: Any = dict.fromkeys(machines, SimpleNamespace(tool="nft"))
+    changed: Any = {name: ChangedBroker(machine, None, name, name) for name, machine in machines.items()}  # type: ignore[arg-type]
+    return Ways(machines, rules=rules, changed=changed)
+
+
+@pytest.mark.parametrize("act", ["cut", "refuse", "lose_packets"])
+def test_machines_that_share_a_network_are_told(act: str) -> None:
+    told = lacking(act, STATED, ways("one", "two", "one"), {})
+    one = "it has one network with {}, so what is done to packets there is done to both"
+    assert told == [
+        f"rabbit@h0 (ssh root@h): {one.format('rabbit@h2')}",
+        f"rabbit@h2 (ssh root@h): {one.format('rabbit@h0')}",
+    ]
+
+
+@pytest.mark.parametrize(("act", "tool"), [("alarm", "rabbitmqctl"), ("drain", "rabbitmq-upgrade")])
+def test_tools_that_are_missing_are_told(act: str, tool: str) -> None:
+    assert lacking(act, STATED, ways("one"), {}) == [f"rabbit@h0 (ssh root@h): there is no {tool}"]
