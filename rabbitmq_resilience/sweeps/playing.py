@@ -27,12 +27,13 @@ from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps.beside import play_beside, takes_s
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
+from rabbitmq_resilience.sweeps.estimates import round_s
 from rabbitmq_resilience.sweeps.measures import depth_over_time, measured, shortfall
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
 from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.summary import PAGE
-from rabbitmq_resilience.sweeps.sweep_file import Sweep, round_s
+from rabbitmq_resilience.sweeps.sweep_file import Sweep
 from rabbitmq_resilience.sweeps.table import write_tables
 from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.workloads.perf_test import Window

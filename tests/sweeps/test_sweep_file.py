@@ -14,10 +14,11 @@ import yaml
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.sweeps.capacity import Capacity
 from rabbitmq_resilience.sweeps.cells import parts, rounds
+from rabbitmq_resilience.sweeps.estimates import expected_s, round_s
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.prices import Leaderboard
 from rabbitmq_resilience.sweeps.spec import SweepSpec
-from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, expected_s, load, round_s
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
 
 

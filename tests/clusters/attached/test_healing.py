@@ -21,8 +21,8 @@ user: {file: secret}
 password: {file: secret}
 partition_handling: pause_minority
 nodes:
-  - {name: rabbit@h1, zone: a, amqp: "amqp://127.0.0.1:1", management: "http://127.0.0.1:1"}
-  - {name: rabbit@h2, zone: b, amqp: "amqp://127.0.0.1:1", management: "http://127.0.0.1:1"}
+  - {name: rabbit@h1, zone: a, amqp: "amqp://127.0.0.1:11", management: "http://127.0.0.1:11"}
+  - {name: rabbit@h2, zone: b, amqp: "amqp://127.0.0.1:21", management: "http://127.0.0.1:22"}
 """
 KILLED = """\
 offers:

@@ -1,0 +1,42 @@
+"""About how long the runs of a sweep take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rabbitmq_resilience.play.run import DRAIN_IDLE_S, NUMBERS_SETTLE_S
+from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.sweeps import beside
+from rabbitmq_resilience.sweeps.cells import Cell, cluster_of
+
+#: What a run takes beside its phases: to drain and to judge, and for metrics to begin and to settle.
+BESIDE_S, METRICS_S = 8.0, 5.0 + NUMBERS_SETTLE_S
+#: What each of them takes until it is there, and its clients: seen on two cores.
+QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.003, 0.0025
+#: What a cluster takes to form, and each of its nodes.
+FORMING_S, FORMING_NODE_S = 2.0, 3.0
+
+
+def expected_s(scenario: Scenario) -> float:
+    """About how long a run takes on a cluster that is there."""
+    load, interval_s = scenario.workload, scenario.topology.statistics_interval_s or 0
+    bindings = len(load.routing.bound(load.queue_names)) if load.routing is not None else 0
+    set_up_s = QUEUE_S * load.queues + BINDING_S * bindings + IDLE_CONNECTION_S * load.idle_connections
+    before_s = NUMBERS_SETTLE_S * bool(load.idle_connections)
+    phases_s = scenario.phases.steady_s + scenario.chaos_s + scenario.settled_s
+    return (
+        before_s
+        + set_up_s
+        + phases_s
+        + BESIDE_S
+        + max(0.0, interval_s + 1 - DRAIN_IDLE_S)
+        + METRICS_S * scenario.metrics
+    )
+
+
+def round_s(cells: Collection[Cell]) -> float:
+    """About how long it takes to play each of them once; clusters are formed anew where there are several."""
+    clusters = {cluster_of(cell): len(cell.scenario.topology.nodes) for cell in cells}
+    forming_s = sum(FORMING_S + FORMING_NODE_S * nodes for nodes in clusters.values()) if len(clusters) > 1 else 0.0
+    beside_s = sum(beside.takes_s(cell.scenario) for cell in cells if cell.perf_test)
+    return forming_s + beside_s + sum(expected_s(cell.scenario) for cell in cells)
