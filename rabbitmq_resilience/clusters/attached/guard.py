@@ -6,13 +6,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from functools import partial
+from math import isnan
+from typing import Any
 
-from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
-from requests import RequestException, Session
+from requests import Session
 from requests.adapters import HTTPAdapter
 
+from rabbitmq_resilience.clusters.attached.held_links import on_each
 from rabbitmq_resilience.clusters.attached.spec import AbortWhen, Metric
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -25,94 +28,102 @@ _ANSWER_TIMEOUT_S = 10
 
 _ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
 
+#: A node, and the resource of an alarm that it has: ``("rabbit@host1", "memory")``.
+Alarm = tuple[str, str]
+
 
 class AbortedError(ClusterError):
     """The run ends: something has come true for which its cluster's people want it to end."""
 
 
-class _Look(Protocol):
-    def __call__(self) -> str:
-        """Why to abort; empty if nothing speaks for it. Raises _Blind."""
-        ...
+@dataclass
+class _Watch:
+    """One thing that is looked at. ``look`` tells why to abort, empty if nothing speaks for it; whatever it raises
+    means that nobody could look."""
 
+    what: str
+    look: Callable[[], str]
+    #: When somebody could look last (``time.monotonic``).
+    _seen_s: float = field(default_factory=time.monotonic, init=False)
+    _trouble: str = field(default="no look has ended", init=False)
+    _reason: str = field(default="", init=False)
 
-class _Blind(Exception):
-    """It could not be looked at."""
+    def once(self) -> None:
+        try:
+            reason = self.look()
+        except Exception as error:  # also what nobody has thought of
+            self._trouble = f"{type(error).__name__}: {error}"
+            return
+        self._seen_s = time.monotonic()
+        self._reason = self._reason or reason
+
+    def until(self, closed: threading.Event) -> None:
+        while not self._reason and not closed.wait(LOOKED_EVERY_S):
+            self.once()
+
+    @property
+    def reason(self) -> str:
+        """Why to abort, which stays a reason; empty without one."""
+        if not self._reason and time.monotonic() - self._seen_s >= BLIND_S_MAX:
+            self._reason = f"nobody could look at {self.what} for {BLIND_S_MAX:g} s: {self._trouble}"
+        return self._reason
 
 
 class Guard(Closing):
-    """Looks until ``close``, in a thread of its own. Raises AbortedError where it would abort right now. ``ours``: the
-    nodes whose alarms the run itself has raised."""
+    """Looks until ``close``, at each thing in a thread of its own. Raises AbortedError where it would abort right now.
+    ``ours``: the nodes whose alarms the run itself has raised."""
 
     def __init__(
         self, when: AbortWhen, apis: Collection[ManagementApi], ours: Callable[[], Collection[str]] = tuple
     ) -> None:
-        self._looks: list[tuple[str, _Look]] = []
+        self._watches = [_Watch(f"the query {one.query!r}", _metric(one)) for one in when.metrics]
         if when.alarm:
-            self._looks.append(("alarms", lambda: _alarms(apis, ours)))
+            self._watches.append(_Watch("alarms", partial(_alarms, apis, ours)))
         if when.check is not None:
-            command = when.check
-            self._looks.append((f"the check {command!r}", lambda: _check(command)))
-        self._looks += [(f"the query {metric.query!r}", _metric(metric)) for metric in when.metrics]
-        self._blind_since_s: dict[str, float] = {}
-        self._reason = ""
+            self._watches.append(_Watch("the check", partial(_check, when.check)))
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="guard", daemon=True)
-        self._look()
+        on_each(self._watches, _Watch.once)
         self.check()
-        if self._looks:
-            self._thread.start()
+        self._threads = [
+            threading.Thread(target=watch.until, args=[self._closed], name=f"guard: {watch.what}", daemon=True)
+            for watch in self._watches
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def check(self) -> None:
-        """Raises AbortedError once there was a reason; it stays one."""
-        if self._reason:
-            raise AbortedError(f"abort_when of the cluster file: {self._reason}")
+        """Raises AbortedError once there was a reason; it stays one. What nobody has looked at for long is one too,
+        whatever has become of who should look."""
+        if reasons := [watch.reason for watch in self._watches if watch.reason]:
+            raise AbortedError(f"abort_when of the cluster file: {'; '.join(reasons)}")
 
     def close(self) -> None:
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._reason and not self._closed.wait(LOOKED_EVERY_S):
-            self._look()
-
-    def _look(self) -> None:
-        for what, look in self._looks:
-            now_s = time.monotonic()
-            try:
-                reason = look()
-            except _Blind as error:
-                since_s = self._blind_since_s.setdefault(what, now_s)
-                reason = f"nobody could look at {what} for {BLIND_S_MAX:g} s: {error}"
-                if time.monotonic() - since_s < BLIND_S_MAX:
-                    continue
-            else:
-                self._blind_since_s.pop(what, None)
-            if reason:
-                self._reason = reason
-                return
+        for thread in self._threads:
+            thread.join()
 
 
 def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[str]]) -> str:
-    """As any node that answers tells."""
-    trouble = "no node answers"
-    for api in apis:
+    """As all nodes that answer tell: one that is cut off knows nothing of others' alarms."""
+
+    def told_by(api: ManagementApi) -> dict[Alarm, bool] | ApiError | ApiUnreachable:
         try:
             rows = api.get("nodes", params={"columns": f"name,{','.join(_ALARMS)}"}, timeout_s=_ANSWER_TIMEOUT_S)
         except (ApiError, ApiUnreachable) as error:
-            trouble = str(error)
-            continue
-        others = [row for row in rows if row["name"] not in ours()]
-        told = [
-            f"{row['name']} has an alarm of {what}" for row in others for key, what in _ALARMS.items() if row.get(key)
-        ]
-        return ", ".join(told)
-    raise _Blind(trouble)
+            return error
+        return {(str(row["name"]), what): bool(row[key]) for row in rows for key, what in _ALARMS.items() if key in row}
+
+    answers = on_each(apis, told_by)
+    told = [found for found in answers if isinstance(found, dict)]
+    if not any(told):
+        why = "; ".join(str(answer) for answer in answers if isinstance(answer, Exception))
+        raise ClusterError(f"no node tells whether it has one{why and f': {why}'}")
+    raised = {alarm for found in told for alarm, is_on in found.items() if is_on and alarm[0] not in ours()}
+    return ", ".join(f"{node} has an alarm of {what}" for node, what in sorted(raised))
 
 
 def _check(command: str) -> str:
-    """Run by this machine's shell."""
+    """Run by this machine's shell. The command itself is not told, as there may be a secret in it."""
     try:
         done = subprocess.run(
             ["sh", "-c", command],
@@ -123,32 +134,32 @@ def _check(command: str) -> str:
             timeout=_ANSWER_TIMEOUT_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise _Blind(str(error)) from error
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"it did not end within {_ANSWER_TIMEOUT_S} s") from None
     if done.returncode == 0:
         return ""
     words = (done.stderr or done.stdout).strip()[:300] or "it said nothing"
-    return f"the check {command!r} ended with status {done.returncode}: {words}"
+    return f"the check ended with status {done.returncode}: {words}"
 
 
-def _metric(metric: Metric) -> _Look:
+def _metric(metric: Metric) -> Callable[[], str]:
     session = Session()
     session.trust_env = False  # a proxy of the user's leads elsewhere
     server = PrometheusConnect(metric.prometheus, session=session, timeout=_ANSWER_TIMEOUT_S)
     session.mount(metric.prometheus, HTTPAdapter(max_retries=0))  # it is looked at again soon
+    return lambda: _beyond(metric, server.custom_query(metric.query))
 
-    def look() -> str:
-        try:
-            rows: list[dict[str, Any]] = server.custom_query(metric.query)
-            values = [float(row["value"][1]) for row in rows]
-        except (PrometheusApiClientException, RequestException, KeyError, ValueError, TypeError) as error:
-            raise _Blind(str(error)) from error
-        if not values:
-            raise _Blind("it has no value")
-        if metric.above is not None and max(values) > metric.above:
-            return f"{metric.query} is {max(values):g}, above {metric.above:g}"
-        if metric.below is not None and min(values) < metric.below:
-            return f"{metric.query} is {min(values):g}, below {metric.below:g}"
-        return ""
 
-    return look
+def _beyond(metric: Metric, rows: list[dict[str, Any]]) -> str:
+    """Which value is beyond its bound; empty if none is. Raises ClusterError where one is no number."""
+    values = [float(row["value"][1]) for row in rows]
+    for value in values:
+        if metric.above is not None and value > metric.above:
+            return f"{metric.query} is {value:g}, above {metric.above:g}"
+        if metric.below is not None and value < metric.below:
+            return f"{metric.query} is {value:g}, below {metric.below:g}"
+    if not values:
+        raise ClusterError("it has no value")
+    if unknown := sum(map(isnan, values)):
+        raise ClusterError(f"{unknown} of its {len(values)} values is no number (NaN), as where nothing is measured")
+    return ""

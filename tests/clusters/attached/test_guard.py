@@ -1,0 +1,165 @@
+"""What a guard makes of what it is told, and of whoever tells nothing or something else than it should."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached import guard as guarding
+from rabbitmq_resilience.clusters.attached.guard import AbortedError, Guard
+from rabbitmq_resilience.clusters.attached.spec import AbortWhen, Metric
+from rabbitmq_resilience.clusters.broker.management import ApiUnreachable
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.tools.waiting import wait_until
+
+FINE = {"name": "rabbit@h1", "mem_alarm": False, "disk_free_alarm": False}
+ALARMED = {"name": "rabbit@h2", "mem_alarm": False, "disk_free_alarm": True}
+
+
+class Api:
+    """Of a node whose answer may change."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def get(self, *_: str, **__: Any) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def guard(*apis: Any, ours: Callable[[], list[str]] = list) -> Guard:
+    return Guard(AbortWhen(alarm=True), apis, ours)
+
+
+def ended(watching: Guard) -> str:
+    try:
+        watching.check()
+    except AbortedError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "LOOKED_EVERY_S", 0.02)
+    monkeypatch.setattr(guarding, "BLIND_S_MAX", 0.4)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "values", "told"),
+    [
+        ({"above": 2.5}, ["1.0", "9.9"], "is 9.9, above 2.5"),
+        ({"above": 2.5}, ["9.9", "NaN"], "is 9.9, above 2.5"),
+        ({"above": 2.5}, ["NaN", "9.9"], "is 9.9, above 2.5"),
+        ({"below": 2.5}, ["NaN", "1.0"], "is 1, below 2.5"),
+        ({"above": 2.5}, ["+Inf"], "is inf, above 2.5"),
+        ({"above": 2.5, "below": 0.5}, ["1.0", "0.1"], "is 0.1, below 0.5"),
+        ({"above": 2.5, "below": 0.5}, ["0.5", "2.5"], ""),
+    ],
+)
+def test_each_value_is_held_to_its_bound_by_itself(bounds: dict[str, float], values: list[str], told: str) -> None:
+    assert told in beyond(bounds, values)
+    assert bool(told) == bool(beyond(bounds, values))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([], "it has no value"),
+        (["NaN"], "1 of its 1 values is no number"),
+        (["NaN", "1.0"], "1 of its 2 values is no number"),
+    ],
+)
+def test_what_is_no_number_is_not_taken_for_a_good_one(values: list[str], told: str) -> None:
+    """The quantile of a histogram to which nothing was added is NaN: a shop where nobody buys."""
+    with pytest.raises(ClusterError, match=told):
+        beyond({"above": 2.5}, values)
+
+
+def beyond(bounds: dict[str, float], values: list[str]) -> str:
+    metric = Metric(prometheus="http://prometheus:9090", query="up", **bounds)
+    return guarding._beyond(metric, [{"metric": {}, "value": [1, value]} for value in values])
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "TypeError"),
+        ({"error": "x"}, "no node tells whether it has one"),
+        ([{"running": True, "mem_alarm": True}], "KeyError: 'name'"),
+        ([], "no node tells whether it has one"),
+        ([{"name": "rabbit@h1"}], "no node tells whether it has one"),
+        (ApiUnreachable("http://h1", "timed out"), "no node tells whether it has one: http://h1 is not reachable"),
+        (RuntimeError("what nobody has thought of"), "RuntimeError: what nobody has thought of"),
+    ],
+)
+def test_whatever_goes_wrong_in_a_look_is_a_look_that_failed(answer: Any, told: str) -> None:
+    api = Api(answer)
+    with guard(api) as watching:
+        assert not ended(watching), "not at once"
+        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to give up")
+        assert "nobody could look at alarms for 0.4 s" in ended(watching)
+        assert told in ended(watching)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_look_that_fails_does_not_hide_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "BLIND_S_MAX", 60.0)
+    api = Api(None)
+    with guard(api) as watching:
+        api.answer = [FINE, ALARMED]
+        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to see the alarm")
+        assert "rabbit@h2 has an alarm of disk" in ended(watching)
+        api.answer = [FINE]
+        assert ended(watching), "it was so once"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_look_that_never_ends_ends_the_run() -> None:
+    """As of a server that sends a byte now and then."""
+    go_on = threading.Event()
+
+    class Hanging(Api):
+        def get(self, *_: str, **__: Any) -> Any:
+            answer = self.answer
+            if answer is None:
+                go_on.wait()
+            return answer
+
+    api = Hanging([FINE])
+    with guard(api) as watching:
+        api.answer = None
+        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to give up")
+        assert "nobody could look at alarms" in ended(watching)
+        go_on.set()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_thread_that_has_ended_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    api = Api([FINE])
+    with guard(api) as watching:
+        api.answer = SystemExit()
+        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to give up")
+        assert "nobody could look at alarms" in ended(watching)
+
+
+def test_an_alarm_is_seen_that_only_one_node_knows_of() -> None:
+    """As where the first is cut off from the others."""
+    unreachable = Api(ApiUnreachable("http://h3", "timed out"))
+    with pytest.raises(AbortedError, match="rabbit@h2 has an alarm of disk"):
+        guard(Api([FINE]), unreachable, Api([FINE, ALARMED]))
+
+
+def test_a_command_is_not_told_as_there_may_be_a_secret_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AbortedError, match="the check ended with status 3: closed") as aborted:
+        Guard(AbortWhen(check=": hunter2; echo closed; exit 3"), [])
+    monkeypatch.setattr(guarding, "_ANSWER_TIMEOUT_S", 0.1)
+    with pytest.raises(ClusterError, match="did not end within") as blind:
+        guarding._check(": hunter2; sleep 5")
+    assert "hunter2" not in f"{aborted.value} {blind.value}"
