@@ -9,12 +9,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Change:
     """``do`` and ``undo`` are tools with their arguments; the broker's process forgets it with its end. ``act`` is a
-    word of ``attached.spec.ACTS``; ``name`` tells it from others at the same node."""
+    word of ``attached.spec.ACTS``; ``name`` tells it from others at the same node; ``alarm`` is the resource (memory,
+    disk) of which the broker raises one for it."""
 
     act: str
     name: str
     do: Sequence[str]
     undo: Sequence[str]
+    alarm: str = ""
 
 
 #: Clients and leaders go elsewhere, and come back. Source: rabbitmq-upgrade(8).

@@ -128,6 +128,7 @@ class AlarmInjection:
             f"{self.resource}-alarm",
             do=("rabbitmqctl", limit.command, *limit.impossible),
             undo=("rabbitmqctl", limit.command, *limit.restored, str(self._limits[node])),
+            alarm=self.resource,
         )
 
     def _await(self, *, alarmed: bool, timeout_s: float) -> Proof:

@@ -172,12 +172,15 @@ class AttachedCluster(Closing):
 
     def change(self, node: str, change: Change) -> None:
         self._hands.take(change.act, [self.broker_name(node)], for_s=self._for_s)
+        if change.alarm:
+            self._hands.alarming(self.broker_name(node), change.alarm)
         self._changes.add((node, change))
         self._nodes.changed[node].change(change, for_s=self._for_s)
 
     def change_back(self, node: str, change: Change) -> None:
         self._nodes.changed[node].change_back(change)
         self._changes.discard((node, change))
+        self._hands.calmed(self.broker_name(node), change.alarm)
         if change.act not in {one.act for there, one in [*self._changes] if there == node}:
             self._hands.leave(change.act, [self.broker_name(node)])
 

@@ -169,11 +169,13 @@ class HeldDisk:
 
     def fill(self) -> None:
         self.hands.take("fill_disk", [self.node], for_s=self.for_s)
+        self.hands.alarming(self.node, "disk")
         self.disk.fill(for_s=self.for_s)
 
     def empty(self) -> None:
         self.disk.empty()
         self.hands.leave("fill_disk", [self.node])
+        self.hands.calmed(self.node, "disk")
 
     def free_bytes(self) -> int:
         return self.disk.room().free_bytes

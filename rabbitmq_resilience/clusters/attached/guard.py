@@ -71,10 +71,10 @@ class _Watch:
 
 class Guard(Closing):
     """Looks until ``close``, at each thing in a thread of its own. Raises AbortedError where it would abort right now.
-    ``ours``: the nodes whose alarms the run itself has raised."""
+    ``ours``: the alarms that the run itself has raised."""
 
     def __init__(
-        self, when: AbortWhen, apis: Collection[ManagementApi], ours: Callable[[], Collection[str]] = tuple
+        self, when: AbortWhen, apis: Collection[ManagementApi], ours: Callable[[], Collection[Alarm]] = tuple
     ) -> None:
         self._watches = [_Watch(f"the query {one.query!r}", _metric(one)) for one in when.metrics]
         if when.alarm:
@@ -103,7 +103,7 @@ class Guard(Closing):
             thread.join()
 
 
-def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[str]]) -> str:
+def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[Alarm]]) -> str:
     """As all nodes that answer tell: one that is cut off knows nothing of others' alarms."""
 
     def told_by(api: ManagementApi) -> dict[Alarm, bool] | ApiError | ApiUnreachable:
@@ -118,8 +118,8 @@ def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[str]]
     if not any(told):
         why = "; ".join(str(answer) for answer in answers if isinstance(answer, Exception))
         raise ClusterError(f"no node tells whether it has one{why and f': {why}'}")
-    raised = {alarm for found in told for alarm, is_on in found.items() if is_on and alarm[0] not in ours()}
-    return ", ".join(f"{node} has an alarm of {what}" for node, what in sorted(raised))
+    raised = {alarm for found in told for alarm, is_on in found.items() if is_on}
+    return ", ".join(f"{node} has an alarm of {what}" for node, what in sorted(raised.difference(ours())))
 
 
 def _check(command: str) -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from rabbitmq_resilience.clusters.attached.journal import Journal
 from rabbitmq_resilience.clusters.attached.offers import would
@@ -35,8 +36,7 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
 #: What an act needs of its way in beside that.
 _WITH: Mapping[str, str] = {"fill_disk": " with disk: /FOLDER"}
 
-#: What makes brokers raise alarms, and how long they may go on telling of one that is over.
-ALARMING = ("alarm", "fill_disk")
+#: How long brokers may go on telling of an alarm that is over.
 TOLD_S = 30.0
 
 
@@ -89,8 +89,8 @@ class Hands:
     stated: ClusterFile
     journal: Journal
     _held: dict[str, set[str]] = field(default_factory=dict)
-    #: When each act was last healed at a node (``time.monotonic``).
-    _left_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: By node and resource, until when an alarm of it is ours (``time.monotonic``).
+    _alarms: dict[tuple[str, str], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, act: str, nodes: Collection[str], *, for_s: float, counted: int | None = None) -> None:
@@ -112,13 +112,21 @@ class Hands:
         with self._lock:
             return sorted({node for act in acts for node in self._held.get(act, ())})
 
-    def alarmed(self) -> list[str]:
-        """The nodes whose alarms are ours, or were until just now: brokers take their time to tell."""
-        now_s = time.monotonic()
+    def alarming(self, node: str, resource: str) -> None:
+        """To be called before an act that raises an alarm of ``resource`` (memory, disk) at the node."""
         with self._lock:
-            recent = [(act, node) for (act, node), at_s in self._left_s.items() if now_s - at_s < TOLD_S]
-            just_left = {node for act, node in recent if act in ALARMING}
-            return sorted(just_left.union(*(self._held.get(act, ()) for act in ALARMING)))
+            self._alarms[node, resource] = inf
+
+    def calmed(self, node: str, resource: str) -> None:
+        """Once that is healed."""
+        with self._lock:
+            if (node, resource) in self._alarms:
+                self._alarms[node, resource] = time.monotonic() + TOLD_S
+
+    def alarmed(self) -> set[tuple[str, str]]:
+        """The alarms that are ours, by node and resource, or were until just now: brokers take their time to tell."""
+        with self._lock:
+            return {alarm for alarm, until_s in self._alarms.items() if time.monotonic() < until_s}
 
     def leave(self, act: str, nodes: Collection[str]) -> None:
         """Once it is healed there."""
@@ -126,5 +134,4 @@ class Hands:
             held = self._held.get(act, set())
             for node in held & set(nodes):
                 self.journal.healed(act, node)
-                self._left_s[act, node] = time.monotonic()
             held.difference_update(nodes)

@@ -69,7 +69,8 @@ def alarm(cluster: AttachedCluster, resource: Resource) -> Change:
     limit = LIMITS[resource]
     (row,) = (row for row in cluster.api("b1").nodes() if row["name"] == "rabbit@host2")
     undo = ("rabbitmqctl", limit.command, *limit.restored, str(row[limit.shown]))
-    return Change("alarm", f"{resource}-alarm", ("rabbitmqctl", limit.command, *limit.impossible), undo)
+    do = ("rabbitmqctl", limit.command, *limit.impossible)
+    return Change("alarm", f"{resource}-alarm", do, undo, alarm=resource)
 
 
 def changed_back(cluster: AttachedCluster) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.clusters.attached import permits
 from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
 from rabbitmq_resilience.clusters.attached.journal import Journal
 from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, Hands, refusal
@@ -189,6 +190,20 @@ def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path) -> No
     hands.leave("kill", ["rabbit@h1"])
     assert hands.journal.unhealed() == []
     hands.take("kill", ["rabbit@h2"], for_s=5)
+
+
+def test_alarms_are_ours_by_node_and_resource_and_a_little_longer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = Hands(known(folder).stated, Journal(folder / "journal.jsonl"))
+    hands.alarming("rabbit@h1", "memory")
+    hands.alarming("rabbit@h1", "disk")
+    hands.calmed("rabbit@h1", "disk")
+    hands.calmed("rabbit@h2", "disk")
+    assert hands.alarmed() == {("rabbit@h1", "memory"), ("rabbit@h1", "disk")}, "brokers may still tell of it"
+    monkeypatch.setattr(permits, "TOLD_S", 0.0)
+    hands.calmed("rabbit@h1", "disk")
+    assert hands.alarmed() == {("rabbit@h1", "memory")}
 
 
 def test_a_journal_that_cannot_be_written_lets_nothing_be_done(folder: Path) -> None:

@@ -31,7 +31,7 @@ class Api:
         return self.answer
 
 
-def guard(*apis: Any, ours: Callable[[], list[str]] = list) -> Guard:
+def guard(*apis: Any, ours: Callable[[], list[tuple[str, str]]] = list) -> Guard:
     return Guard(AbortWhen(alarm=True), apis, ours)
 
 
@@ -154,6 +154,14 @@ def test_an_alarm_is_seen_that_only_one_node_knows_of() -> None:
     unreachable = Api(ApiUnreachable("http://h3", "timed out"))
     with pytest.raises(AbortedError, match="rabbit@h2 has an alarm of disk"):
         guard(Api([FINE]), unreachable, Api([FINE, ALARMED]))
+
+
+def test_an_alarm_of_ours_does_not_end_it_and_hides_no_other_of_the_same_node() -> None:
+    both = ALARMED | {"mem_alarm": True}
+    with guard(Api([FINE, both]), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h2", "disk")]) as watching:
+        assert not ended(watching)
+    with pytest.raises(AbortedError, match=r"rabbit@h2 has an alarm of disk$"):
+        guard(Api([FINE, both]), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h1", "disk")])
 
 
 def test_a_command_is_not_told_as_there_may_be_a_secret_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +113,20 @@ def test_an_alarm_ends_it(cluster: LocalCluster) -> None:
 
 
 def test_an_alarm_that_the_run_itself_has_raised_does_not(cluster: LocalCluster) -> None:
-    ours = ["b1@localhost"]
+    ours = [("b1@localhost", "memory")]
     cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.0000001")
     try:
         apis = [cluster.api(node) for node in TOPOLOGY.node_names]
-        wait_until(lambda: any(row["mem_alarm"] for row in apis[0].nodes()), timeout_s=20, what="the alarm to be told")
+        told = partial(apis[0].get, "nodes", params={"columns": "mem_alarm"})
+        wait_until(lambda: any(row.get("mem_alarm") for row in told()), timeout_s=20, what="the alarm to be told")
         with Guard(AbortWhen(alarm=True), apis, lambda: ours) as watching:
             watching.check()
-            ours.clear()
+            cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", str(10**18))
             wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see that of others")
+            with pytest.raises(AbortedError, match=r"b1@localhost has an alarm of disk$"):
+                watching.check()
     finally:
+        cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", "50MB")
         cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.4")
 
 
