@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rabbitmq_resilience.clusters.attached.delays import Delay
-from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
 from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
 from rabbitmq_resilience.clusters.broker.handshake import Probe
 from rabbitmq_resilience.clusters.spec import Link
@@ -29,10 +29,11 @@ def on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answ
 
 @dataclass
 class HeldLinks(ABC):
-    """What is wanted of each link, and until when (``time.monotonic``). Nothing is known of links where there is no way
-    to look."""
+    """What is wanted of each link, and until when (``time.monotonic``), and what may still be there although it is not
+    wanted any more, as healing failed. Nothing is known of links where there is no way to look."""
 
     _wanted: dict[Link, dict[Treatment, float]] = field(default_factory=lambda: defaultdict(dict), init=False)
+    _unhealed: dict[Link, set[Treatment]] = field(default_factory=lambda: defaultdict(set), init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, how: Treatment, links: Collection[Link], *, for_s: float) -> None:
@@ -44,20 +45,29 @@ class HeldLinks(ABC):
             self._bring(links)
 
     def take(self, how: Treatment, links: Collection[Link]) -> None:
+        """What could not be healed is held, and counts, until it is taken again and was."""
+        forced: ForcedError | None = None
         with self._lock:
             for link in links:
-                self._wanted[link].pop(how, None)
-            self._bring(links)
+                if self._wanted[link].pop(how, None) is not None:
+                    self._unhealed[link].add(how)
+            try:
+                self._bring(links)
+            except ForcedError as error:  # it is healed
+                forced = error
+            for link in links:
+                self._unhealed[link].discard(how)
+        if forced is not None:
+            raise forced
 
     @property
     def clean(self) -> bool:
-        return not any(self._wanted.values())
+        return not any(self._wanted.values()) and not any(self._unhealed.values())
 
     def parted_by(self, how: Treatment, more: Collection[Link]) -> int:
         """How many nodes are out of reach of the largest group that is whole, and one at least, with ``more`` links
         such as these. A pair is parted by one direction."""
-        parted = {frozenset(link) for link, ways in self._wanted.items() if how in ways}
-        parted |= {frozenset(link) for link in more}
+        parted = {frozenset(link) for link in (*self._held(how), *more)}
         nodes = set(self.nodes)
         largest, left = 0, set(nodes)
         while left:
@@ -71,7 +81,10 @@ class HeldLinks(ABC):
 
     def held_by(self, how: Treatment) -> frozenset[str]:
         """The nodes that receive over such links."""
-        return frozenset(link.target for link, ways in self._wanted.items() if how in ways)
+        return frozenset(link.target for link in self._held(how))
+
+    def _held(self, how: Treatment) -> set[Link]:
+        return {link for ways in (self._wanted, self._unhealed) for link, held in ways.items() if how in held}
 
     @property
     def delays_what_it_sends(self) -> bool:

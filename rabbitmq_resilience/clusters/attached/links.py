@@ -45,6 +45,8 @@ class BrokerLinks(HeldLinks):
     delays: Mapping[str, Delays] = field(default_factory=dict)
     #: What each link is delayed by, and until when (``time.monotonic``).
     _delayed: dict[Link, tuple[Delay, float]] = field(default_factory=dict)
+    #: Those that may still be delayed although it is not wanted any more, as healing failed.
+    _undelayed: set[Link] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     @property
@@ -58,19 +60,21 @@ class BrokerLinks(HeldLinks):
 
     def undelay(self, links: Collection[Link]) -> None:
         with self._lock:
-            found = [link for link in links if self._delayed.pop(link, None)]
+            self._undelayed.update(link for link in links if self._delayed.pop(link, None))
+            found = self._undelayed.intersection(links)
             on_each({link.source for link in found}, self._write_delays)
+            self._undelayed -= found
 
     @property
     def clean(self) -> bool:
-        return super().clean and not self._delayed
+        return super().clean and not self._delayed and not self._undelayed
 
     @property
     def delays_what_it_sends(self) -> bool:
         return bool(self.delays)
 
     def delayed_from(self) -> frozenset[str]:
-        return frozenset(link.source for link in self._delayed)
+        return frozenset(link.source for link in (*self._delayed, *self._undelayed))
 
     def lost(self, links: Collection[Link]) -> Mapping[Link, int]:
         """How many packets were lost on each, of those links of which some are; one without a rule is not in it."""

@@ -1,0 +1,152 @@
+"""What is done to links between brokers, as it is counted and asked of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.clusters.attached.attaching import _refuse_unhealed
+from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.delays import Delay
+from rabbitmq_resilience.clusters.attached.journal import Journal
+from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
+from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule
+from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.spec import Link
+
+NODES = {f"{zone}1": f"rabbit@h{i}" for i, zone in enumerate("abcde", 1)}
+ADDRESSES = {node: f"10.0.0.{i}" for i, node in enumerate(NODES, 1)}
+LINKS = [Link(a, b) for a in NODES for b in NODES if a != b]
+
+
+class Machine:
+    """Takes rules and delays while it is reached. ``forces``: what it says where it had to."""
+
+    tool = "nft"
+
+    def __init__(self, name: str) -> None:
+        self.name, self.reached, self.forces = name, True, ""
+        self.rules, self.delays = list[Rule](), dict[str, Delay]()
+
+    def put(self, what: Any, *, ports: Collection[int] | None = None, for_s: float) -> None:
+        assert for_s >= 0
+        if not self.reached:
+            raise MachineError(f"{self.name} is not reached")
+        if ports is None:
+            self.rules = list(what)
+        else:
+            self.delays = dict(what)
+        if self.forces:
+            raise ForcedError(self.forces)
+
+    def lost(self) -> Mapping[str, int]:
+        return {}
+
+
+class OfClients:
+    """None of them is proxied."""
+
+    proxied: frozenset[Link] = frozenset()
+    clean = True
+
+    def cut(self, links: Collection[Link]) -> None:
+        assert not links
+
+    restore = undelay = cut
+
+    def delay(self, links: Collection[Link], **_: int) -> None:
+        assert not links
+
+
+class Cluster:
+    def __init__(self, folder: Path, allow: str) -> None:
+        (folder / "secret").write_text("x")
+        rows = "".join(
+            f'  - {{name: {name}, zone: {node[0]}, amqp: "amqp://h{node}", management: "http://h{node}"}}\n'
+            for node, name in NODES.items()
+        )
+        file = folder / "cluster.yaml"
+        file.write_text(
+            "version: 1\ncluster: orders\nuser: {file: secret}\npassword: {file: secret}\n"
+            f"partition_handling: pause_minority\nnodes:\n{rows}offers: {{ssh: {{}}}}\nallow: {allow}\n"
+        )
+        self.machines = {node: Machine(name) for node, name in NODES.items()}
+        self.hands = Hands(load(file).stated, Journal(folder / "journal.jsonl"))
+        addresses = {link: [ADDRESSES[link.target]] for link in LINKS}
+        ends = Ends(dict.fromkeys(NODES, None), addresses, dict.fromkeys(NODES, 25672))  # type: ignore[arg-type]
+        of_brokers = BrokerLinks(ends, self.machines, delays=self.machines)  # type: ignore[arg-type]
+        self.links = AttachedLinks(OfClients(), of_brokers, self.hands, NODES, frozenset(LINKS), 60.0)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    return Cluster(tmp_path, "{cut: 1, delay: 1}")
+
+
+def of(node: str) -> list[Link]:
+    return [link for link in LINKS if node in link]
+
+
+def test_a_cut_whose_healing_failed_counts_until_it_is_healed(cluster: Cluster) -> None:
+    cluster.links.cut(of("a1"))
+    cluster.machines["a1"].reached = False
+    with pytest.raises(MachineError, match="rabbit@h1 is not reached"):
+        cluster.links.restore(of("a1"))
+    beside = [link for link in of("b1") if "a1" not in link]
+    with pytest.raises(ClusterError, match="at up to 2 nodes at once, and allow: has cut: 1"):
+        cluster.links.cut(beside)
+    assert not cluster.links.clean
+    cluster.machines["a1"].reached = True
+    cluster.links.restore(of("a1"))
+    assert cluster.links.clean
+    assert cluster.hands.held(["cut"]) == []
+    cluster.links.cut(beside)
+
+
+def test_what_could_not_be_healed_is_not_done_anew_beside_something_else(cluster: Cluster) -> None:
+    to_a1, other = Link("b1", "a1"), Link("c1", "a1")
+    cluster.links.cut([to_a1])
+    cluster.machines["a1"].reached = False
+    with pytest.raises(MachineError):
+        cluster.links.restore([to_a1])
+    cluster.machines["a1"].reached = True
+    cluster.links.cut([other])
+    assert cluster.machines["a1"].rules == [Rule(ADDRESSES["c1"], DROP)]
+
+
+def test_what_healed_by_force_is_healed(cluster: Cluster) -> None:
+    cluster.links.cut(of("a1"))
+    cluster.machines["a1"].forces = "by force"
+    with pytest.raises(ForcedError, match="by force"):
+        cluster.links.restore(of("a1"))
+    assert cluster.links.clean
+    assert cluster.hands.held(["cut"]) == []
+
+
+def test_a_delay_whose_healing_failed_counts_and_is_healed_when_that_is_asked_again(cluster: Cluster) -> None:
+    links = [Link("a1", "b1"), Link("a1", "c1")]
+    cluster.links.delay(links, latency_ms=100, jitter_ms=0)
+    cluster.machines["a1"].reached = False
+    with pytest.raises(MachineError):
+        cluster.links.undelay(links)
+    assert not cluster.links.clean
+    assert cluster.hands.held(["delay"]) == ["rabbit@h1"]
+    cluster.machines["a1"].reached = True
+    cluster.links.undelay(links)
+    assert cluster.machines["a1"].delays == {}
+    assert cluster.links.clean
+    assert cluster.hands.held(["delay"]) == []
+
+
+def test_nothing_is_played_while_the_scenario_before_has_left_something(cluster: Cluster, tmp_path: Path) -> None:
+    """A new scenario counts from nothing."""
+    cluster.links.cut(of("a1"))
+    with pytest.raises(ClusterError, match="has left cut at rabbit@h1"):
+        _refuse_unhealed(cluster.hands.journal, tmp_path / "cluster.yaml")
+    cluster.links.restore(of("a1"))
+    _refuse_unhealed(cluster.hands.journal, tmp_path / "cluster.yaml")
