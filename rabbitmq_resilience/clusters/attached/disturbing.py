@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -59,7 +59,7 @@ class TreatedPackets:
 
 def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Disturbance) -> TreatedPackets:
     """From now on."""
-    how = _TREATMENTS[disturbance.kind](disturbance.options)
+    how = Treatment.of(disturbance)
     try:
         links.treat(on, how=how)
     except MachineError as error:  # part of it may be in place, and nobody has a hand on it
@@ -69,19 +69,6 @@ def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Dis
             raise MachineError(f"{error}; {second}") from error
         raise
     return TreatedPackets(links, frozenset(on), how)
-
-
-def _lost(options: Mapping[str, str]) -> Treatment:
-    """As iptables is told, or netem."""
-    percent = float(options["percent"]) if "percent" in options else 100 * float(options["probability"])
-    return Treatment("drop", percent)
-
-
-def _delayed(options: Mapping[str, str]) -> Treatment:
-    return Treatment("delay", latency_ms=int(options["time"]), jitter_ms=int(options["jitter"]))
-
-
-_TREATMENTS: Mapping[str, Callable[[Mapping[str, str]], Treatment]] = {"loss": _lost, "delay": _delayed}
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,9 @@ class AttachedLinks:
 
 
 def _act_of(how: Treatment) -> str:
-    return "delay" if how.verb == "delay" else "lose_packets"
+    if how.verb == "delay":
+        return "delay"
+    return "cut" if how.parts else "lose_packets"
 
 
 def _between_brokers(links: Collection[Link]) -> list[Link]:

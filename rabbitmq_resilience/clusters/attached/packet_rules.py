@@ -9,12 +9,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
+from rabbitmq_resilience.clusters.packets import Disturbance
 
 Verb = Literal["drop", "reset", "delay"]
+
+#: Of so many parts a rule takes some.
+_PARTS = 10_000
 
 
 @dataclass(frozen=True, order=True)
@@ -30,7 +34,20 @@ class Treatment:
     @property
     def parts(self) -> bool:
         """Whether nothing gets through."""
-        return self.verb != "delay" and self.percent == 100
+        return self.verb != "delay" and self.taken == _PARTS
+
+    @property
+    def taken(self) -> int:
+        """How many of ``_PARTS`` packets it is about."""
+        return round(self.percent / 100 * _PARTS)
+
+    @classmethod
+    def of(cls, disturbance: Disturbance) -> Self:
+        """As iptables is told, or netem. Of a loss or a delay, see ``LOST_OR_LATE``."""
+        options = disturbance.options
+        if disturbance.kind == "delay":
+            return cls("delay", latency_ms=int(options["time"]), jitter_ms=int(options["jitter"]))
+        return cls("drop", float(options["percent"] if "percent" in options else 100 * float(options["probability"])))
 
 
 DROP, RESET = Treatment("drop"), Treatment("reset")
@@ -41,9 +58,6 @@ LOST: frozenset[tuple[str, str]] = frozenset({("iptables", "loss")})
 LOST_OR_LATE = LOST | {("netem", "loss"), ("netem", "delay")}
 
 TABLE = "rabbitmq_resilience"
-
-#: Of so many parts a rule takes some.
-_PARTS = 10_000
 
 _WHICH = """
 if command -v nft > /dev/null && nft list tables > /dev/null 2>&1; then echo nft
@@ -138,7 +152,7 @@ def _for_nft(rules: Collection[Rule]) -> str:
         how = rule.treatment
         verdict = "drop" if how.verb == "drop" else "reject with tcp reset"
         tcp = " tcp flags & rst == 0" if how.verb == "reset" else ""  # what a reset tells must arrive
-        some = "" if how.percent == 100 else f" numgen random mod {_PARTS} < {round(how.percent / 100 * _PARTS)}"
+        some = "" if how.taken == _PARTS else f" numgen random mod {_PARTS} < {how.taken}"
         ways = [""] if rule.port is None else [f" tcp dport {rule.port}", f" tcp sport {rule.port}"]
         lines += [f"        {family} saddr {rule.address}{tcp}{way}{some} counter {verdict}" for way in ways]
     body = "\n".join(lines)
@@ -169,7 +183,7 @@ def _for_iptables(rules: Collection[Rule]) -> str:
             jump = "-j DROP" if how.verb == "drop" else "-j REJECT --reject-with tcp-reset"
             tcp = "-p tcp " if how.verb == "reset" or rule.port is not None else ""
             tcp += "! --tcp-flags RST RST " if how.verb == "reset" else ""
-            some = "" if how.percent == 100 else f"-m statistic --mode random --probability {how.percent / 100:.4f} "
+            some = "" if how.taken == _PARTS else f"-m statistic --mode random --probability {how.taken / _PARTS:.4f} "
             ways = [""] if rule.port is None else [f"--dport {rule.port} ", f"--sport {rule.port} "]
             lines += [f"{tool} -w -A {TABLE} -s {rule.address} {tcp}{way}{some}{jump}" for way in ways]
         lines.append(f"{tool} -w -I INPUT 1 -j {TABLE}")

@@ -10,7 +10,7 @@ from math import inf
 
 from rabbitmq_resilience.clusters.attached.journal import Journal
 from rabbitmq_resilience.clusters.attached.offers import would
-from rabbitmq_resilience.clusters.attached.packet_rules import LOST, LOST_OR_LATE
+from rabbitmq_resilience.clusters.attached.packet_rules import LOST, LOST_OR_LATE, Treatment
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -72,7 +72,10 @@ def untreated(stated: ClusterFile, disturbance: Disturbance) -> str:
     kubernetes = stated.offers.kubernetes
     treated = LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
     if (disturbance.by, disturbance.kind) in treated:
-        return ""
+        all_are_lost = Treatment.of(disturbance).parts
+        return (
+            "where all packets are lost it is a cut; write fault: partition, or a lower percent" if all_are_lost else ""
+        )
     instead = " or ".join(f"{kind} by {by}" for by, kind in sorted(treated))
     return f"{disturbance.kind} by {disturbance.by} is not done to packets of this cluster; {instead} is"
 

@@ -18,7 +18,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, check
+from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, check, refusals
 from rabbitmq_resilience.scenarios.on_clusters import fitted as fitted_scenario
 
 SAID = """\
@@ -233,6 +233,27 @@ def test_a_fault_file_is_refused_for_what_may_not_be_done(folder: Path) -> None:
         check(scenario, folder / "closed.yaml", source="mine")
     with pytest.raises(NotPlayableError, match="does not let it be played"):
         fitted_scenario(scenario, folder / "closed.yaml")
+
+
+@pytest.mark.parametrize(
+    ("percent", "offers", "told"),
+    [
+        ("100", "{ssh: {}}", "where all packets are lost it is a cut; write fault: partition"),
+        ("99", "{ssh: {}}", ""),
+        ("100, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "where all packets are lost it is a cut"),
+        ("99.999, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "where all packets are lost it is a cut"),
+        ("99.9, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", ""),
+        ("5, by: netem", "{ssh: {}}", "loss by netem is not done to packets of this cluster; loss by iptables is"),
+    ],
+)
+def test_a_loss_of_all_packets_is_no_loss_of_some(folder: Path, percent: str, offers: str, told: str) -> None:
+    step = f'{{at_s: 1, for_s: 30, fault: packet_loss, links: "zone:a <-> zone:b", percent: {percent}}}'
+    text = KILLED.replace('{at_s: 1, for_s: 30, fault: kill, node: "leader:q1"}', step)
+    scenario = fault_file.parse(text, driver="attached")
+    stated = known(folder, f"{SAID}offers: {offers}\nallow: {{lose_packets: 3}}\n").stated
+    found = [text for _, text in refusals(scenario, stated)]
+    assert len(found) == bool(told)
+    assert told in "".join(found)
 
 
 def test_every_act_of_a_fault_is_known() -> None:

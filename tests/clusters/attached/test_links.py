@@ -14,7 +14,7 @@ from rabbitmq_resilience.clusters.attached.delays import Delay
 from rabbitmq_resilience.clusters.attached.journal import Journal
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule
+from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule, Treatment
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
@@ -117,6 +117,15 @@ def test_what_could_not_be_healed_is_not_done_anew_beside_something_else(cluster
     cluster.machines["a1"].reached = True
     cluster.links.cut([other])
     assert cluster.machines["a1"].rules == [Rule(ADDRESSES["c1"], DROP)]
+
+
+def test_where_all_packets_are_lost_it_is_a_cut(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "{lose_packets: 5}")
+    cluster.links.treat(of("a1"), how=Treatment("drop", 99.0))
+    with pytest.raises(ClusterError, match="it would cut, which allow: does not name"):
+        cluster.links.treat(of("b1"), how=Treatment("drop", 100.0))
+    with pytest.raises(ClusterError, match="it would cut"):
+        cluster.links.treat(of("b1"), how=Treatment("drop", 99.999))
 
 
 def test_what_healed_by_force_is_healed(cluster: Cluster) -> None:
