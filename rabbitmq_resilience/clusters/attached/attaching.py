@@ -26,6 +26,7 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.nodes import AttachedNodes
 from rabbitmq_resilience.clusters.attached.others import Things, changes, look
 from rabbitmq_resilience.clusters.attached.permits import Hands
+from rabbitmq_resilience.clusters.attached.sameness import mixed, strangers_by_amqp
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import ACT, AttachedNode
@@ -44,6 +45,8 @@ from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 
 _ASK_TIMEOUT_S = 15.0
+#: What each node is asked of all of them.
+_COLUMNS = "name,running,partitions,enabled_plugins,db_dir,os_pid,uptime"
 
 
 class WrongClusterError(ClusterError):
@@ -67,17 +70,17 @@ class Found:
 
 
 def look_at(known: KnownCluster) -> Found:
-    """Ask each node's management API; nothing is changed. Raises WrongClusterError."""
+    """Ask each node's management API, and who answers clients; nothing is changed. Raises WrongClusterError."""
     versions: dict[str, str] = {}
     names: dict[str, str] = {}
-    told: list[Mapping[str, Any]] = []
+    told_by: dict[str, list[Mapping[str, Any]]] = {}
     listeners: list[Mapping[str, Any]] = []
     for node in known.stated.nodes:
         with ManagementApi(node.management, access=known.access, timeout_s=_ASK_TIMEOUT_S) as api:
             try:
                 overview = api.overview()
                 listeners += api.get("overview", params={"columns": "listeners"}).get("listeners", ())
-                told = api.get("nodes", params={"columns": "name,running,partitions,enabled_plugins,db_dir"})
+                told_by[node.name] = api.get("nodes", params={"columns": _COLUMNS})
             except (ApiError, ApiUnreachable) as error:
                 raise WrongClusterError(f"{node.name} does not tell of itself: {error}") from error
         if overview.get("node") != node.name:
@@ -86,7 +89,12 @@ def look_at(known: KnownCluster) -> Found:
             )
         names[node.name] = str(overview.get("cluster_name"))
         versions[node.name] = str(overview["rabbitmq_version"])
+    if texts := list(mixed(told_by)):
+        raise WrongClusterError("; ".join(texts))
+    told = told_by[known.stated.nodes[0].name]
     _refuse_other(known, names, told)
+    if texts := list(strangers_by_amqp(known, names.values())):
+        raise WrongClusterError("; ".join(texts))
     ports = {str(row["node"]): int(row["port"]) for row in listeners if row.get("protocol") == "clustering"}
     if untold := sorted(versions.keys() - ports.keys()):
         raise WrongClusterError(f"where {', '.join(untold)} listens for its peers is not told")
@@ -114,7 +122,8 @@ def _refuse_other(known: KnownCluster, names: Mapping[str, str], told: Sequence[
 
 
 def _is_default(name: str, node: str) -> bool:
-    """Of rabbit_nodes:cluster_name_default/0: the node's own, with its host written out."""
+    """Of rabbit_nodes:cluster_name_default/0: the node's own, with its host as its machine finds that written out. That
+    may be another one than in the node's name, so it is not compared."""
     return name.partition("@")[0] == node.partition("@")[0]
 
 

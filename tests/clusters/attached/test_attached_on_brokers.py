@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.pool import ClusterPool
@@ -91,3 +92,17 @@ def test_another_cluster_that_answers_is_left_alone(cluster: LocalCluster, tmp_p
     file.write_text("".join(line for line in file.read_text().splitlines(True) if "c1@" not in line))
     with pytest.raises(WrongClusterError, match="the cluster has c1@localhost, which the file does not name"):
         look_at(load(file))
+
+
+@pytest.mark.usefixtures("user")
+def test_clients_must_come_to_the_cluster_whose_management_api_answers(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Nobody logs in to the other one."""
+    port = cluster.amqp_endpoint("b1").port
+    with LocalCluster.form(catalogue.load("one_node")) as other:
+        elsewhere = other.amqp_endpoint("a1").port
+        file = written(cluster, tmp_path)
+        file.write_text(file.read_text().replace(f"amqp://127.0.0.1:{port}", f"amqp://127.0.0.1:{elsewhere}"))
+        other.run_tool("a1", "rabbitmqctl", "set_cluster_name", "production")
+        with pytest.raises(WrongClusterError, match="b1@localhost, and the cluster 'production' answers there"):
+            Attachment(load(file))
+        assert "mine" not in next(iter(other.logs().values())).read_text()
