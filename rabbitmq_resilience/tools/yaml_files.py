@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
 
 FILE_BYTES_MAX = 1_000_000
 DEPTH_MAX = 32
@@ -66,6 +68,10 @@ class Kind:
     tags: Collection[str] = ()
     #: What people call one of ``tags``.
     tagged: str = ""
+    #: Whether what people wrote is repeated to them: not where a secret may stand in it by mistake.
+    echoes: bool = True
+    #: By field, what is told of one in which something is wrong, whatever it is: not even what it has in it.
+    only_told: Mapping[str, str] = field(default_factory=dict)
 
 
 class Lines:
@@ -125,17 +131,27 @@ def parsed(text: str, kind: Kind) -> Document:
         return Document(loader.construct_document(root), lines)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error)
+        what = str(getattr(error, "problem", None) or error)
+        if isinstance(error, ComposerError | ConstructorError):  # which repeat what they found
+            what = what.partition("'")[0].rstrip()
         raise ProblemError(Problem((), mark.line + 1 if mark else None, f"is no YAML: {what}")) from None
     except (TypeError, ValueError, RecursionError, OverflowError, KeyError, AttributeError) as error:
-        raise ProblemError(Problem((), None, f"holds a value that no field takes: {error}")) from None
+        raise ProblemError(Problem((), None, no_field_takes(error, kind))) from None
+
+
+def no_field_takes(error: Exception, kind: Kind) -> str:
+    """Of a value of a kind that no field has."""
+    return "holds a value that no field takes" + (f": {error}" if kind.echoes else "")
 
 
 def type_problems(error: ValidationError, lines: Lines, kind: Kind) -> Iterator[Problem]:
     """What a model says of a document, in the words and with the lines of its file."""
     for detail in error.errors(include_url=False):
         location = tuple(_in_file(detail["loc"], lines, kind))
-        yield Problem(location, lines.of(location), _text(detail["type"], detail, kind))
+        text = _text(detail["type"], detail, kind)
+        if location[:1] and location[0] in kind.only_told and lines.has(location[:1]):
+            location, text = location[:1], kind.only_told[str(location[0])]
+        yield Problem(location, lines.of(location), text)
 
 
 def model_fields_at(
@@ -222,7 +238,6 @@ def _in_file(loc: Location, lines: Lines, kind: Kind) -> Iterator[str | int]:
 
 def _text(what: str, detail: Any, kind: Kind) -> str:  # noqa: PLR0911 - one a kind of problem
     got, context = detail.get("input"), detail.get("ctx", {})
-    shown = json.dumps(got, default=str)[:80]
     if what == "extra_forbidden":
         fields = kind.fields_at(detail["loc"][:-1])
         near = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
@@ -240,4 +255,5 @@ def _text(what: str, detail: Any, kind: Kind) -> str:  # noqa: PLR0911 - one a k
     if str(got).startswith(FILL_IN):
         return f"is still to be filled in{str(got).removeprefix(FILL_IN)}"
     message = str(detail["msg"])
-    return f"got {shown}; {message[0].lower()}{message[1:]}"
+    shown = f"got {json.dumps(got, default=str)[:80]}; " if kind.echoes else ""
+    return f"{shown}{message[0].lower()}{message[1:]}"

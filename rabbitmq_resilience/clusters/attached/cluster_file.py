@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+from rabbitmq_resilience.clusters.attached.spec import BY_REFERENCE, SECRETS, ClusterFile
 from rabbitmq_resilience.tools.yaml_files import (
     FileRefusedError,
     Kind,
@@ -17,6 +17,7 @@ from rabbitmq_resilience.tools.yaml_files import (
     Problem,
     ProblemError,
     model_fields_at,
+    no_field_takes,
     parsed,
     read_text,
     type_problems,
@@ -47,9 +48,10 @@ def load(path: Path) -> KnownCluster:
     except ProblemError as error:
         raise ClusterFileError(str(path), [error.problem]) from None
     except ValidationError as error:
-        raise ClusterFileError(str(path), list(type_problems(error, document.lines, _KIND))) from None
+        found = dict.fromkeys(type_problems(error, document.lines, _KIND))
+        raise ClusterFileError(str(path), list(found)) from None
     except (TypeError, ValueError) as error:
-        raise ClusterFileError(str(path), [Problem((), None, f"holds a value that no field takes: {error}")]) from None
+        raise ClusterFileError(str(path), [Problem((), None, no_field_takes(error, _KIND))]) from None
     try:
         access = stated.access(path.parent)
     except ValueError as error:
@@ -67,4 +69,4 @@ def _fields_at(loc: Location) -> tuple[str, ...]:
     return model_fields_at(ClusterFile, loc, lambda _: None)
 
 
-_KIND = Kind("cluster file", _fields_at)
+_KIND = Kind("cluster file", _fields_at, echoes=False, only_told=dict.fromkeys(SECRETS, BY_REFERENCE))

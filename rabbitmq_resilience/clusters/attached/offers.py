@@ -38,7 +38,7 @@ class Ssh(Spec):
 
     user: Annotated[str, StringConstraints(pattern=r"^[\w.\-]+$")] = "root"
     port: Annotated[int, Field(ge=1, le=65535)] = 22
-    addresses: Mapping[str, Annotated[str, StringConstraints(min_length=1)]] = {}
+    addresses: Mapping[str, Annotated[str, StringConstraints(pattern=r"^[^@/\s]+$")]] = {}
     key: Path | None = None
     known_hosts: Path | None = None
     sudo: bool = False

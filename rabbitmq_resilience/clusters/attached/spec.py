@@ -42,9 +42,15 @@ _AMQP = {"amqp": 5672, "amqps": 5671}
 _HTTP = {"http": 80, "https": 443}
 
 
+#: The fields that hold a ``Secret``, and what is told of one that is wrong.
+SECRETS = ("user", "password")
+BY_REFERENCE = "is read from one place: env: NAME, with the name of a variable, or file: PATH"
+
+
 class Secret(Spec):
     """A user's name or a password, by reference: ``env`` names a variable of the environment, ``file`` a file whose
-    first line it is, with its path as seen from the cluster file."""
+    first line it is, with its path as seen from the cluster file. What is wrong is told without either, as the secret
+    itself may stand there by mistake."""
 
     env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")] | None = None
     file: Path | None = None
@@ -52,24 +58,24 @@ class Secret(Spec):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.env is None) == (self.file is None):
-            raise ValueError("is read from one place: env: NAME, or file: PATH")
+            raise ValueError(BY_REFERENCE)
         return self
 
     def read(self, folder: Path) -> str:
-        """Raises ValueError with what is missing, never with what was read."""
+        """Raises ValueError with what is missing, never with what was read, nor where."""
         if self.env is not None:
             found = os.environ.get(self.env, "")
             if not found:
-                raise ValueError(f"the environment has no {self.env}; set it, or name another place")
+                raise ValueError("the environment has no variable of that name, or an empty one; set it")
             return found
         assert self.file is not None, "one of them is there"
         try:
             first = (folder / self.file).read_text(encoding="utf-8").splitlines()[:1]
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "is no text"
-            raise ValueError(f"{folder / self.file} cannot be read: {why}") from None
+            raise ValueError(f"its file, as seen from {folder.resolve()}, cannot be read: {why}") from None
         if not first or not first[0]:
-            raise ValueError(f"the first line of {folder / self.file} is empty")
+            raise ValueError("the first line of its file is empty")
         return first[0]
 
 
@@ -86,23 +92,27 @@ def forwarded_port(address: str | None) -> int | None:
 
 
 def _url(schemes: Mapping[str, int]) -> AfterValidator:
+    """Whatever is wrong is told without the text, as there may be a secret in it."""
+
     def checked(text: str) -> str:
         if forwarded_port(text) is not None:
             return text
         if text.startswith(FORWARD):
-            raise ValueError(f"{text!r} is no port of a pod; write {FORWARD}PORT, with 1 to {_PORT_MAX}")
+            raise ValueError(f"is no port of a pod; write {FORWARD}PORT, with 1 to {_PORT_MAX}")
+        if "@" in text:
+            raise ValueError(
+                "has a user or a password in it; leave them out, and state user: and password: by reference"
+            )
+        if "?" in text or "#" in text:
+            raise ValueError("has something behind a ? or # in it; leave that out")
         try:
             parts = urlsplit(text)
             usable = parts.scheme in schemes and parts.hostname and (parts.port or 1) > 0
         except ValueError:  # of the port
             usable = False
         known = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
-        if parts_have_login(text):
-            raise ValueError(
-                "has a user or a password in it; leave them out, and state user: and password: by reference"
-            )
         if not usable:
-            raise ValueError(f"{text!r} is no address; write {known}")
+            raise ValueError(f"is no address; write {known}")
         return text
 
     return AfterValidator(checked)
@@ -116,16 +126,12 @@ def _place(address: str) -> str:
     return f"{parts.hostname}:{parts.port or {**_AMQP, **_HTTP}[parts.scheme]}"
 
 
-def parts_have_login(text: str) -> bool:
-    return "@" in text.partition("://")[2].partition("/")[0]
-
-
 def _metrics(text: str) -> str:
     parts = urlsplit(text)
     if forwarded_port(text) is not None:
         return text
-    if parts.path.rstrip("/") not in ("", "/metrics") or parts.query:
-        raise ValueError(f"{text!r}: leave out what follows the port; several paths of the broker's own are read")
+    if parts.path.rstrip("/") not in ("", "/metrics"):
+        raise ValueError("has a path; leave out what follows the port: several paths of the broker's own are read")
     return text
 
 
@@ -260,7 +266,7 @@ class ClusterFile(Spec):
     def access(self, folder: Path) -> Access:
         """Raises ValueError with the field that cannot be read."""
         read = {}
-        for name in ("user", "password"):
+        for name in SECRETS:
             secret: Secret = getattr(self, name)
             try:
                 read[name] = secret.read(folder)

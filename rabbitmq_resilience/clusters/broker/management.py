@@ -67,12 +67,14 @@ class ManagementApi(Closing):
         body: object | None = None,
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        told: str | None = None,
     ) -> Any:
-        """Send one request to ``/api/<path>``; the decoded JSON answer, None where there is no content."""
-        url = f"{self.base_url}/api/{path}"
+        """Send one request to ``/api/<path>``; the decoded JSON answer, None where there is no content. ``told``: what
+        errors call the path, where people are not to read all of it."""
+        to, url = (f"{self.base_url}/api/{each}" for each in (path, path if told is None else told))
         extra: Json = {} if timeout_s is None else {"timeout": timeout_s}
         try:
-            response = self._client.request(method, url, json=body, params=params, **extra)
+            response = self._client.request(method, to, json=body, params=params, **extra)
         except (httpx.HTTPError, OSError) as error:
             raise ApiUnreachable(url, f"{type(error).__name__} {error}".strip()) from error
         if response.status_code >= 400:
@@ -148,7 +150,8 @@ class ManagementApi(Closing):
 
     def set_permissions(self, vhost: str) -> None:
         allow_all = {"configure": ".*", "write": ".*", "read": ".*"}
-        self.put(f"permissions/{_part(vhost)}/{_part(self._user)}", allow_all)
+        part = _part(vhost)
+        self.request("PUT", f"permissions/{part}/{_part(self._user)}", body=allow_all, told=f"permissions/{part}/USER")
 
     def set_policy(
         self,
