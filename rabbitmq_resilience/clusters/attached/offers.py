@@ -33,14 +33,17 @@ class Service(Spec):
 class Ssh(Spec):
     """Machines that are reached by ssh, each by its ``addresses`` entry or by the host in its node's name. ``user`` may
     be root, or one who may do everything by ``sudo`` without a password. ``key`` is the file of a private key; without
-    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user). ``disk``: a folder of the
-    broker's user on the file system where it stores, which may be filled."""
+    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user), whatever else is stated.
+    ``config``: a file as of ssh_config(5) that says how hosts are reached, such as by a ProxyJump; without it none is
+    read, neither that of this user. ``disk``: a folder of the broker's user on the file system where it stores, which
+    may be filled."""
 
     user: Annotated[str, StringConstraints(pattern=r"^[\w.\-]+$")] = "root"
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     addresses: Mapping[str, Annotated[str, StringConstraints(pattern=r"^[^@/\s]+$")]] = {}
     key: Path | None = None
     known_hosts: Path | None = None
+    config: Path | None = None
     sudo: bool = False
     broker: Service = Service(unit="rabbitmq-server")
     #: With {node} for the Erlang name, {host} for the part behind the @.

@@ -21,6 +21,8 @@ from rabbitmq_resilience.tools.closing import Closing
 
 Answer = TypeVar("Answer")
 
+#: Always stated: without it a configuration could say that no host key is looked at.
+_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 _CONNECTED_WITHIN_S = 10.0
 #: A connection over which nothing comes back for so long is lost.
 _KEEPALIVE_S = 5.0
@@ -117,14 +119,14 @@ class SshMachine(Closing):
     async def _connected(self) -> asyncssh.SSHClientConnection:
         async with self._connecting:
             if self._connection is None or self._connection.is_closed():
-                key, known = self._ssh.key, self._ssh.known_hosts
+                key, config = self._ssh.key, self._ssh.config
                 options: dict[str, Any] = {} if key is None else {"client_keys": [str(self._folder / key)]}
-                if known is not None:
-                    options["known_hosts"] = str(self._folder / known)
                 self._connection = await asyncssh.connect(
                     self._host,
                     self._ssh.port,
                     username=self._ssh.user,
+                    known_hosts=str(self._folder / (self._ssh.known_hosts or _KNOWN_HOSTS.expanduser())),
+                    config=None if config is None else [str(self._folder / config)],
                     connect_timeout=_CONNECTED_WITHIN_S,
                     keepalive_interval=_KEEPALIVE_S,
                     **options,

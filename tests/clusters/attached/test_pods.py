@@ -62,7 +62,7 @@ def test_a_pod_is_called_as_its_nodes_host_begins_or_as_the_file_says(folder: Pa
     ("text", "why"),
     [
         (SAID, "nodes: port-forward:15672, port-forward:5672 goes with offers: {kubernetes: ...}"),
-        (SAID.replace("port-forward:5672", "port-forward:99999", 1), "line 8, nodes[0].amqp: is no port of a pod; write"),
+        (SAID.replace("port-forward:5672", "port-forward:99999", 1), "nodes[0].amqp: is no port of a pod; write"),
         (SAID.replace("port-forward:5672", "port-forward:\u0665", 1), "is no port of a pod; write port-forward:PORT"),
         (SAID + "offers: {kubernetes: {namespace: Shop}}\n", "offers.kubernetes.namespace"),
         (SAID + "offers: {kubernetes: {pods: {rabbit@other: a}}}\n", "offers.kubernetes.pods: rabbit@other is none of"),
