@@ -12,6 +12,7 @@ from rabbitmq_resilience.clusters.attached.shape import ShapeError
 from rabbitmq_resilience.clusters.attached.shape import fitted as fitted_topology
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 from rabbitmq_resilience.faults.packets import PacketStep
+from rabbitmq_resilience.scenarios.at_once import most_at_once
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.yaml_files import Location, Problem
@@ -56,6 +57,12 @@ def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location
                 yield ("schedule", i, "fault"), text
         if isinstance(step, PacketStep) and (text := untreated(stated, step.disturbance)):
             yield ("schedule", i, "fault"), text
+    for act in sorted({act for step in scenario.schedule for act in step.acts(scenario.topology)}):
+        together = most_at_once(scenario, {act})
+        if together is not None and len(together.steps) > 1 and (text := refusal(stated, act, together.nodes)):
+            *others, last = together.steps
+            field = "at_s" if scenario.schedule[last].at_s is not None else "when"
+            yield ("schedule", last, field), f"beside step {' and '.join(map(str, others))}, {text}"
     untold = [node.name for node in stated.nodes if node.prometheus is None]
     if scenario.metrics and untold:
         yield ("metrics",), f"the cluster file states no prometheus: of {', '.join(untold)}"

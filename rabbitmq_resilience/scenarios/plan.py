@@ -13,6 +13,7 @@ from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.attached.ways import reached_by
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.scenarios.at_once import most_at_once
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.on_clusters import known
 
@@ -39,6 +40,11 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
         yield from (f"      {line}" for line in _places(step, scenario, stated, names) if acts)
         if not acts:
             yield "    nothing is done to brokers: only to our own clients, their links and our queues"
+    acts = {act for step in scenario.schedule for act in step.acts(scenario.topology)}
+    together = most_at_once(scenario, acts)
+    if together is not None and len(together.steps) > 1:
+        most = f"up to {together.nodes} of {len(names)} nodes, by steps {' and '.join(map(str, together.steps))}"
+        yield f"  at once: {most}; allow: counts each act alone"
     yield f"  lasts {_length(scenario)}"
 
 

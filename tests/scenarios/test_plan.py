@@ -109,6 +109,62 @@ def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
     assert {"kill", "pause", "partition", "disconnect", "packet_loss", "rebalance"} <= seen <= set(FAULTS)
 
 
+def kill(node: str, *, at_s: int) -> str:
+    return f"{{at_s: {at_s}, for_s: 20, fault: kill, node: {node}}}"
+
+
+def cut(*between: str, at_s: int) -> str:
+    return f"{{at_s: {at_s}, for_s: 20, fault: partition, between: {list(between)}}}"
+
+
+AFTER = "{when: {after_step: {step: 0}}, for_s: 20, fault: kill, node: b1}"
+ANY_TIME = "{when: {node_is: {node: a1, state: down}}, for_s: 20, fault: kill, node: b1}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "told_is"),
+    [
+        ([kill("a1", at_s=2), kill("b1", at_s=5)], "beside step 0, it would kill at up to 2 nodes at once"),
+        ([kill("a1", at_s=2), kill("b1", at_s=22)], "beside step 0, it would kill at up to 2 nodes at once"),
+        ([kill("a1", at_s=2), kill("b1", at_s=23)], ""),
+        (
+            [kill("a1", at_s=2), kill("b1", at_s=5), kill("c1", at_s=8)],
+            "beside step 0 and 1, it would kill at up to 3 nodes at once",
+        ),
+        ([kill("a1", at_s=2), kill("'leader:q1'", at_s=5)], "at up to 2 nodes at once"),
+        ([kill("a1", at_s=2), AFTER], ""),
+        ([kill("a1", at_s=2), ANY_TIME], "beside step 0, it would kill at up to 2 nodes at once"),
+        (
+            [cut("a1", "rest", at_s=2), cut("b1", "rest", at_s=5)],
+            "beside step 0, it would cut at up to 2 nodes at once",
+        ),
+        ([cut("a1", "b1", at_s=2), cut("a1", "c1", at_s=5)], ""),
+        ([kill("a1", at_s=2), cut("b1", "rest", at_s=5)], ""),
+    ],
+)
+def test_steps_that_overlap_are_counted_together_before_anything_starts(
+    cluster: Path, steps: list[str], told_is: str
+) -> None:
+    cluster.write_text(CLUSTER.partition("allow:")[0] + "allow: {kill: 1, cut: 1}\n")
+    if not told_is:
+        told(cluster, *steps)
+        return
+    with pytest.raises(NotPlayableError, match=told_is):
+        told(cluster, *steps)
+
+
+def test_how_many_nodes_all_acts_take_together_is_told(cluster: Path) -> None:
+    """Each is allowed by itself."""
+    cluster.write_text(CLUSTER.partition("allow:")[0] + "allow: {kill: 1, pause: 1, stop: 1}\n")
+    steps = [f"{{at_s: {i}, for_s: 30, fault: {f}, node: {n}}}" for i, (f, n) in enumerate(ACTS_ON.items(), 1)]
+    assert "  at once: up to 3 of 3 nodes, by steps 0 and 1 and 2; allow: counts each act alone" in told(
+        cluster, *steps
+    )
+    assert not any("at once: up" in line for line in told(cluster, steps[0]))
+
+
+ACTS_ON = {"kill": "a1", "pause": "b1", "stop": "c1"}
+
 IN_PODS = """
 offers:
   kubernetes: {namespace: shop, cut_by: chaos_mesh, drain_node: brokers, lose_data: claim}

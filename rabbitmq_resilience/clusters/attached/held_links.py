@@ -27,6 +27,21 @@ def on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answ
         return list(pool.map(act, items))
 
 
+def out_of_reach(names: Collection[str], links: Collection[Link]) -> int:
+    """How many nodes are not of the largest group that is whole where these links are cut, and one at least. A pair is
+    parted by one direction."""
+    parted, nodes = {frozenset(link) for link in links}, set(names)
+    largest, left = 0, set(nodes)
+    while left:
+        group, edge = set[str](), {left.pop()}
+        while edge:
+            group |= edge
+            edge = {n for n in nodes - group if any(frozenset((n, one)) not in parted for one in group)}
+        left -= group
+        largest = max(largest, len(group))
+    return max(1, len(nodes) - largest)
+
+
 @dataclass
 class HeldLinks(ABC):
     """What is wanted of each link, and until when (``time.monotonic``), and what may still be there although it is not
@@ -65,19 +80,8 @@ class HeldLinks(ABC):
         return not any(self._wanted.values()) and not any(self._unhealed.values())
 
     def parted_by(self, how: Treatment, more: Collection[Link]) -> int:
-        """How many nodes are out of reach of the largest group that is whole, and one at least, with ``more`` links
-        such as these. A pair is parted by one direction."""
-        parted = {frozenset(link) for link in (*self._held(how), *more)}
-        nodes = set(self.nodes)
-        largest, left = 0, set(nodes)
-        while left:
-            group, edge = set[str](), {left.pop()}
-            while edge:
-                group |= edge
-                edge = {n for n in nodes - group if any(frozenset((n, one)) not in parted for one in group)}
-            left -= group
-            largest = max(largest, len(group))
-        return max(1, len(nodes) - largest)
+        """How many nodes are ``out_of_reach``, with ``more`` links such as these."""
+        return out_of_reach(self.nodes, {*self._held(how), *more})
 
     def held_by(self, how: Treatment) -> frozenset[str]:
         """The nodes that receive over such links."""
