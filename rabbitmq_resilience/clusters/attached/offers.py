@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from string import Formatter
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
+
+
+def _log(text: str) -> str:
+    try:
+        fields = {(name, form, conversion) for _, name, form, conversion in Formatter().parse(text) if name is not None}
+    except ValueError:  # a brace that is not closed
+        fields = {("", "", None)}
+    if not fields <= {("node", "", None), ("host", "", None)}:
+        raise ValueError("may have {node} (the Erlang name) and {host} (behind its @) in it, and no other braces")
+    return text
+
 
 Command = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 
@@ -47,13 +59,17 @@ class Ssh(Spec):
     sudo: bool = False
     broker: Service = Service(unit="rabbitmq-server")
     #: With {node} for the Erlang name, {host} for the part behind the @.
-    log: Annotated[str, StringConstraints(pattern=r"^/")] = "/var/log/rabbitmq/{node}.log"
+    log: Annotated[str, StringConstraints(pattern=r"^/"), AfterValidator(_log)] = "/var/log/rabbitmq/{node}.log"
     cut: Literal["all_ports", "distribution"] = "all_ports"
     disk: Annotated[str, StringConstraints(pattern=r"^/[^\n]*$")] | None = None
 
     def host_of(self, node: str) -> str:
         """Where the machine of the node of that Erlang name is."""
         return self.addresses.get(node, node.partition("@")[2])
+
+    def log_of(self, node: str) -> str:
+        """Where the node of that Erlang name logs."""
+        return self.log.format(node=node, host=node.partition("@")[2])
 
 
 #: How what a command has done ends, for people.

@@ -114,7 +114,7 @@ def _by_ssh(known: KnownCluster) -> Ways:
             machines,
             brokers,
             {name: PacketRules(machines[name], key=key) for name, key in keys.items()},
-            {name: FileLog(machines[name], ssh.log.format(node=name, host=name.partition("@")[2])) for name in keys},
+            {name: FileLog(machines[name], ssh.log_of(name)) for name in keys},
             disks={
                 name: RemoteDisk(machines[name], brokers[name], ssh.disk, key)
                 for name, key in keys.items()

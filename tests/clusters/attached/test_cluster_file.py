@@ -107,6 +107,10 @@ def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
             "offers: {ssh: {addresses: {rabbit@h1: box, rabbit@h3: Box}}}",
             "offers.ssh.addresses: rabbit@h1 and rabbit@h3 are both at box; state for each where it alone is",
         ),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{hostname}'}}", "line 6, offers.ssh.log: may have {node}"),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{node.real}'}}", "offers.ssh.log: may have {node}"),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{node'}}", "offers.ssh.log: may have {node}"),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{}'}}", "offers.ssh.log: may have {node}"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(folder: Path, old: str, new: str, told: str) -> None:
@@ -164,6 +168,12 @@ def test_what_may_be_a_secret_is_not_repeated(folder: Path, old: str, new: str) 
 def test_nodes_of_one_machine_differ_in_their_ports(folder: Path) -> None:
     text = SAID.replace("amqp://h1:5672", "amqp://127.0.0.1:5672").replace("amqp://h2", "amqp://127.0.0.1:5673")
     assert [node.endpoint.port for node in known(folder, text).stated.nodes][:2] == [5672, 5673]
+
+
+def test_where_a_broker_logs_may_have_its_name_and_host_in_it(folder: Path) -> None:
+    ssh = known(folder, SAID + "offers: {ssh: {log: '/x/{host}/{node}.log'}}\n").stated.offers.ssh
+    assert ssh is not None
+    assert ssh.log_of("rabbit@h1") == "/x/h1/rabbit@h1.log"
 
 
 def test_zones_go_to_those_of_their_name_and_otherwise_in_order(folder: Path) -> None:
