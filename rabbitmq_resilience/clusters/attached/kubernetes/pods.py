@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import urllib3
 import websocket
+import yaml
 from kubernetes import client, config
 
 from rabbitmq_resilience.clusters.attached.machine import MachineError
@@ -31,6 +32,7 @@ def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
     """Where the API server is, and who we are there: from ``kubeconfig``, from where kubectl looks, or from the pod in
     which this runs. ``folder``: from where paths are seen. Raises MachineError."""
     found = client.Configuration()
+    offer = resolved(offer, folder)
     named = None if offer.kubeconfig is None else str(folder / offer.kubeconfig)
     inside = named is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ
     try:
@@ -59,19 +61,25 @@ def connected(configuration: client.Configuration) -> Iterator[client.ApiClient]
 
 
 def resolved(offer: Kubernetes, folder: Path) -> Kubernetes:
-    """The same, and the same later: which file, and which of its contexts, is not left to what there is by then."""
+    """The same, and the same later: which file, and which of its contexts, is not left to what there is by then. Of
+    several files, as KUBECONFIG may have them, the first that says its context is followed, as by kubectl."""
     if offer.kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
         return offer
-    path = folder / offer.kubeconfig if offer.kubeconfig else Path(os.environ.get("KUBECONFIG") or _DEFAULT)
-    path = path.expanduser().absolute()
-    if not path.is_file():
-        return offer  # the same; or several files, as kubectl takes them
-    listed: Any = config.list_kube_config_contexts
-    try:
-        context = offer.context or listed(str(path))[1]["name"]
-    except (config.ConfigException, OSError):
+    named = str(folder / offer.kubeconfig) if offer.kubeconfig else os.environ.get("KUBECONFIG") or _DEFAULT
+    files = [str(Path(each).expanduser().absolute()) for each in named.split(os.pathsep) if each]
+    context = offer.context or next(filter(None, map(_current_context, files)), None)
+    if context is None:
         return offer  # told where it is read
-    return offer.model_copy(update={"kubeconfig": path, "context": context})
+    return offer.model_copy(update={"kubeconfig": Path(os.pathsep.join(files)), "context": context})
+
+
+def _current_context(file: str) -> str | None:
+    """As the file says; None where it says none, or cannot be read."""
+    try:
+        told = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    return told.get("current-context") if isinstance(told, dict) else None
 
 
 def words_of(error: Exception) -> str:
