@@ -34,7 +34,7 @@ from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.distributions import find_prometheus
-from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.tools.waiting import interrupted_by, wait_until
 from rabbitmq_resilience.workloads import run as workloads
 from rabbitmq_resilience.workloads.declarations import declaring, read_metadata
 from rabbitmq_resilience.workloads.exchanges import establish
@@ -136,8 +136,9 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
         vhost = cluster.vhost_of(stage.run.name)
         _record_cluster(cluster, events)
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
-            queues = declare(cluster, scenario.workload, vhost=vhost, record=events.record)
-            routes = establish(cluster, scenario.workload, vhost=vhost, record=events.record)
+            with interrupted_by(cluster.check):
+                queues = declare(cluster, scenario.workload, vhost=vhost, record=events.record)
+                routes = establish(cluster, scenario.workload, vhost=vhost, record=events.record)
             events.record("queues", queues=queues, **_queues_besides(scenario.workload, list(queues), routes))
             with (
                 cpu_watched(events.record, cluster.pids),
@@ -166,6 +167,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                         access=cluster.access,
                     ) as load,
                     live.watching(observer, load),
+                    interrupted_by(cluster.check),
                 ):
                     load.beside = cluster.check
                     _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)

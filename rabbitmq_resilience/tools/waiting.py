@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 Seen = TypeVar("Seen")
+
+
+class _OfThread(threading.local):
+    check: Callable[[], None] | None = None
+
+
+_OF_THREAD = _OfThread()
 
 
 class WaitTimeout(Exception):
@@ -30,10 +39,13 @@ def wait_until(
     """Call ``look`` until ``until`` holds for what it saw (by default: until it is true), and return that.
 
     ``what`` completes the sentence "waited n s for ...". It looks at least once, and does not sleep
-    after success. Raises ``WaitTimeout`` with the last state seen; errors of ``look`` pass through.
+    after success. Raises ``WaitTimeout`` with the last state seen; errors of ``look`` pass through, and what
+    ``interrupted_by`` says.
     """
     deadline = time.monotonic() + timeout_s
     while True:
+        if _OF_THREAD.check is not None:
+            _OF_THREAD.check()
         seen = look()
         if until(seen):
             return seen
@@ -41,3 +53,14 @@ def wait_until(
         if left_s <= 0:
             raise WaitTimeout(what, timeout_s, seen)
         time.sleep(min(poll_s, left_s))
+
+
+@contextmanager
+def interrupted_by(check: Callable[[], None]) -> Iterator[None]:
+    """Whatever this thread waits for in the block ends by what ``check`` raises, which is called each time it looks.
+    Other threads go on, as those that heal must, and so does what is cleaned up outside of the block."""
+    before, _OF_THREAD.check = _OF_THREAD.check, check
+    try:
+        yield
+    finally:
+        _OF_THREAD.check = before

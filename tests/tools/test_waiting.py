@@ -1,8 +1,9 @@
+import threading
 from itertools import count
 
 import pytest
 
-from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.tools.waiting import WaitTimeout, interrupted_by, wait_until
 
 
 def test_returns_what_was_seen() -> None:
@@ -24,3 +25,29 @@ def test_error_carries_the_last_state_seen() -> None:
 def test_errors_of_the_look_pass_through() -> None:
     with pytest.raises(ZeroDivisionError):
         wait_until(lambda: 1 // 0, timeout_s=1, what="nothing")
+
+
+def test_what_is_waited_for_ends_where_a_check_raises() -> None:
+    looks = count()
+
+    def check() -> None:
+        if next(looks) > 2:
+            raise LookupError("no more")
+
+    with interrupted_by(check):
+        wait_until(lambda: "here", timeout_s=1, what="it")
+        with pytest.raises(LookupError, match="no more"):
+            wait_until(lambda: False, timeout_s=30, what="nothing", poll_s=0.001)
+    wait_until(lambda: "here", timeout_s=1, what="it, to clean up")
+
+
+def test_other_threads_go_on_as_those_that_heal() -> None:
+    def check() -> None:
+        raise LookupError("no more")
+
+    seen = list[str]()
+    with interrupted_by(check):
+        thread = threading.Thread(target=lambda: seen.append(wait_until(lambda: "here", timeout_s=1, what="it")))
+        thread.start()
+        thread.join()
+    assert seen == ["here"]

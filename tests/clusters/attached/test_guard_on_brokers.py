@@ -22,7 +22,7 @@ from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.protocol import Wanted
 from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.record.events import DrainEvent, FaultEvent
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.on_clusters import fitted
@@ -59,7 +59,7 @@ def test_a_check_that_fails_ends_the_run_and_heals_and_lets_none_begin(cluster: 
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
         testbed = Testbed(pool, tmp_path / "runs", io.StringIO(), driver="attached")
-        wanted = threading.Thread(target=stop_once_cut, args=(tmp_path / "runs", stop))
+        wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, "proven"))
         wanted.start()
         begun_s = time.monotonic()
         with pytest.raises(AbortedError, match="the check ended with status 1: no more"):
@@ -85,11 +85,38 @@ def test_a_check_that_fails_ends_the_run_and_heals_and_lets_none_begin(cluster: 
         Attachment(load(file))
 
 
-def stop_once_cut(runs: Path, stop: Path) -> None:
-    def cut() -> bool:
-        return any("proven" in path.read_text() for path in runs.glob("*/events.jsonl"))
+UNDRAINED = """\
+version: 1
+title: A consumer takes its time
+topology: three_nodes_three_zones
+workload: {queue_type: quorum, queues: 1, publishers: 1, consumers: 1, rate_per_s: 50, processing_ms: 2000, ack_every: 1}
+phases: {steady_s: 1, drain_s: 300}
+schedule:
+  - {at_s: 0, fault: kill_client, client: "publisher:0", for_s: 1}
+invariants: {order: {}}
+"""
 
-    wait_until(cut, timeout_s=90, what="the cut")
+
+def test_a_run_ends_while_its_queues_are_waited_for(cluster: LocalCluster, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    file = written(cluster, tmp_path, besides=f"abort_when: {{check: 'test ! -e {stop}'}}\n")
+    scenario = fitted(fault_file.parse(UNDRAINED, driver="attached"), file)
+    with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
+        testbed = Testbed(pool, tmp_path / "runs", io.StringIO(), driver="attached")
+        wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, '"drain"'))
+        wanted.start()
+        with pytest.raises(AbortedError, match="the check ended with status 1"):
+            run_scenario(scenario, testbed)
+        wanted.join()
+    (run,) = (tmp_path / "runs").glob("*takes-its-time*")
+    assert not [event for event in RunDirectory(run).events() if isinstance(event, DrainEvent)], "it was not over"
+
+
+def stop_once(runs: Path, stop: Path, told: str) -> None:
+    def is_told() -> bool:
+        return any(told in path.read_text() for path in runs.glob("*/events.jsonl"))
+
+    wait_until(is_told, timeout_s=150, what=f"{told} in the run's journal")
     stop.touch()
 
 
