@@ -12,10 +12,11 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.sweeps.beside import VHOST, measured_windows, play_beside, windows_of
+from rabbitmq_resilience.sweeps.estimates import round_s
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.results import Results
 from rabbitmq_resilience.sweeps.seen import Seen
-from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load, round_s
+from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
 from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.workloads.perf_test import PerfTestFailed, Window
 from tests.invariants.literal import cluster, history, node_states, phases, publish, queues
