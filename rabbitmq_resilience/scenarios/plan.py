@@ -40,11 +40,11 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
         yield from (f"      {line}" for line in _places(step, scenario, stated, names) if acts)
         if not acts:
             yield "    nothing is done to brokers: only to our own clients, their links and our queues"
-    acts = {act for step in scenario.schedule for act in step.acts(scenario.topology)}
-    together = most_at_once(scenario, acts)
+    together = most_at_once(scenario, ACTS.keys())
     if together is not None and len(together.steps) > 1:
-        most = f"up to {together.nodes} of {len(names)} nodes, by steps {' and '.join(map(str, together.steps))}"
-        yield f"  at once: {most}; allow: counts each act alone"
+        numbers = " and ".join(map(str, together.steps))
+        at_once = f"up to {together.nodes} of {len(names)} nodes, by steps {numbers}"
+        yield f"  at once: {at_once}; allow: counts each act alone"
     yield f"  lasts {_length(scenario)}"
 
 

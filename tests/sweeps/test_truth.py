@@ -183,8 +183,8 @@ def test_scenarios_of_which_one_side_has_more_runs_say_nothing_together_where_no
     rng = np.random.default_rng(18)
 
     def drawn(runs: int) -> list[float]:
-        values = rng.lognormal(0, 1.5, runs)
-        return np.where(rng.random(runs) < 0.3, math.inf, values).tolist() if noise == "some_never" else values.tolist()
+        values = [float(value) for value in rng.lognormal(0, 1.5, runs)]
+        return [math.inf if noise == "some_never" and rng.random() < 0.3 else value for value in values]
 
     def side(name: str, runs: int) -> Side:
         return Side(name, {f"cell {n}": Runs({"recovered_s": drawn(runs)}, None) for n in range(100)})

@@ -89,7 +89,7 @@ UNDRAINED = """\
 version: 1
 title: A consumer takes its time
 topology: three_nodes_three_zones
-workload: {queue_type: quorum, queues: 1, publishers: 1, consumers: 1, rate_per_s: 50, processing_ms: 2000, ack_every: 1}
+workload: {queue_type: quorum, queues: 1, publishers: 1, consumers: 1, processing_ms: 2000, ack_every: 1}
 phases: {steady_s: 1, drain_s: 300}
 schedule:
   - {at_s: 0, fault: kill_client, client: "publisher:0", for_s: 1}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -330,29 +329,3 @@ def test_heal_without_a_way_there_says_so(
     known(folder, SAID + "offers: {kubernetes: {kubeconfig: nowhere.yaml}}\n")
     assert heal([str(folder / "cluster.yaml")]) == 1
     assert "no way to Kubernetes" in capsys.readouterr().err
-
-
-def test_which_cluster_is_meant_does_not_change_on_the_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rabbitmq_resilience.clusters.attached.kubernetes.pods import configured, resolved  # noqa: PLC0415 - optional
-
-    offer = known(folder, SAID + OFFERED).stated.offers.kubernetes
-    assert offer is not None
-    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("staging", "production")]
-    config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "contexts": contexts, "current-context": "staging"}
-    config |= {
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
-        "users": [{"name": "u", "user": {}}],
-    }
-    (folder / "kube.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("KUBECONFIG", "kube.yaml")
-    found = resolved(offer, Path("/elsewhere"))
-    assert (found.kubeconfig, found.context) == (folder / "kube.yaml", "staging")
-    named = resolved(offer.model_copy(update={"kubeconfig": Path("kube.yaml"), "context": "production"}), folder)
-    assert (named.kubeconfig, named.context) == (folder / "kube.yaml", "production")
-    (folder / "more.yaml").write_text(yaml.safe_dump(config | {"current-context": "production"}), encoding="utf-8")
-    monkeypatch.setenv("KUBECONFIG", f"kube.yaml{os.pathsep}{os.pathsep}more.yaml")
-    both = resolved(offer, Path("/elsewhere"))
-    assert (str(both.kubeconfig), both.context) == (f"{folder}/kube.yaml{os.pathsep}{folder}/more.yaml", "staging")
-    monkeypatch.setenv("KUBECONFIG", "nowhere.yaml")
-    assert configured(both, Path("/elsewhere")).host == "https://127.0.0.1:9"

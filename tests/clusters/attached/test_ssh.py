@@ -98,13 +98,13 @@ def test_a_machine_is_known_by_the_key_that_known_hosts_has(server: Server) -> N
         server.run(known_hosts=Path("others"))
 
 
-@pytest.mark.parametrize("stated", [{}, {"config": Path("config")}])
-def test_no_configuration_switches_that_off(server: Server, stated: dict[str, Path]) -> None:
+@pytest.mark.parametrize("config", [None, Path("config")])
+def test_no_configuration_switches_that_off(server: Server, config: Path | None) -> None:
     server.write(".ssh/known_hosts", "")
     for name in (".ssh/config", "config"):
         server.write(name, "Host *\n  UserKnownHostsFile none\n  StrictHostKeyChecking no\n")
     with pytest.raises(MachineError, match=UNKNOWN):
-        server.run(**stated)
+        server.run(config=config)
 
 
 def test_ones_own_configuration_is_not_read(server: Server) -> None:
