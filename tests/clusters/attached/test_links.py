@@ -154,6 +154,6 @@ def test_a_delay_whose_healing_failed_counts_and_is_healed_when_that_is_asked_ag
 def test_a_cut_is_left_until_it_is_healed(cluster: Cluster) -> None:
     """By which the next scenario is refused."""
     cluster.links.cut(of("a1"))
-    assert [text.partition(" since ")[0] for text in cluster.hands.journal.left()] == ["cut at rabbit@h1"]
+    assert "cut at rabbit@h1" in {text.partition(" since ")[0] for text in cluster.hands.journal.left()}
     cluster.links.restore(of("a1"))
     assert cluster.hands.journal.left() == []
