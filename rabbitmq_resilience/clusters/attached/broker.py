@@ -15,7 +15,8 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 #: Functions of the shell. ``find_broker NODE`` prints of each process that may be that node's broker its number, when
 #: it was started (ticks since the boot of the machine), and its state (proc(5)). A broker is an Erlang machine that was
 #: told to boot it (``-s rabbit boot``, scripts/rabbitmq-server of all versions). One that tells another name, by its
-#: arguments or its environment, is another node's; one that runs with the default tells none.
+#: arguments or its environment, is another node's; one that runs with the default tells none. What runs in a container
+#: on the machine runs on another one (pid_namespaces(7)).
 FIND = r"""
 told_by() {
     tr '\0' '\n' 2> /dev/null < "/proc/$1/cmdline" | sed -nE '/^-s?name$/ { n; p; }'
@@ -24,11 +25,16 @@ told_by() {
 started_and_state() {
     sed -nE 's/.*\) ([^ZX]) ([^ ]+ ){18}([^ ]+) .*/\3 \1/p' "/proc/$1/stat" 2> /dev/null
 }
+is_elsewhere() {
+    ours=$(readlink /proc/self/ns/pid 2> /dev/null) its=$(readlink "/proc/$1/ns/pid" 2> /dev/null)
+    [ -n "$ours" ] && [ -n "$its" ] && [ "$ours" != "$its" ]
+}
 is_there() { [ -n "$2" ] && [ "$(started_and_state "$1" | cut -d" " -f1)" = "$2" ]; }
 find_broker() {
     for file in $(grep -lazxF -e rabbit /proc/[0-9]*/cmdline 2> /dev/null); do
         pid=${file%/cmdline}; pid=${pid##*/}
         tr '\0' ' ' 2> /dev/null < "$file" | grep -qF -e ' -s rabbit boot ' || continue
+        is_elsewhere "$pid" && continue
         names=$(told_by "$pid")
         [ -z "$names" ] || echo "$names" | grep -qxF -e "$1" -e "${1%@*}" || continue
         found=$(started_and_state "$pid")

@@ -4,6 +4,7 @@ brokers, by the very scripts."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rabbitmq_resilience.clusters.attached import broker as brokers
@@ -25,6 +27,8 @@ from rabbitmq_resilience.tools.waiting import wait_until
 NODE = "rabbit@h1"
 #: What an Erlang machine that boots a broker has on its command line.
 BOOTS = ("-noinput", "-s", "rabbit", "boot")
+
+SLEEPS = "import time; time.sleep(120)"
 
 
 @dataclass
@@ -43,7 +47,7 @@ class Place:
 
     def runs(self, *arguments: str, environ: Mapping[str, str] | None = None) -> int:
         """The number of a process that looks like a broker's."""
-        sleeps = [sys.executable, "-c", "import time; time.sleep(120)", *BOOTS, *arguments]
+        sleeps = [sys.executable, "-c", SLEEPS, *BOOTS, *arguments]
         process = self.stack.enter_context(subprocess.Popen(sleeps, env={**(environ or {})}))
         self.stack.callback(process.kill)
         self.running[process.pid] = process
@@ -107,6 +111,27 @@ def test_another_nodes_broker_is_never_taken_for_ours(place: Place) -> None:
     assert found is not None
     assert [found.pid] == place.started
     assert place.lives(theirs)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, and unshare of util-linux")
+def test_a_broker_in_a_container_on_the_machine_is_another_machines(place: Place) -> None:
+    """As the default start has it, it tells no name."""
+    (place.proc / "self").symlink_to("/proc/self")
+    with subprocess.Popen(["unshare", "--pid", "--fork", sys.executable, "-c", SLEEPS, *BOOTS]) as outer:
+        try:
+            inside = psutil.Process(outer.pid)
+            wait_until(inside.children, timeout_s=10, what="the process in the namespace")
+            (pid,) = (child.pid for child in inside.children())
+            (place.proc / str(pid)).symlink_to(f"/proc/{pid}")
+            wait_until(lambda: b"boot" in Path(f"/proc/{pid}/cmdline").read_bytes(), timeout_s=10, what="its arguments")
+            assert place.broker().process() is None
+            ours = place.runs()
+            found = place.broker().process()
+            assert found is not None
+            assert found.pid == ours
+            os.kill(pid, signal.SIGKILL)
+        finally:
+            outer.kill()
 
 
 def test_a_watchdog_starts_ours_where_another_broker_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
