@@ -69,7 +69,7 @@ class Place:
         """A command, by which the node has a process."""
         arguments = " ".join((*BOOTS, "-sname", NODE))
         return (
-            f"setsid {sys.executable} -c 'import time; time.sleep(120)' {arguments} > /dev/null 2>&1 &\n"
+            f"setsid {sys.executable} -c '{SLEEPS}' {arguments} > /dev/null 2>&1 &\n"
             f'ln -s "/proc/$!" "{self.proc}/$!"; echo "$!" >> {self.folder}/started'
         )
 
