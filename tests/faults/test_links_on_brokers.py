@@ -185,7 +185,7 @@ def test_flaps_that_did_not_happen_are_not_proven(cluster: LocalCluster, monkeyp
     ("sides", "one_way"),
     [(("publisher:0", "all"), False), (("publisher:0", "all"), True), (("b1", "publisher:0"), True)],
 )
-@pytest.mark.parametrize("for_s", [0.05, 3])
+@pytest.mark.parametrize("for_s", [SHORTEST_TOLD_S, 3])
 def test_a_client_is_cut_from_brokers(
     cluster: LocalCluster, sides: tuple[str, ...], one_way: bool, for_s: float
 ) -> None:
