@@ -152,14 +152,14 @@ def compare(first: Side, second: Side, *, among: int = 1) -> Comparison:
     family = sum(can_tell(len(a), len(b)) for _, _, a, b in measured)
     family += sum(_least_chance(a, b) <= ALPHA for _, a, b in rates)
     family += len(rates) > 1
-    family += sum(can_tell_together(len(apart)) for _, (_, apart) in together.items())
+    family += sum(can_tell_together(len(middles)) for _, middles in together.values())
     alpha = ALPHA / max(1, family) / among
     return Comparison(
         (first.name, second.name),
         pair.wheres,
         [
             *(_difference(where, measure, a, b, alpha) for where, measure, a, b in measured),
-            *(_overall(measure, scale, apart, measured, alpha) for measure, (scale, apart) in together.items()),
+            *(_overall(measure, *medians, alpha) for measure, medians in together.items()),
         ],
         [*_rates_together(rates, alpha), *(_rates(where, a, b, alpha) for where, a, b in rates)],
         alpha,
@@ -215,39 +215,31 @@ def _least_chance(a: Rate, b: Rate) -> float:
     return rates_chance((0, a.runs), (b.runs, b.runs))
 
 
-#: Of each measure how it is compared, and by how much the second side's median is larger in each cell.
-_Together = Mapping[str, tuple[Scale, Sequence[float]]]
+#: Of each measure how it is compared, and the medians of both sides in each cell.
+_Together = Mapping[str, tuple[Scale, Sequence[tuple[float, float]]]]
 
 
 def _together(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]) -> _Together:
     """What many cells or scenarios say together, each with its median, however few runs it has."""
-    found: dict[str, tuple[Scale, Sequence[float]]] = {}
+    found: dict[str, tuple[Scale, Sequence[tuple[float, float]]]] = {}
     for measure in MEASURES:
-        middles = _middles(measure, measured)
+        middles = [_middles(a, b) for _, name, a, b in measured if name == measure]
         if len(middles) > 1:
-            scale = scale_of(MEASURES[measure].scale, *middles)
-            found[measure] = scale, [larger_by(a, b, scale) for a, b in middles]
+            found[measure] = scale_of(MEASURES[measure].scale, *middles), middles
     return found
 
 
-def _middles(
-    measure: str, measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]
-) -> list[tuple[float, float]]:
-    """The medians of both sides in each cell, of as many runs of either: where noise is skewed, the median of two runs
+def _middles(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """The medians of both sides in one cell, of as many runs of either: where noise is skewed, the median of two runs
     is usually another one than that of one run."""
-    pairs = ((a, b, min(len(a), len(b))) for _, name, a, b in measured if name == measure)
-    return [(median_interval(a[:n]).middle, median_interval(b[:n]).middle) for a, b, n in pairs]
+    runs = min(len(a), len(b))
+    return median_interval(a[:runs]).middle, median_interval(b[:runs]).middle
 
 
-def _overall(
-    measure: str,
-    scale: Scale,
-    apart: Sequence[float],
-    measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]],
-    alpha: float,
-) -> Difference:
+def _overall(measure: str, scale: Scale, middles: Sequence[tuple[float, float]], alpha: float) -> Difference:
     """By how much the second side is larger in the cell in the middle."""
-    firsts, seconds = zip(*_middles(measure, measured), strict=True)
+    apart = [larger_by(a, b, scale) for a, b in middles]
+    firsts, seconds = zip(*middles, strict=True)
     told = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart)))
     enough = can_tell_together(len(apart), alpha)
     word = word_of(told, scale, MEASURES[measure].better) if enough else "too few runs"
