@@ -22,11 +22,15 @@ from rabbitmq_resilience.invariants.verdict import (
     Number,
     Verdict,
 )
-from rabbitmq_resilience.invariants.waits import NEVER, Moments, Waits, confirm_waits, delivery_waits
-
-#: Of messages that were late because their publisher lagged: of more, the load was not the one that is stated.
-LAGGED_MAX = 0.01
-NOT_HELD = "this machine does not hold the load"
+from rabbitmq_resilience.invariants.waits import (
+    LAGGED_MAX,
+    NEVER,
+    NOT_HELD,
+    Moments,
+    Waits,
+    confirm_waits,
+    delivery_waits,
+)
 
 
 class LatencyBound(Spec):
@@ -98,7 +102,7 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
         return Finding(Verdict.UNKNOWN, f"{bound}: no message was due then")
     due_ms = percentile_ms(counted.due_us, counted.answered_us, bound.percentile)
     sent_ms = percentile_ms(counted.sent_us, counted.answered_us, bound.percentile)
-    lagged = float(np.mean(counted.lagged))
+    lagged = counted.lagged_ratio
     numbers: dict[str, Number] = {
         "ms": _number(due_ms),
         "from_sent_ms": _number(sent_ms),

@@ -27,6 +27,8 @@ from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
 from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.invariants.waits import LAGGED_MAX, NOT_HELD, confirm_waits
+from rabbitmq_resilience.record.events import LoadEvent
 
 #: Rounding makes no less of it.
 NOTHING = 1e-6
@@ -97,7 +99,7 @@ class Throughput(InvariantSpec):
         if not steady_per_s or not windows:
             missing = "nothing was confirmed in the steady phase" if windows else "no window was settled long enough"
             return Finding(Verdict.UNKNOWN, missing, reached)
-        if problem := _not_held(facts.rate.plain, steady_per_s):
+        if problem := _not_held(history, (span[0], chaos_us), steady_per_s):
             return Finding(Verdict.UNKNOWN, problem, reached)
 
         def asked_per_s(window: Period) -> float:
@@ -184,12 +186,26 @@ class Throughput(InvariantSpec):
             yield start + i * window_us, start + (i + 1) * window_us
 
 
-def _not_held(target_per_s: float | None, steady_per_s: float) -> str:
-    """Why a rate cannot be compared with that of the steady phase; empty if it can."""
+def _not_held(history: History, steady_us: Period, steady_per_s: float) -> str:
+    """Why a rate cannot be compared with that of the steady phase, and who kept that from its target; empty if it
+    can."""
+    facts = history.facts
+    target_per_s = facts.rate.plain
     if not target_per_s or steady_per_s >= STEADY_RATIO_MIN * target_per_s:
         return ""
-    reached = f"{steady_per_s:.0f} of {target_per_s} messages/s were confirmed in the steady phase"
-    return f"{reached}: this machine does not hold the load, so there is nothing to compare with"
+    load = next(facts.of_kind(LoadEvent), None)
+    lagged, others = confirm_waits(history).due_within(*steady_us).lagged_ratio, facts.others_cpu(*steady_us)
+    if lagged > LAGGED_MAX:
+        why = f"publishers lagged with {lagged:.0%} of them by themselves: {NOT_HELD}"
+    elif load is None or load.in_flight is None:
+        why = "the cluster or this machine does not hold the load"
+    else:
+        why = "publishers waited for the cluster, which does not hold the load"
+    return (
+        f"{steady_per_s:.0f} of {target_per_s} messages/s were confirmed in the steady phase, so there is nothing to "
+        f"compare with; {why}"
+        + (f"; other programs took {others:.0%} of this machine's processors" if others >= OTHERS_CPU_MIN else "")
+    )
 
 
 def _kept_ratio(

@@ -23,10 +23,13 @@ from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.variation import Variation
 
 #: A publisher that is connected, not blocked, and has room in flight sends what is due within this time; if not, it is
-#: this machine that does not hold the load. Ticks come every 10 ms; where many clients share a process, every 130 ms.
+#: this machine that does not hold the load. Where thousands share a process, each has its turn every 130 ms.
 LAGS_US = 200_000
 #: How long before the end of publishing a publisher may have sent its last message in good order, at whatever rate.
 STOPS_WITHIN_US = 1_000_000
+#: Of messages that were late because their publisher lagged: of more, the load was not the one that is stated.
+LAGGED_MAX = 0.01
+NOT_HELD = "this machine does not hold the load"
 _GONE = ("connection_lost", "killed", "stopped", "hung")
 _NAMES = ("sequence", "lane", "queue", "due_us", "sent_us", "outcome", "outcome_us")
 
@@ -58,6 +61,10 @@ class Waits:
 
     def due_within(self, start_us: float, end_us: float) -> Waits:
         return self.chosen((self.due_us >= start_us) & (self.due_us < end_us))
+
+    @property
+    def lagged_ratio(self) -> float:
+        return float(self.lagged.mean()) if len(self) else 0.0
 
     def __len__(self) -> int:
         return len(self.due_us)

@@ -14,11 +14,12 @@ import numpy as np
 from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN
-from rabbitmq_resilience.invariants.latency import LAGGED_MAX, percentile_ms
+from rabbitmq_resilience.invariants.latency import percentile_ms
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.outages import Outages, outages
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.invariants.waits import LAGGED_MAX
 from rabbitmq_resilience.nights.night_file import Played
 from rabbitmq_resilience.record.events import MachineEvent
 from rabbitmq_resilience.record.history import Outcome
@@ -267,8 +268,7 @@ def shortfall(seen: Seen) -> str:
     others = seen.history.facts.others_cpu(*seen.span_us)
     if others >= OTHERS_CPU_MIN:
         return f"other programs took {others:.0%} of the processors"
-    waits = seen.confirms.due_within(*seen.span_us)
-    lagged = float(waits.lagged.mean()) if len(waits) else 0.0
+    lagged = seen.confirms.due_within(*seen.span_us).lagged_ratio
     if lagged > LAGGED_MAX:
         return f"this machine sent {lagged:.1%} of the messages late"
     return ""
