@@ -12,7 +12,7 @@ from pika import ConnectionParameters
 from pika.channel import Channel
 
 from rabbitmq_resilience.record.history import now_us
-from rabbitmq_resilience.workloads.host import Host, run_worker
+from rabbitmq_resilience.workloads.host import TICK_S, Host, run_worker
 from rabbitmq_resilience.workloads.load import Address, Load, Process
 from rabbitmq_resilience.workloads.pace import Pace
 from rabbitmq_resilience.workloads.session import BACKOFF_S, CLOSE_TIMEOUT_S, SETUP_TIMEOUT_S, parameters
@@ -34,6 +34,8 @@ class Done(Protocol):
 class Churn:
     """The one client of its process. Connections are those that churn; the rest goes over one connection that is held,
     and stands still while that is lost."""
+
+    tick_s = TICK_S
 
     def __init__(self, host: Host) -> None:
         churn = host.load.churn or {}

@@ -12,7 +12,7 @@ from pika.channel import Channel
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads.counters import Count
 from rabbitmq_resilience.workloads.deliveries import FLUSH_ROWS, Deliveries, Row, Settling
-from rabbitmq_resilience.workloads.host import Host, run_worker
+from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S, Host, run_worker
 from rabbitmq_resilience.workloads.load import Load, Process, deliveries_path
 from rabbitmq_resilience.workloads.message import decode
 from rabbitmq_resilience.workloads.processing import Processing
@@ -58,6 +58,10 @@ class Consumer:
         self._acknowledged_tag = 0
         self._recorded_tag = 0  # told only of early acknowledgements
         self._looked_s = 0.0
+
+    @property
+    def tick_s(self) -> float:
+        return RARE_TICK_S if self._processing is None else TICK_S
 
     def begin(self) -> None:
         self._session.begin(self)

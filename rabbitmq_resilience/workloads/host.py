@@ -25,7 +25,11 @@ from rabbitmq_resilience.workloads.counters import Counters
 from rabbitmq_resilience.workloads.load import Load, Process
 from rabbitmq_resilience.workloads.timer import Timer
 
+#: Of clients that must look at the time themselves.
 TICK_S = 0.01
+#: Of those that timers and what arrives tell what to do, for their record and their patience. A tick costs some 0.15 ms
+#: of a processor.
+RARE_TICK_S = 0.05
 #: What a tick may take of a processor for each client, about; where many share a process, ticks come less often.
 TICK_OF_EACH_S = 40e-6
 #: A broker answers some first connections at a time sooner than all of them at once.
@@ -35,11 +39,15 @@ CONNECTING_MAX = 8
 class Client(Protocol):
     """What the process asks of each of its clients."""
 
+    @property
+    def tick_s(self) -> float:
+        """How often ``tick`` is to come: ``TICK_S`` or ``RARE_TICK_S``."""
+
     def begin(self) -> None:
         """Connect, when it is time."""
 
     def tick(self) -> None:
-        """Comes every ``TICK_S``, or less often where many clients share the process."""
+        """Comes as often as some client of the process needs, or less often where many share it."""
 
     def vary(self, begins_us: int) -> None:
         """Play the variable part of the load from that moment on, which may be long past."""
@@ -94,7 +102,7 @@ class Host:
         """Until all clients are finished, or nobody is there to give orders. Raises what their callbacks raised."""
         self._clients = clients
         self._serving = len(clients)
-        self._tick_s = max(TICK_S, TICK_OF_EACH_S * len(clients))
+        self._tick_s = max(min(client.tick_s for client in clients), TICK_OF_EACH_S * len(clients))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # losses are events here
         self.loop.add_handler(sys.stdin.fileno(), self._on_order, IOLoop.READ)

@@ -7,7 +7,7 @@ import random
 import time
 from pathlib import Path
 
-from rabbitmq_resilience.workloads.host import CONNECTING_MAX, Host, Turns, run_worker
+from rabbitmq_resilience.workloads.host import CONNECTING_MAX, RARE_TICK_S, Host, Turns, run_worker
 from rabbitmq_resilience.workloads.load import Load, Process
 from rabbitmq_resilience.workloads.session import BACKOFF_S, parameters
 from rabbitmq_resilience.workloads.wire import Connection
@@ -18,6 +18,8 @@ TELL_EVERY_S = 1.0
 class IdleConnections:
     """The connections of one process, as the one client of it. ``number``: which of the processes of idle connections
     it is; they take the connections in turn."""
+
+    tick_s = RARE_TICK_S
 
     def __init__(self, host: Host, *, number: int) -> None:
         load = host.load

@@ -16,7 +16,7 @@ from pika.frame import Method
 
 from rabbitmq_resilience.record.history import Outcome, now_us
 from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.host import Host, run_worker
+from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S, Host, run_worker
 from rabbitmq_resilience.workloads.load import COPIES, Load, Process, publishes_path, under_way_path
 from rabbitmq_resilience.workloads.message import HEADER_BYTES, Encoder, decode
 from rabbitmq_resilience.workloads.outstanding import Outstanding
@@ -77,6 +77,10 @@ class Publisher:
         self._stopping = False
 
     # What the process and the session call.
+
+    @property
+    def tick_s(self) -> float:
+        return TICK_S if self._promised_when_written or self._rate.varies else RARE_TICK_S
 
     def begin(self) -> None:
         self._session.begin(self)
@@ -184,6 +188,8 @@ class Publisher:
         self._unblocked_us = now_us()
         self._session.count(Count.BLOCKED, int(blocked))
         self._session.record("blocked" if blocked else "unblocked")
+        if not blocked and self._connection is not None:
+            self._publish()
 
     # What follows from that.
 

@@ -16,6 +16,7 @@ from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.workloads import publisher as module
 from rabbitmq_resilience.workloads import publishes
 from rabbitmq_resilience.workloads.counters import Count
+from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S
 from rabbitmq_resilience.workloads.load import publishes_path, under_way_path
 from rabbitmq_resilience.workloads.message import Encoder
 from rabbitmq_resilience.workloads.under_way import left_under_way
@@ -285,8 +286,21 @@ def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
     rig.publisher.tick()
     assert rig.wire.written == 5
     rig.publisher._block(False)
-    rig.publisher.tick()
     assert rig.wire.written == 10
+
+
+@pytest.mark.parametrize(
+    ("fields", "tick_s"),
+    [
+        ({}, RARE_TICK_S),
+        ({"confirms": "ignored"}, TICK_S),
+        ({"variable_rate": ({"rate_per_s": 5, "for_s": 1},)}, TICK_S),
+    ],
+)
+def test_it_looks_often_only_where_nothing_tells_it_when(
+    make: Callable[..., Rig], fields: dict[str, Any], tick_s: float
+) -> None:
+    assert make(**fields).publisher.tick_s == tick_s
 
 
 def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
