@@ -248,9 +248,11 @@ def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Lo
         limits = Limits.of_this_machine(broker_descriptors=DRIVERS[driver].open_files())
         addresses, brokers = len(topology.balancer_names or topology.client_nodes), len(topology.client_nodes)
         proxied = any(link.client == ANY_CLIENT for link in topology.network_links)
+        sane = [step for step in scenario.schedule if not step.problems(topology, scenario.workload)]
+        away = max((len(step.claims(topology) & set(topology.balancer_names)) for step in sane), default=0)
         balanced = topology.balancers is not None
         too_many = limits.problems(
-            scenario.workload, addresses=addresses, brokers=brokers, balanced=balanced, proxied=proxied
+            scenario.workload, addresses=addresses, brokers=brokers, balanced=balanced, away=away, proxied=proxied
         )
         for field, text in too_many:
             yield ("workload", field), text

@@ -34,11 +34,18 @@ class Limits:
         return cls(None if hard == resource.RLIM_INFINITY else hard, broker_descriptors, _ports())
 
     def problems(
-        self, workload: Workload, *, addresses: int, brokers: int, balanced: bool = False, proxied: bool = False
+        self,
+        workload: Workload,
+        *,
+        addresses: int,
+        brokers: int,
+        balanced: bool = False,
+        away: int = 0,
+        proxied: bool = False,
     ) -> Iterator[tuple[str, str]]:
         """Fields of a workload whose clients are too many, and why. Clients are spread evenly over the ``addresses``,
-        which are load balancers where it is ``balanced``, and connections over the ``brokers``. ``proxied``: all of
-        them go through the one process of proxies."""
+        which are load balancers where it is ``balanced``, of which a step takes so many ``away``, and connections over
+        the ``brokers``. ``proxied``: all of them go through the one process of proxies."""
         together = {
             "publishers": math.ceil(workload.publishers / PROCESSES_MAX),
             "consumers": math.ceil(workload.consumers / PROCESSES_MAX),
@@ -70,11 +77,13 @@ class Limits:
                 f"may have {self.descriptors} (ulimit -H -n); have fewer connections, or leave their links as they are",
             )
         each = math.ceil(total / addresses)
-        if balanced and each > (most := connections_max(self.descriptors)):
+        at_left = math.ceil(total / (addresses - away)) if away < addresses else 0
+        if balanced and max(each, at_left) > (most := connections_max(self.descriptors)):
+            meanwhile = f", and {at_left} while a step takes {away} of them away" if away else ""
             yield (
                 field,
-                f"{total} connections are {each} to each of {addresses} load balancers, and one takes {most} of them; "
-                "have fewer connections or more balancers, or raise the limit of descriptors (ulimit -H -n)",
+                f"{total} connections are {each} to each of {addresses} load balancers{meanwhile}; one takes {most}. "
+                "Have fewer connections or more balancers, or raise the limit of descriptors (ulimit -H -n)",
             )
         if self.ports is not None and each > self.ports:
             yield (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.faults.kill_balancer import KillBalancer
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Invariants, Scenario
 from rabbitmq_resilience.workloads import limits
@@ -24,11 +25,12 @@ def fields(
     addresses: int = 3,
     brokers: int = 3,
     balanced: bool = False,
+    away: int = 0,
     proxied: bool = False,
     **load_fields: Any,
 ) -> dict[str, str]:
-    workload = Workload(**load_fields)
-    return dict(known.problems(workload, addresses=addresses, brokers=brokers, balanced=balanced, proxied=proxied))
+    ways: dict[str, Any] = {"balanced": balanced, "away": away, "proxied": proxied}
+    return dict(known.problems(Workload(**load_fields), addresses=addresses, brokers=brokers, **ways))
 
 
 def test_without_limits_all_is_well() -> None:
@@ -71,9 +73,37 @@ def test_a_balancer_has_two_descriptors_for_each_connection() -> None:
     most: dict[str, Any] = {"publishers": 26, "consumers": 104}
     assert fields(known, addresses=2, balanced=True, idle_connections=2 * 9950 - 130, **most) == {}
     told = fields(known, addresses=2, balanced=True, idle_connections=2 * 9950 - 129, **most)
-    assert "9951 to each of 2 load balancers, and one takes 9950 of them" in told["idle_connections"]
+    assert "9951 to each of 2 load balancers; one takes 9950" in told["idle_connections"]
     assert fields(known, addresses=2, idle_connections=2 * 9950 - 129, **most) == {}
     assert fields(Limits(), addresses=1, balanced=True, idle_connections=20_001 - 130, **most)
+
+
+def test_the_balancers_that_a_step_leaves_take_all_connections() -> None:
+    known = Limits(descriptors=20_000)
+    most: dict[str, Any] = {"balanced": True, "publishers": 26, "consumers": 104, "idle_connections": 2 * 9950 - 130}
+    assert fields(known, addresses=3, away=1, **most) == {}
+    assert fields(known, addresses=2, away=2, **most) == {}, "while all are away nobody is connected"
+    told = fields(known, addresses=2, away=1, **most)
+    assert "19900 while a step takes 1 of them away; one takes 9950" in told["idle_connections"]
+
+
+def test_a_scenario_is_refused_where_the_other_balancers_cannot_take_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20_000, 20_000))
+
+    def check(*balancers: str) -> None:
+        scenario = Scenario(
+            title="Many",
+            topology=catalogue.load("three_nodes_two_balancers"),
+            workload=Workload(idle_connections=13_000),
+            invariants=Invariants.model_validate({"no_loss": {}}),
+            schedule=tuple(KillBalancer(at_s=1, for_s=3, balancer=name) for name in balancers),
+        )
+        fault_file.check(scenario, driver="local")
+
+    check()
+    check("all")
+    with pytest.raises(fault_file.FaultFileError, match=r"idle_connections.*while a step takes 1 of them away"):
+        check("balancer:1")
 
 
 def test_a_proxy_has_two_descriptors_for_each_connection() -> None:
