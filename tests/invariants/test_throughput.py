@@ -52,30 +52,6 @@ def test_sane() -> None:
     assert abs(float(finding.numbers["ratio"] or 0) - 1) < 0.02
 
 
-@pytest.mark.parametrize(
-    ("in_flight", "told"),
-    [
-        (1, "publishers waited for the cluster, which does not hold the load"),
-        (100, "publishers lagged with 97% of them by themselves: this machine does not hold the load"),
-        (None, "the cluster or this machine does not hold the load"),
-    ],
-)
-def test_who_kept_the_steady_phase_from_its_target(in_flight: int | None, told: str) -> None:
-    """Of 10 messages/s that were due 5 are sent, each as soon as the one before it is confirmed."""
-    rows = [
-        publish(n, n / 5) | {"due_us": literal.us(n / 10), "outcome_us": literal.us((n + 1) / 5)} for n in range(450)
-    ]
-    events = [
-        literal.event(0, "worker", worker="publisher-0", event="connected", node="a1", detail="", life=0),
-        literal.event(0, "load", rate_per_s=10, variable_rate=[], publishers=1, in_flight=in_flight, begins_us=0),
-    ]
-    finding = check(rows, *events)
-    assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary == (
-        f"5 of 10 messages/s were confirmed in the steady phase, so there is nothing to compare with; {told}"
-    )
-
-
 def test_sane_slow_only_within_the_grace() -> None:
     assert check(load((0, 20, 50), (20, 29.9, 5), (29.9, 90, 50)), CUT).verdict is Verdict.VALID
 
