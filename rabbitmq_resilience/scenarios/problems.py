@@ -156,8 +156,7 @@ def _without_publisher(scenario: Scenario) -> set[str]:
     for publisher in range(workload.publishers):
         for queue in {queue for turn in share(publisher, workload.publishers, len(ways)) for queue in ways[turn]}:
             by_queue[queue].append(publisher)
-    sane = [step for step in scenario.schedule if not step.problems(scenario.topology, workload)]
-    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in sane]
+    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in _sane(scenario).values()]
     unserved = {
         name for name, mine in by_queue.items() for taken in killed if {f"publisher:{i}" for i in mine} <= taken
     }
@@ -248,8 +247,8 @@ def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Lo
         limits = Limits.of_this_machine(broker_descriptors=DRIVERS[driver].open_files())
         addresses, brokers = len(topology.balancer_names or topology.client_nodes), len(topology.client_nodes)
         proxied = any(link.client == ANY_CLIENT for link in topology.network_links)
-        sane = [step for step in scenario.schedule if not step.problems(topology, scenario.workload)]
-        away = max((len(step.claims(topology) & set(topology.balancer_names)) for step in sane), default=0)
+        balancers = set(topology.balancer_names)
+        away = max((len(step.claims(topology) & balancers) for step in _sane(scenario).values()), default=0)
         balanced = topology.balancers is not None
         too_many = limits.problems(
             scenario.workload, addresses=addresses, brokers=brokers, balanced=balanced, away=away, proxied=proxied
@@ -279,7 +278,12 @@ def _load_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 def combination_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """Two steps that do not go together, as where both take the same node away at the same time."""
-    topology = scenario.topology
-    sane = [i for i, s in enumerate(scenario.schedule) if not s.problems(topology, scenario.workload)]
-    for trouble in Combination([scenario.schedule[i] for i in sane], topology, sane).troubles():
+    sane = _sane(scenario)
+    for trouble in Combination([*sane.values()], scenario.topology, [*sane]).troubles():
         yield ("schedule", trouble.step, trouble.field), trouble.text
+
+
+def _sane(scenario: Scenario) -> dict[int, AnyFault]:
+    """The steps that have no problem of their own, by their place in the schedule."""
+    found = enumerate(scenario.schedule)
+    return {place: step for place, step in found if not step.problems(scenario.topology, scenario.workload)}
