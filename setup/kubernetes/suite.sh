@@ -16,7 +16,7 @@ for name in rabbitmq-resilience:rabbitmq_resilience pytest:pytest; do
   printf '#!/bin/sh\nexec python3 -m %s "$@"\n' "${name#*:}" > "$T/layer/usr/local/bin/${name%:*}"; done
 [ ! -x "$checkout/.tools/bin/toxiproxy-server" ] || cp -L "$checkout/.tools/bin/toxiproxy-server" "$T/layer/usr/local/bin/"
 chmod 755 "$T"/layer/usr/local/bin/*
-cp root.tar "$T/whole.tar"; tar -C "$T/layer" --owner=0 --group=0 -rf "$T/whole.tar" opt usr/local/bin work
+cp root.tar "$T/whole.tar"; tar -C "$T/layer" --owner=0 --group=0 -rf "$T/whole.tar" opt usr/local/bin scratch
 python3 "$K/mkimage.py" local/resilience:1 "$T/whole.tar" "$K/images/resilience.tar" '{"User":"10001:10001","WorkingDir":"/scratch","StopSignal":"SIGINT","Env":["PATH=/usr/local/bin:/usr/bin:/bin","PYTHONPATH=/opt/resilience","PYTHONUNBUFFERED=1","HOME=/scratch","LANG=C.UTF-8"],"Cmd":["rabbitmq-resilience","--help"]}'
 ls -l "$K/images/resilience.tar"
 for n in 1 2 3; do
