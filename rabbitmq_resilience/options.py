@@ -154,19 +154,30 @@ def add_unprefixed(parser: pytest.Parser, *, called_in: Path) -> None:
 def value(config: pytest.Config, name: str) -> Any:
     """What the command line, the environment or pytest's configuration says, else the default. Raises
     pytest.UsageError for what cannot be meant."""
-    option = BY_NAME[name]
+    found, _ = _said(config, name)
+    return found
+
+
+def _said(config: pytest.Config, name: str) -> tuple[Any, Path]:
+    """With the folder from which a path in it is seen: where pytest was called, if it was said there, or that of
+    pytest's configuration file."""
+    option, called_in = BY_NAME[name], config.invocation_params.dir
+    configured_in = called_in if config.inipath is None else config.inipath.parent
     given = config.getoption(option.dest, default=None)
     if given is not None:
-        return given
+        return given, called_in
     if not option.lasting:
-        return option.default
-    for where, text in ((option.variable, os.environ.get(option.variable)), (option.dest, _configured(config, option))):
+        return option.default, configured_in
+    for where, text, base in (
+        (option.variable, os.environ.get(option.variable), called_in),
+        (option.dest, _configured(config, option), configured_in),
+    ):
         if text:
             try:
-                return option.type(text)
+                return option.type(text), base
             except argparse.ArgumentTypeError as error:
                 raise pytest.UsageError(f"{where}: {error}") from None
-    return option.default
+    return option.default, configured_in
 
 
 def _configured(config: pytest.Config, option: Option) -> str | None:
@@ -175,10 +186,8 @@ def _configured(config: pytest.Config, option: Option) -> str | None:
 
 
 def folder(config: pytest.Config, name: str) -> Path | None:
-    """What an option names: seen from pytest's configuration file, or, where there is none, from where pytest was
-    called. None where it names nothing."""
-    base = config.invocation_params.dir if config.inipath is None else config.inipath.parent
-    named = value(config, name)
+    """What an option names. None where it names nothing."""
+    named, base = _said(config, name)
     return None if named is None else Path(base / named)
 
 

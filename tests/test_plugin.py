@@ -163,6 +163,18 @@ def test_what_a_repository_fixes_once_stands_in_its_configuration_or_in_the_envi
     assert refused in session(folder, *collected, "--resilience-driver=local").stdout, "the command line comes first"
 
 
+def test_a_path_is_seen_from_where_it_was_said(folder: Path) -> None:
+    """Not from where pytest finds its configuration, which follows from what it is to play."""
+    (folder / "pytest.ini").write_text("[pytest]\nresilience_cluster = configured.yaml\n")
+    (folder / "some.fault.yaml").write_text(SCENARIO)
+    inner = folder / "inner"
+    inner.mkdir()
+    asked = ["../some.fault.yaml", "--check-only"]
+    assert f"{folder}/configured.yaml: 1 problem" in session(inner, *asked).stdout
+    assert f"{inner}/given.yaml: 1 problem" in session(inner, *asked, "--resilience-cluster=given.yaml").stdout
+    assert f"{inner}/x.yaml: 1 problem" in session(inner, *asked, RABBITMQ_RESILIENCE_CLUSTER="x.yaml").stdout
+
+
 def test_it_runs_under_xdist_and_plays_nothing_there(folder: Path) -> None:
     assert session(folder, "-n", "2").returncode == 0
     (folder / "some.fault.yaml").write_text(SCENARIO)
