@@ -103,12 +103,6 @@ def test_all_brokers_are_restarted_by_their_set(pods: BrokersInPods, tmp_path: P
     assert result.verdict == "VALID"
 
 
-def test_a_broker_comes_back_with_nothing_when_its_claim_is_deleted(pods: BrokersInPods, tmp_path: Path) -> None:
-    file = pods.cluster_file("emptied", allow="{kill: 1, lose_data: 1}", lose_data="claim")
-    result = played(file, tmp_path, [{"fault": "lose_disk", "at_s": 2, "for_s": 30, "node": "b1"}])
-    assert states(result) == PROVEN, details(result)
-
-
 def test_chaos_mesh_cuts_and_heals(chaos_mesh: BrokersInPods, tmp_path: Path) -> None:
     file = chaos_mesh.cluster_file("chaos", allow="{cut: 1}", cut_by="chaos_mesh")
     result = played(file, tmp_path, [CUT])
@@ -126,3 +120,10 @@ def test_latency_is_seen_or_what_it_left_is_undone_and_told(chaos_mesh: BrokersI
         assert result.verdict == "UNKNOWN"
     assert unhealed(file) == []
     assert told([str(file)]) == 0
+
+
+def test_a_broker_comes_back_with_nothing_when_its_claim_is_deleted(pods: BrokersInPods, tmp_path: Path) -> None:
+    """The last one: a broker of 3.10 that comes back so fails each time that its API is asked for the overview."""
+    file = pods.cluster_file("emptied", allow="{kill: 1, lose_data: 1}", lose_data="claim")
+    result = played(file, tmp_path, [{"fault": "lose_disk", "at_s": 2, "for_s": 30, "node": "b1"}])
+    assert states(result) == PROVEN, details(result)

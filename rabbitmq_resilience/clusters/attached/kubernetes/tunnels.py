@@ -19,7 +19,10 @@ from rabbitmq_resilience.clusters.attached.kubernetes.containers import FAILURES
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods, configured
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode, forwarded_port
 from rabbitmq_resilience.tools.closing import Closing
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
+#: A connection is not kept longer than that for what its end has to say.
+_ENDS_WITHIN_S = 5.0
 _SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
 
 
@@ -77,8 +80,17 @@ class Tunnel(Closing):
         self._open -= {near, far}
         near.close()
         forwarded.close()
-        with contextlib.suppress(*FAILURES):
-            forwarded.websocket.shutdown()
+        _end(forwarded.websocket)
+
+
+def _end(websocket: Any) -> None:
+    """The library's own thread closes it when it sees that our end is closed. Where it waits for something else, it is
+    told that nothing comes any more; to close its socket meanwhile would break that thread."""
+    with contextlib.suppress(WaitTimeout):
+        wait_until(lambda: not websocket.connected, timeout_s=_ENDS_WITHIN_S, what="the end of a port-forward")
+        return
+    with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
+        socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # not that of TLS, which changes what is read from
 
 
 def _pump(source: Any, sink: Any) -> None:
