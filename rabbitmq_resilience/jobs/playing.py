@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from rabbitmq_resilience.jobs import parcels
 from rabbitmq_resilience.jobs.interrupts import Interrupts
 from rabbitmq_resilience.jobs.manifests import STARTS_WITHIN_S
 from rabbitmq_resilience.jobs.parcels import ParcelError
-from rabbitmq_resilience.jobs.places import ENDED, FETCHED, GRACE_S, PARCEL
+from rabbitmq_resilience.jobs.places import ENDED, FETCHED, GRACE_S, PARCEL, RESULTS
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: Exit statuses beside those of pytest: nothing was played, as for pytest itself; and what was lost on the way.
@@ -139,7 +139,21 @@ class Playing:
             return found.status is not None
 
         limit_s = 30.0 * 24 * 3600
-        return wait_until(self._look, timeout_s=limit_s, what="pytest to end", poll_s=_LOOK_EVERY_S, until=ended)
+        return wait_until(
+            self._look_closely, timeout_s=limit_s, what="pytest to end", poll_s=_LOOK_EVERY_S, until=ended
+        )
+
+    def _look_closely(self) -> Seen:
+        """Of a pod that is being ended its node says nothing more until all its containers have ended; what pytest
+        wrote down at its end is asked for then."""
+        found = self._look()
+        if not found.ends or found.status is not None or not found.kept or not found.pod:
+            return found
+        try:
+            written = self.remote.keeper(found.pod).run('cat "$1" || true', f"{RESULTS}/{ENDED}")
+        except MachineError:  # it may be gone already
+            return found
+        return replace(found, status=_written_status(written))
 
     def _is_late(self, found: Seen) -> bool:
         """Whether a pod that is being ended ought to be gone: nobody tells of a node that is."""
@@ -207,8 +221,18 @@ class Playing:
 def _own_status(to: Path, seen_status: int, say: Callable[[str], None]) -> int:
     """What pytest said of itself; a container may end with any status, and without pytest."""
     try:
-        status = int(json.loads((to / ENDED).read_text(encoding="utf-8"))["status"])
-    except (OSError, ValueError, KeyError, TypeError):
+        status = _written_status((to / ENDED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        status = None
+    if status is None:
         say("pytest did not come to its end: what it had recorded until then is there, and not more")
         return seen_status if seen_status > 128 else LOST
     return status
+
+
+def _written_status(text: str) -> int | None:
+    """What pytest wrote down at its end, None where it did not come to that."""
+    try:
+        return int(json.loads(text)["status"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -187,7 +187,7 @@ def test_an_account_that_is_not_there_is_told_before_anything_is_made(desk: Desk
 def test_pytest_is_ended_by_its_limit_and_what_it_had_recorded_comes(desk: Desk) -> None:
     with desk.begun("--limit-min", "0.5") as process:
         assert process.wait(ENDS_WITHIN_S) == 124
-    assert len(list(desk.to.glob("runs/*"))) == 1
+    assert len(desk.runs) == 1
     desk.require_nothing_left()
 
 
@@ -195,7 +195,7 @@ def test_an_interrupt_heals_and_fetches_what_there_is(desk: Desk) -> None:
     with desk.begun() as process:
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(ENDS_WITHIN_S) == 2
-    assert len(list(desk.to.glob("runs/*"))) == 1
+    assert len(desk.runs) == 1
     desk.require_nothing_left()
 
 
@@ -222,5 +222,5 @@ def test_a_pod_that_is_evicted_heals_and_what_there_is_comes(desk: Desk) -> None
         body = desk.admin.V1Eviction(metadata=desk.admin.V1ObjectMeta(name=name))
         desk.admin.CoreV1Api().create_namespaced_pod_eviction(name, desk.pods.namespace, body)
         assert process.wait(ENDS_WITHIN_S) == 2
-    assert len(list(desk.to.glob("runs/*"))) == 1
+    assert len(desk.runs) == 1
     desk.require_nothing_left()

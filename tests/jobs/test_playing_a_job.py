@@ -143,10 +143,19 @@ def test_a_pod_that_is_evicted_takes_what_was_recorded_with_it(desk: Desk) -> No
 
 
 def test_a_pod_that_is_being_ended_is_fetched_from(desk: Desk) -> None:
+    """Its node still says that it plays, until the last container has ended."""
     why = "pod p was ended by the cluster (Eviction): so it is"
-    (desk.remote.container.work / "results" / "ended.json").write_text('{"status": 2}', encoding="utf-8")
-    ends = replace(PLAYS, ends=why)
-    desk.remote.sees = [PLAYS, ends, ends, replace(ended(2, "Error"), ends=why)]
+    written = desk.remote.container.work / "results" / "ended.json"
+    written.unlink()
+    looked = iter([False, True])
+
+    def heals(told: str) -> str:
+        if next(looked, False):
+            written.write_text('{"status": 2}', encoding="utf-8")
+        return told
+
+    desk.remote.container.harm = heals
+    desk.remote.sees = [PLAYS, replace(PLAYS, ends=why)]
     assert desk.plays() == 2
     assert desk.said[0] == f"{why}; pytest is given its time to heal"
     assert desk.said.count(desk.said[0]) == 1
@@ -156,6 +165,7 @@ def test_a_pod_that_is_being_ended_is_fetched_from(desk: Desk) -> None:
 def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "GRACE_S", 0.0)
     monkeypatch.setattr(playing, "_NODE_TELLS_WITHIN_S", 0.01)
+    (desk.remote.container.work / "results" / "ended.json").unlink()
     desk.remote.sees = [PLAYS, replace(PLAYS, ends="the node of pod p (node1) does not answer any more")]
     assert desk.plays() == LOST
     assert desk.said[1].startswith("the node of pod p (node1) does not answer any more; what it had recorded is lost")
