@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -80,17 +80,26 @@ class Tunnel(Closing):
         self._open -= {near, far}
         near.close()
         forwarded.close()
-        _end(forwarded.websocket)
+        _end(forwarded, self._pod_port)
 
 
-def _end(websocket: Any) -> None:
-    """The library's own thread closes it when it sees that our end is closed. Where it waits for something else, it is
-    told that nothing comes any more; to close its socket meanwhile would break that thread."""
-    with contextlib.suppress(WaitTimeout):
-        wait_until(lambda: not websocket.connected, timeout_s=_ENDS_WITHIN_S, what="the end of a port-forward")
-        return
-    with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
-        socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # not that of TLS, which changes what is read from
+def _end(forwarded: Any, pod_port: int) -> None:
+    """The library's own thread ends when it sees that our end is closed. Where it waits for something else, it is told
+    that nothing comes any more; to close its connection meanwhile would break that thread."""
+    websocket, its_end = forwarded.websocket, forwarded.local_ports[pod_port].python
+    if not _comes_true(lambda: its_end.fileno() == -1, within_s=_ENDS_WITHIN_S):
+        with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
+            socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # not that of TLS, which changes what is read from
+    _comes_true(lambda: not websocket.connected, within_s=1.0)
+    with contextlib.suppress(*FAILURES):
+        websocket.shutdown()
+
+
+def _comes_true(look: Callable[[], bool], *, within_s: float) -> bool:
+    try:
+        return wait_until(look, timeout_s=within_s, what="the end of a port-forward")
+    except WaitTimeout:
+        return False
 
 
 def _pump(source: Any, sink: Any) -> None:
