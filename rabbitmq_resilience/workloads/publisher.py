@@ -132,7 +132,7 @@ class Publisher:
             return
         heeded = self._load.confirms == "awaited"
         connection.on_confirm = self._on_confirm if heeded else _unheeded
-        connection.on_data = self._publish if heeded else None
+        connection.on_data = self._refill if heeded else None
         on_nack = self._on_nack if heeded else _unheeded
         channel.confirm_delivery(on_nack, callback=lambda _: self._on_selected(connection, node))
 
@@ -221,6 +221,12 @@ class Publisher:
     def _add(self, places: list[int], outcome: Outcome) -> None:
         self._history.add(places, outcome)
         self._session.add(_COUNTED_AS[outcome], len(places))
+
+    def _refill(self) -> None:
+        """What came may have been confirms. Without a rate, messages go out together once half of those that may be in
+        flight are confirmed, or when the process looks again: brokers need less for messages that come together."""
+        if self._stopping or self._rate_now is not None or 2 * self._in_flight <= self._load.in_flight:
+            self._publish()
 
     def _publish(self) -> None:
         """Send as many messages as the limit in flight and the rate allow, in one go."""
