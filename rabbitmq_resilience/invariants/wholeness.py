@@ -114,7 +114,9 @@ def _problems_of_record(history: History, recorded: Recorded, lives: Mapping[str
         yield from _problems_of_events(history.facts)
         yield from _problems_of_steps(history.facts, recorded.steps)
     known = {account.worker for account in recorded.accounts}
-    yield from (f"{worker} is no worker of the load, and has events" for worker in lives if worker not in known)
+    told = {worker for worker, of_worker in lives.items() if any(life.end == "hung" for life in of_worker.values())}
+    strange = lives.keys() - known - told  # one of those that only keep connections may hang, too
+    yield from (f"{worker} is no worker of the load, and has events" for worker in sorted(strange))
     for account in recorded.accounts:
         of_worker = lives.get(account.worker, {})
         yield from _problems_of_streams(account, of_worker)

@@ -25,10 +25,12 @@ from rabbitmq_resilience.workloads.routing import Turn
 from rabbitmq_resilience.workloads.services import Service
 from rabbitmq_resilience.workloads.settlement import settle
 from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.worker import END_TIMEOUT_S, Worker, WorkloadError
+from rabbitmq_resilience.workloads.worker import Worker, WorkloadError
 
 #: Even a busy machine connects as many in a second.
 IDLE_CONNECT_PER_S_MIN = 20
+#: What publishers still wait for then is not coming.
+_FINISH_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class RunningWorkload:
                 worker.finish()
             with suppress(WaitTimeout):  # they are ended with less ado
                 wait_until(
-                    lambda: all(w.ended for w in self.workers), timeout_s=END_TIMEOUT_S, what="all workers to end"
+                    lambda: all(w.ended for w in self.workers), timeout_s=_FINISH_WITHIN_S, what="all workers to end"
                 )
 
     def kill_publisher(self, index: int) -> None:

@@ -13,7 +13,8 @@ from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.workloads.load import Process
 
-END_TIMEOUT_S = 5.0
+#: A process of thousands of connections needs a second of a processor to end, which a full machine gives in ten.
+END_TIMEOUT_S = 30.0
 
 
 class WorkloadError(Exception):
