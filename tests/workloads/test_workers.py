@@ -12,6 +12,7 @@ import pytest
 from rabbitmq_resilience.record.event_log import examine_events, read_events
 from rabbitmq_resilience.record.events import WorkerEvent
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads import worker as module
 from rabbitmq_resilience.workloads.counters import Counters
 from rabbitmq_resilience.workloads.load import Process, Role
 from rabbitmq_resilience.workloads.worker import Worker, WorkloadError
@@ -28,7 +29,9 @@ def has_begun(worker: Worker, life: int) -> bool:
 
 
 @pytest.mark.parametrize("role", ["publisher", "consumer"])
-def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(tmp_path: Path, role: Role) -> None:
+def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role
+) -> None:
     load().save(tmp_path)
     Counters(tmp_path, workers=2, create=True).close()
     worker = Worker(Process(role, (0,)), tmp_path, {})
@@ -43,6 +46,7 @@ def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(tmp_path
         else:
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGSTOP)
+            monkeypatch.setattr(module, "END_TIMEOUT_S", 1.0)
             worker.end()
     ends = [(event, life) for event, life in told(worker) if event != "started"]
     assert ends == [("killed", 0), ("stopped", 1), ("hung", 2)]
