@@ -64,8 +64,8 @@ class Workload(Spec):
     Load:
 
     - ``rate_per_s``: the target of all publishers together; null: as fast as confirms allow.
-    - ``in_flight``: how many messages of a publisher may wait for their confirm. Without a rate, more are sent once half
-      of them are confirmed, and 20 times a second.
+    - ``in_flight``: how many messages of a publisher may wait for their confirm. Without a rate, more are sent once
+      half of them are confirmed, and 20 times a second.
     - ``message_sizes``: several sizes instead of ``message_bytes``, each drawn as often as its weight tells. Which
       message has which depends on the seed, its publisher and its number in the order of sending. A publisher holds
       ``in_flight`` messages at most, whatever their size.

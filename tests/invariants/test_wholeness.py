@@ -347,11 +347,3 @@ def of_one_step(*states: str, at_s: float = 20) -> Record:
 @pytest.mark.parametrize(("at_s", "verdict"), [(90, Verdict.VALID), (90.1, Verdict.UNKNOWN)])
 def test_no_step_goes_on_after_the_end(at_s: float, verdict: Verdict) -> None:
     assert of_one_step(*STEP, at_s=at_s).finding().verdict is verdict
-
-
-def test_a_process_that_only_keeps_connections_is_told_once_if_it_hangs() -> None:
-    record = of_one_step(*STEP)
-    record.happened(91, "worker", worker="idle-3", event="hung", node="", detail="", life=0)
-    assert record.finding().examples == ("idle-3 hung at the end, and had to be killed",)
-    record.events[-1]["event"] = "stopped"
-    assert record.finding().examples == ("idle-3 is no worker of the load, and has events",)
