@@ -106,7 +106,7 @@ def known(cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         try:
             while not over.wait(0.1):
                 look(cluster, tmp_path)
-        except Exception as error:
+        except Exception as error:  # for the test to tell; it would end with this thread
             broken.append(error)
 
     look(cluster, tmp_path)
@@ -165,7 +165,7 @@ def assert_proven(scenario: Scenario, cluster: LocalCluster, file: Path, known: 
     for event in result.run.events():
         if isinstance(event, FaultEvent):
             states[event.step].append(event.state)
-    assert dict(states) == dict.fromkeys(range(len(scenario.schedule)), PROVEN)
+    assert dict(states) == dict.fromkeys(range(len(scenario.schedule)), PROVEN), result.document["invariants"]
     assert_valid(result, cluster)
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []
 
