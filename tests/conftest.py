@@ -80,6 +80,13 @@ def nothing_left_open_by_a_file() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs keep of clusters that are there already, under the name of the cluster. Tests beside each other have
+    clusters of one name, and one would have to wait for the other."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture(scope="session")
 def prometheus() -> Path:
     """The server that set-up provides where it can; skips where there is none."""

@@ -112,7 +112,6 @@ def desk(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     from kubernetes import client, config  # noqa: PLC0415 - optional
 
     monkeypatch.setenv("PODS_USER", "chaos")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     load: Any = config.load_kube_config
     load(str(kubeconfig()))
     nodes: list[Any] = client.CoreV1Api().list_node().items

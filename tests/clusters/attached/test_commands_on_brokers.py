@@ -93,9 +93,8 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def known(cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def known(cluster: LocalCluster, tmp_path: Path) -> Iterator[Path]:
     """Somebody runs the brokers."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     await_whole(cluster)
     over = threading.Event()
     broken: list[Exception] = []

@@ -36,7 +36,6 @@ NODES = ("rabbit@h1", "rabbit@h2")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("rabbitmq_resilience.clusters.attached.healing._SEEN_WITHIN_S", 0.3)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("x\n")

@@ -31,11 +31,6 @@ def cluster() -> Iterator[LocalCluster]:
         yield formed
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def as_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this machine, who has no journal of ours."""
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state of another"))

@@ -29,10 +29,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersInPods]:
 
 
 @pytest.fixture
-def pods(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> BrokersInPods:
+def pods(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch) -> BrokersInPods:
     """Whole, whatever was done to them before."""
     monkeypatch.setenv("PODS_USER", "chaos")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     await_whole(made.cluster_file("whole", allow="{}"))
     return made
 

@@ -51,9 +51,8 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 
 @pytest.fixture
-def file(machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def file(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MACHINES_USER", "chaos")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     found = machines.cluster_file("abc", allow=ALLOWED)
 
     def whole() -> bool:

@@ -22,9 +22,8 @@ BY_SUDO = f"user: {USER}, sudo: true, cut: distribution, disk: {DISK}"
 
 
 @pytest.fixture(autouse=True)
-def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def environ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MACHINES_USER", "chaos")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture(scope="module")
