@@ -141,7 +141,9 @@ class Attachment(Closing):
             self._ways = stack.enter_context(Ways.of(known))
             journal = journal_of(known, self._ways)
             if not stack.enter_context(journal.held()):
-                raise LockedError("another run has this cluster: one of this user on this machine, or its healing")
+                raise LockedError(
+                    "another run has this cluster, or one of its name: of this user on this machine, or its healing"
+                )
             self._hands = Hands(known.stated, journal)
             self._refuse_unhealed()
             self._apis = {
