@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN
+from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN
 from rabbitmq_resilience.record.events import Event, MachineEvent
 
 EVERY_S = 5.0
@@ -18,33 +19,40 @@ EVERY_S = 5.0
 
 @dataclass(frozen=True)
 class Spent:
-    """CPU seconds so far: those that there were, those that somebody used, and those of each process of ours."""
+    """CPU seconds so far: those that there were, those that somebody used, those of each process of ours, and those of
+    processes that had ended and that one of ours had waited for."""
 
     whole_s: float
     used_s: float
     ours_s: Mapping[int, float]
+    ended_s: float = 0.0
 
     @classmethod
     def by_now(cls) -> Spent:
         times = psutil.cpu_times()
         whole_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # part of user's
-        return cls(whole_s, whole_s - times.idle - getattr(times, "iowait", 0.0), dict(_ours_s()))
+        ours = list(_ours())
+        ended_s = sum(spent.children_user + spent.children_system for _, spent in ours)
+        idle_s = times.idle + getattr(times, "iowait", 0.0)
+        return cls(whole_s, whole_s - idle_s, {pid: spent.user + spent.system for pid, spent in ours}, ended_s)
 
     def shares(self, before: Spent) -> tuple[float, float]:
         """The busy part of all processors since ``before``, and the part that was not ours."""
         whole_s = max(self.whole_s - before.whole_s, 1e-9)
         used_s = self.used_s - before.used_s
-        mine_s = sum(spent_s - before.ours_s.get(pid, 0.0) for pid, spent_s in self.ours_s.items())
+        living_s = sum(spent_s - before.ours_s.get(pid, 0.0) for pid, spent_s in self.ours_s.items())
+        # Who ended since is in the other number, if one of ours has waited for it.
+        all_s = sum(self.ours_s.values()) + self.ended_s - sum(before.ours_s.values()) - before.ended_s
+        mine_s = max(living_s, all_s)
         return _part(used_s / whole_s), _part((used_s - mine_s) / whole_s)
 
 
-def _ours_s() -> Iterator[tuple[int, float]]:
-    """Of this process and of all that descend from it: brokers, clients, proxies."""
+def _ours() -> Iterator[tuple[int, Any]]:
+    """The CPU times of this process and of all that descend from it: brokers, clients, proxies."""
     this = psutil.Process()
     for process in [this, *this.children(recursive=True)]:
         with suppress(psutil.Error):
-            times = process.cpu_times()
-            yield process.pid, times.user + times.system
+            yield process.pid, process.cpu_times()
 
 
 def _part(share: float) -> float:
@@ -82,12 +90,14 @@ def _threads_waited_s(pid: int) -> Iterator[tuple[int, float]]:
 def cpu_watched(
     record: Callable[..., object], brokers: Callable[[], Mapping[str, int]], *, every_s: float = EVERY_S
 ) -> Iterator[None]:
-    """Records one event ``machine`` each ``every_s`` until the block ends. ``brokers``: {broker: its process}."""
+    """Records one event ``machine`` each ``every_s``, and when the block ends. ``brokers``: {broker: its process}."""
     ended = threading.Event()
 
     def watch() -> None:
         before, waited_before = Spent.by_now(), Waited.by_now(brokers())
-        while not ended.wait(every_s):
+        is_over = False
+        while not is_over:
+            is_over = ended.wait(every_s)
             now, waited = Spent.by_now(), Waited.by_now(brokers())
             busy, others = now.shares(before)
             record("machine", busy=busy, others=others, waited_s=waited.longest_s(waited_before))
@@ -112,8 +122,13 @@ class Others:
     @classmethod
     def during(cls, events: Iterable[Event]) -> Others | None:
         """None if nobody looked."""
-        parts = [event.others for event in events if isinstance(event, MachineEvent)]
-        return cls(round(sum(parts) / len(parts), 3), max(parts)) if parts else None
+        looks = [event for event in events if isinstance(event, MachineEvent)]
+        if not looks:
+            return None
+        begins_us = [looks[0].t_us - EVERY_S * 1e6, *(event.t_us for event in looks)]
+        long_us = [event.t_us - begun_us for begun_us, event in zip(begins_us, looks, strict=False)]
+        taken_us = sum(event.others * each_us for event, each_us in zip(looks, long_us, strict=True))
+        return cls(round(taken_us / max(sum(long_us), 1), 3), max(event.others for event in looks))
 
     @property
     def is_worth_telling(self) -> bool:

@@ -29,6 +29,28 @@ def test_a_process_that_ended_cannot_make_the_parts_negative() -> None:
     assert now.shares(before) == (0.1, 0)
 
 
+def test_what_ended_processes_of_ours_took_is_ours() -> None:
+    before = Spent(whole_s=100, used_s=50, ours_s={1: 10, 2: 5}, ended_s=1)
+    assert Spent(whole_s=110, used_s=58, ours_s={1: 12}, ended_s=9).shares(before) == (0.8, 0.3)  # 2 took 3 s more
+    assert Spent(whole_s=110, used_s=58, ours_s={1: 12}, ended_s=1).shares(before) == (0.8, 0.6)  # no one waited for it
+
+
+def test_a_child_that_ended_is_told() -> None:
+    before = Spent.by_now()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 1: pass"], check=True)
+    now = Spent.by_now()
+    busy, others = now.shares(before)
+    assert now.ended_s - before.ended_s > 0.9
+    assert (busy - others) * (now.whole_s - before.whole_s) > 0.8
+
+
+def test_the_time_after_the_last_look_is_told() -> None:
+    told: list[str] = []
+    with cpu_watched(lambda kind, **_: told.append(kind), dict, every_s=3600):
+        pass
+    assert told == ["machine"]
+
+
 def test_what_others_do_is_told_from_what_we_do() -> None:
     told: list[dict[str, Any]] = []
 
@@ -80,9 +102,8 @@ def test_threads_that_came_and_went_between_two_looks() -> None:
 def test_only_much_is_worth_telling() -> None:
     assert Others.during([]) is None
     little = Others.during([MachineEvent(t_us=0, busy=0.9, others=0.1)])
-    much = Others.during(
-        [NoteEvent(t_us=0, detail=""), *(MachineEvent(t_us=1, busy=1.0, others=x) for x in (0.5, 0.7))]
-    )
+    looks = [MachineEvent(t_us=t_us, busy=1.0, others=x) for t_us, x in ((5_000_000, 0.5), (10_000_000, 0.7))]
+    much = Others.during([NoteEvent(t_us=0, detail=""), *looks, MachineEvent(t_us=10_000_001, busy=1.0, others=0.0)])
     assert little is not None
     assert much is not None
     assert (little.is_worth_telling, much.is_worth_telling) == (False, True)
