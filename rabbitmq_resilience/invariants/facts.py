@@ -17,7 +17,6 @@ from rabbitmq_resilience.record.events import (
     Event,
     FaultEvent,
     LoadEvent,
-    MachineEvent,
     NodesEvent,
     PhaseEvent,
     QueuesEvent,
@@ -27,9 +26,6 @@ from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.variation import Variation
 
 _CLIENT = re.compile(r"(?P<role>[a-z]+)-(?P<number>[0-9]{1,9})")
-
-#: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
-OTHERS_CPU_MIN = 0.25
 
 
 @dataclass(frozen=True)
@@ -179,20 +175,6 @@ class Facts:
                 khepri=event.khepri,
             )
         return None
-
-    def others_cpu(self, start_us: float, end_us: float) -> float:
-        """The part of the machine's processors that other programs took meanwhile, on average; 0 where nobody looked,
-        and where brokers in containers count as others. Each event tells of the time since the one before."""
-        if any(event.driver not in (None, "local") for event in self.of_kind(ClusterEvent)):
-            return 0.0
-        looks = list(self.of_kind(MachineEvent))
-        begins = [self.origin_us, *(event.t_us for event in looks)]
-        parts = [
-            event.others
-            for begun_us, event in zip(begins, looks, strict=False)
-            if begun_us < end_us and event.t_us > start_us
-        ]
-        return sum(parts) / len(parts) if parts else 0.0
 
     @cached_property
     def queues(self) -> tuple[QueueFacts, ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.units import seconds
-from rabbitmq_resilience.record.events import MachineEvent
+from rabbitmq_resilience.record.events import ClusterEvent, MachineEvent
+
+#: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
+OTHERS_CPU_MIN = 0.25
 
 #: How much later than allowed a busy machine may make it.
 LATE_TIMES_MAX = 2
@@ -34,9 +37,9 @@ def of_this_machine(
     waited_s = waited.get(longest, 0.0)
     if took_s - waited_s <= allowed_s and (came or waited_s >= STARVED_PART_MIN * took_s):
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
-    others = facts.others_cpu(start_us, end_us)
+    others = others_cpu(facts, start_us, end_us)
     if came and others >= OTHERS_CPU_MIN:
-        return f"other programs took {others:.0%} of this machine's processors then"
+        return f"other programs took up to {others:.0%} of this machine's processors then"
     return ""
 
 
@@ -50,14 +53,38 @@ def kept_from_running(facts: Facts, start_us: float, end_us: float) -> str:
     return f"{node} waited for a processor for {waited[node] / took_s:.0%} of that time"
 
 
+def others_cpu(facts: Facts, start_us: float, end_us: float) -> float:
+    """The part of the machine's processors that other programs took meanwhile, at the most; 0 where nobody looked, and
+    where brokers in containers count as others."""
+    if end_us <= start_us or any(event.driver not in (None, "local") for event in facts.of_kind(ClusterEvent)):
+        return 0.0
+
+    def told(event: MachineEvent, long_s: float) -> float | None:
+        return event.others * long_s if isinstance(event.others, int | float) else None
+
+    return _most_s(facts, start_us, end_us, told) / seconds(end_us - start_us)
+
+
 def _waited_s(facts: Facts, node: str, start_us: float, end_us: float) -> float:
     """For how long, at the most, that broker was ready to run meanwhile, and this machine had no processor for it; 0
-    where nobody looked. Each event tells of the time since the one before, and not when in it."""
-    waited_s, begun_us = 0.0, facts.origin_us
+    where nobody looked."""
+
+    def told(event: MachineEvent, _: float) -> float | None:
+        return event.waited_s.get(node) if isinstance(event.waited_s, Mapping) else None
+
+    return _most_s(facts, start_us, end_us, told)
+
+
+def _most_s(
+    facts: Facts, start_us: float, end_us: float, told_s: Callable[[MachineEvent, float], float | None]
+) -> float:
+    """What may lie between the two moments of what each event tells (with the seconds since the one before). It tells
+    of all that time, and not when in it."""
+    most_s, begun_us = 0.0, facts.origin_us
     for event in facts.of_kind(MachineEvent):
         shared_s = seconds(max(0.0, min(event.t_us, end_us) - max(begun_us, start_us)))
-        told = event.waited_s.get(node) if isinstance(event.waited_s, Mapping) else None
+        told = told_s(event, seconds(event.t_us - begun_us)) if shared_s else None
         if isinstance(told, int | float) and 0 <= told < math.inf:  # a damaged record tells nothing
-            waited_s += min(shared_s, told)
+            most_s += min(shared_s, told)
         begun_us = event.t_us
-    return waited_s
+    return most_s

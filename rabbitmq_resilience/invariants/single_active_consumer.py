@@ -11,7 +11,8 @@ import numpy as np
 
 from rabbitmq_resilience.invariants.columns import grouped
 from rabbitmq_resilience.invariants.disturbances import SETTLED_WITHIN_S, Calm, calm_of
-from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, Facts
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, others_cpu
 from rabbitmq_resilience.invariants.ledger import ledger_of, nothing_after
 from rabbitmq_resilience.invariants.stints import Delivery, Rows, Stint, Stints, connection_ends, rows_of, stints_of
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
@@ -111,7 +112,7 @@ def _perhaps_parted(facts: Facts, found: _OfQueue) -> bool:
     long as ticks have to be missing, and lets a consumer be replaced, and another one when it is over."""
     times_us = [t_us for breach in found.breaches for t_us in (breach.before.received_us, breach.after.received_us)]
     missing_us = TICKS_MIN * facts.cluster.net_ticktime_s * 1e6 if facts.cluster else np.inf
-    busy = facts.others_cpu(min(times_us), max(times_us)) >= OTHERS_CPU_MIN
+    busy = others_cpu(facts, min(times_us) - missing_us, max(times_us)) >= OTHERS_CPU_MIN
     return busy and found.handovers <= 2 * (1 + found.handed_over_us / missing_us)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.facts import OTHERS_CPU_MIN, ClusterFacts, Facts
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.kept_away import somebody_had_to_connect_anew
+from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, others_cpu
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import (
     least_share,
@@ -45,8 +46,8 @@ class Throughput(InvariantSpec):
     queue has a majority, nothing changed for ``grace_s`` and nothing was lost for ``lost_grace_s`` (by default as long
     as a queue may stand still by ``availability``), no step's alarm blocks publishers, for ``grace_s`` none was killed
     by a step, and none or a load balancer cut off, and the load does not pause. If no window is left, or the steady
-    phase did not come near its target, or other programs took much of this machine in every window that fell short,
-    the finding is UNKNOWN.
+    phase did not come near its target, or other programs may have taken much of this machine in every window that fell
+    short, the finding is UNKNOWN.
 
     What happened after the last healing must be seen: where no such window begins after it, the last ``window_s`` of
     publishing are looked at. If they had the rate, it has come back; if not, they may have been too early, and the
@@ -116,14 +117,14 @@ class Throughput(InvariantSpec):
 
         worst = sorted(windows, key=lambda window: (ratio(window), window))
         short = [window for window in worst if ratio(window) < self.ratio_min]
-        others = min((facts.others_cpu(*window) for window in short), default=0.0)
+        others = min((others_cpu(facts, *window) for window in short), default=0.0)
         disturbed = others >= OTHERS_CPU_MIN
         last = self._last_window(facts, windows, span)
         doubt = "" if last is None or (last and ratio(last) >= self.ratio_min) else self._doubt(last and told(last))
         summary = (
             f"the slowest of {len(windows)} windows had {told(worst[0])}; demanded are {self.ratio_min:.0%} "
             f"of {steady_per_s:.0f} messages/s"
-            + (f"; other programs took {others:.0%} of this machine's processors then" if disturbed else "")
+            + (f"; other programs took up to {others:.0%} of this machine's processors then" if disturbed else "")
         )
         broken = short and not disturbed
         away = _node_away(facts, facts.cluster, (chaos_us, span[1]))
@@ -194,7 +195,7 @@ def _not_held(history: History, steady_us: Period, steady_per_s: float) -> str:
     if not target_per_s or steady_per_s >= STEADY_RATIO_MIN * target_per_s:
         return ""
     load = next(facts.of_kind(LoadEvent), None)
-    lagged, others = confirm_waits(history).due_within(*steady_us).lagged_ratio, facts.others_cpu(*steady_us)
+    lagged, others = confirm_waits(history).due_within(*steady_us).lagged_ratio, others_cpu(facts, *steady_us)
     if lagged > LAGGED_MAX:
         why = f"publishers lagged with {lagged:.0%} of them by themselves: {NOT_HELD}"
     elif load is None or load.in_flight is None:
@@ -204,7 +205,7 @@ def _not_held(history: History, steady_us: Period, steady_per_s: float) -> str:
     return (
         f"{steady_per_s:.0f} of {target_per_s} messages/s were confirmed in the steady phase, so there is nothing to "
         f"compare with; {why}"
-        + (f"; other programs took {others:.0%} of this machine's processors" if others >= OTHERS_CPU_MIN else "")
+        + (f"; other programs took up to {others:.0%} of this machine's processors" if others >= OTHERS_CPU_MIN else "")
     )
 
 

@@ -187,7 +187,10 @@ def test_other_programs_may_keep_brokers_from_hearing_of_each_other() -> None:
 
 def test_brokers_do_not_part_again_and_again_in_a_second() -> None:
     turns = [(n % 2, 31 + n / 10) for n in range(10)]
-    assert check(turns, BUSY, sent_s=[at_s - 0.01 for _, at_s in turns]).verdict is Verdict.INVALID
+    sent_s = [at_s - 0.01 for _, at_s in turns]
+    assert check(turns, BUSY, sent_s=sent_s).verdict is Verdict.INVALID
+    little = [event(at_s, "machine", busy=1.0, others=0.05) for at_s in range(5, 60, 5)]  # perhaps all in that second
+    assert check(turns[:3], little, sent_s=sent_s[:3]).verdict is Verdict.INVALID
 
 
 def test_a_consumer_of_which_no_connection_is_recorded_leaves_it_unknown() -> None:
