@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +23,9 @@ REFUSED = frozenset({("Packets are lost between two zones, on each driver", "loc
 
 @dataclass(frozen=True)
 class Seen:
-    """What makes one cell: the last run there, None where a number is not known, and how many of all ended alike."""
+    """What makes one cell: how all runs there ended, and the numbers of the last, None where one is not known."""
 
-    verdict: str
-    alike: int
-    runs: int
+    verdicts: str
     formed_s: float | None
     steady_per_s: float | None
     whole_s: float | None
@@ -51,11 +50,9 @@ def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
 def _seen(runs: Sequence[Mapping[str, Any]]) -> Seen:
     verdict = runs[-1]
     invariants = verdict.get("invariants") or {}
-    words = [short_verdict(run) for run in runs]
+    words = Counter(map(short_verdict, runs)).most_common()
     return Seen(
-        verdict=words[-1],
-        alike=words.count(words[-1]),
-        runs=len(words),
+        verdicts=", ".join(word if len(runs) == 1 else f"{number} {word}" for word, number in words),
         formed_s=verdict.get("formed_in_s"),
         steady_per_s=_number(invariants, "throughput", "steady_per_s"),
         whole_s=_number(invariants, "recovery", "recovered_after_s"),

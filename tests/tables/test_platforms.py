@@ -15,18 +15,19 @@ def verdict(word: str = "VALID", **fields: Any) -> dict[str, Any]:
     return {"verdict": word, "invariants": numbers, **shared, **fields}
 
 
-def test_platforms_are_columns_and_the_last_run_counts() -> None:
+def test_platforms_are_columns_and_the_last_run_tells_its_numbers() -> None:
     told = "formed in 16 s, 450/s, whole after 7.8 s"
     text = side_by_side(
         [
-            verdict("UNKNOWN"),
+            verdict("UNKNOWN", formed_in_s=99.0),
+            verdict(),
             verdict(),
             verdict("INVALID", driver="docker", as_expected=True),
             verdict(broker_version="4.0.5", driver="docker"),
         ]
     )
     assert "| Scenario | 3.10.8 | 3.10.8 in containers | 4.0.5 in containers |" in text
-    assert f"| A cut | VALID (1 of 2), {told} | INVALID (known), {told} | VALID, {told} |" in text
+    assert f"| A cut | 2 VALID, 1 UNKNOWN, {told} | INVALID (known), {told} | VALID, {told} |" in text
 
 
 def test_what_was_played_in_one_place_only_is_left_out() -> None:

@@ -55,10 +55,11 @@ def _told(known: KnownCluster) -> int:
             troubles += [f"{act}: {text}" for act, text in _lacking(known, ways, found)]
     print("what may be done to it:")
     for act, meaning in ACTS.items():
-        why = refusal(known.stated, act, 1)
-        at_once = f"at {known.stated.allow.get(act)} nodes at once{_ends(known, act)}" if not why else f"no: {why}"
+        why, allowed = refusal(known.stated, act, 1), known.stated.allow.get(act)
+        nodes = f"{allowed} node{'s' if allowed != 1 else ''}"
+        at_once = f"at {nodes} at once{_ends(known, act)}" if not why else f"no: {why}"
         if act in OFFERED_BY:
-            print(f"  {act:10} {meaning}: {at_once}")
+            print(f"  {act:12} {meaning}: {at_once}")
     never = [act for act in ACTS if act not in OFFERED_BY]
     print(f"  never done to a cluster that is there already: {', '.join(never)}")
     for trouble in troubles:
