@@ -20,7 +20,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, others_cpu
+from rabbitmq_resilience.invariants.lateness import told_of_others
 from rabbitmq_resilience.invariants.times import Period, left, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, History, InvariantSpec, Number, Verdict
@@ -295,20 +295,18 @@ class SteadyFlow(InvariantSpec):
         if best < MESSAGES_MIN:
             text = f"{best:.0f} messages in a window are too few to tell; make window_s longer"
             return Finding(Verdict.UNKNOWN, f"{text}; {summary}", numbers)
-        if doubt := self._doubt(seen, waiting, others_cpu(facts, *stretch)):
+        if doubt := self._doubt(seen, waiting, told_of_others(facts, *stretch)):
             return Finding(Verdict.UNKNOWN, f"{summary}; {doubt}", numbers)
         return Finding(Verdict.VALID if seen.answer.acceptable else Verdict.INVALID, summary, numbers)
 
     @staticmethod
-    def _doubt(seen: Windows, waiting: float | None, others: float) -> str:
+    def _doubt(seen: Windows, waiting: float | None, others: str) -> str:
         if not seen.made and waiting is None:
             return "nothing limits what publishers have in flight, so that it may be they who did not make the load"
         if not seen.made and waiting is not None and waiting < WAITING_RATIO:
             text = f"publishers had {waiting:.0%} of what they may have in flight"
             return f"{text}: it was they who did not make the load, and not the cluster"
-        if not seen.answer.acceptable and others >= OTHERS_CPU_MIN:
-            return f"other programs took up to {others:.0%} of this machine's processors then"
-        return ""
+        return "" if seen.answer.acceptable else others
 
 
 def _number(ms: float) -> float | None:

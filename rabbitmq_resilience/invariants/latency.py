@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, kept_from_running, others_cpu
+from rabbitmq_resilience.invariants.lateness import kept_from_running, told_of_others
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
@@ -125,9 +125,8 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
 
 def _of_this_machine(facts: Facts, span_us: Period) -> list[str]:
     """Why it may have been this machine that answered late."""
-    others, kept = others_cpu(facts, *span_us), kept_from_running(facts, *span_us)
-    told = f"other programs took up to {others:.0%} of this machine's processors then"
-    return [*([f"{kept}: {NOT_HELD}"] if kept else []), *([told] if others >= OTHERS_CPU_MIN else [])]
+    kept = kept_from_running(facts, *span_us)
+    return [*([f"{kept}: {NOT_HELD}"] if kept else []), *filter(None, [told_of_others(facts, *span_us)])]
 
 
 def percentile_ms(from_us: Moments, until_us: Moments, percentile: float) -> float:

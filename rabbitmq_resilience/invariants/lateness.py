@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.units import seconds
@@ -12,6 +15,7 @@ from rabbitmq_resilience.record.events import ClusterEvent, MachineEvent
 #: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
 OTHERS_CPU_MIN = 0.25
 
+_NAMED_MAX = 2
 #: How much later than allowed a busy machine may make it.
 LATE_TIMES_MAX = 2
 #: Of what never came it is not known how late it was. A broker that hangs waits for a processor too, for its timers and
@@ -37,10 +41,7 @@ def of_this_machine(
     waited_s = waited.get(longest, 0.0)
     if took_s - waited_s <= allowed_s and (came or waited_s >= STARVED_PART_MIN * took_s):
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
-    others = others_cpu(facts, start_us, end_us)
-    if came and others >= OTHERS_CPU_MIN:
-        return f"other programs took up to {others:.0%} of this machine's processors then"
-    return ""
+    return told_of_others(facts, start_us, end_us) if came else ""
 
 
 def kept_from_running(facts: Facts, start_us: float, end_us: float) -> str:
@@ -63,6 +64,27 @@ def others_cpu(facts: Facts, start_us: float, end_us: float) -> float:
         return event.others * long_s if isinstance(event.others, int | float) else None
 
     return _most_s(facts, start_us, end_us, told) / seconds(end_us - start_us)
+
+
+def told_of_others(facts: Facts, start_us: float, end_us: float) -> str:
+    """What other programs took of the machine meanwhile, and which; empty where it was not much."""
+    others = others_cpu(facts, start_us, end_us)
+    if others < OTHERS_CPU_MIN:
+        return ""
+    looks = list(facts.of_kind(MachineEvent))
+    moment = attrgetter("t_us")
+    first, last = bisect.bisect_right(looks, start_us, key=moment), bisect.bisect_left(looks, end_us, key=moment)
+    named = ", ".join(names_of_others(looks[first : last + 1]))
+    return f"other programs took up to {others:.0%} of this machine's processors then{named and f' ({named})'}"
+
+
+def names_of_others(looks: Iterable[MachineEvent]) -> tuple[str, ...]:
+    """Of the programs that took most of the machine meanwhile."""
+    used: Counter[str] = Counter()
+    for look in looks:
+        if isinstance(look.by, Mapping):  # a damaged record tells nothing
+            used.update({name: part for name, part in look.by.items() if isinstance(part, int | float)})
+    return tuple(name for name, _ in used.most_common(_NAMED_MAX))
 
 
 def _waited_s(facts: Facts, node: str, start_us: float, end_us: float) -> float:

@@ -13,7 +13,7 @@ from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.kept_away import somebody_had_to_connect_anew
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, others_cpu
+from rabbitmq_resilience.invariants.lateness import told_of_others
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import (
     least_share,
@@ -117,14 +117,13 @@ class Throughput(InvariantSpec):
 
         worst = sorted(windows, key=lambda window: (ratio(window), window))
         short = [window for window in worst if ratio(window) < self.ratio_min]
-        others = min((others_cpu(facts, *window) for window in short), default=0.0)
-        disturbed = others >= OTHERS_CPU_MIN
+        others = [told_of_others(facts, *window) for window in short]
+        disturbed = bool(others) and all(others)
         last = self._last_window(facts, windows, span)
         doubt = "" if last is None or (last and ratio(last) >= self.ratio_min) else self._doubt(last and told(last))
         summary = (
             f"the slowest of {len(windows)} windows had {told(worst[0])}; demanded are {self.ratio_min:.0%} "
-            f"of {steady_per_s:.0f} messages/s"
-            + (f"; other programs took up to {others:.0%} of this machine's processors then" if disturbed else "")
+            f"of {steady_per_s:.0f} messages/s" + (f"; {others[0]}" if disturbed else "")
         )
         broken = short and not disturbed
         away = _node_away(facts, facts.cluster, (chaos_us, span[1]))
@@ -195,7 +194,7 @@ def _not_held(history: History, steady_us: Period, steady_per_s: float) -> str:
     if not target_per_s or steady_per_s >= STEADY_RATIO_MIN * target_per_s:
         return ""
     load = next(facts.of_kind(LoadEvent), None)
-    lagged, others = confirm_waits(history).due_within(*steady_us).lagged_ratio, others_cpu(facts, *steady_us)
+    lagged, others = confirm_waits(history).due_within(*steady_us).lagged_ratio, told_of_others(facts, *steady_us)
     if lagged > LAGGED_MAX:
         why = f"publishers lagged with {lagged:.0%} of them by themselves: {NOT_HELD}"
     elif load is None or load.in_flight is None:
@@ -204,8 +203,7 @@ def _not_held(history: History, steady_us: Period, steady_per_s: float) -> str:
         why = "publishers waited for the cluster, which does not hold the load"
     return (
         f"{steady_per_s:.0f} of {target_per_s} messages/s were confirmed in the steady phase, so there is nothing to "
-        f"compare with; {why}"
-        + (f"; other programs took up to {others:.0%} of this machine's processors" if others >= OTHERS_CPU_MIN else "")
+        f"compare with; {why}" + (f"; {others}" if others else "")
     )
 
 

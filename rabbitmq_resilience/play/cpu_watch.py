@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN
+from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, names_of_others
 from rabbitmq_resilience.record.events import Event, MachineEvent
 
 EVERY_S = 5.0
+
+#: Whoever has the machine that this one is a part of.
+HYPERVISOR = "the hypervisor"
+_NAMED_MAX, _NAMED_MIN = 3, 0.01
 
 
 @dataclass(frozen=True)
 class Spent:
     """CPU seconds so far: those that there were, those that somebody used, those of each process of ours, and those of
-    processes that had ended and that one of ours had waited for."""
+    processes that had ended and that one of ours had waited for; of each other process its name and its seconds, and
+    those that the machine had to leave to others beside it."""
 
     whole_s: float
     used_s: float
     ours_s: Mapping[int, float]
     ended_s: float = 0.0
+    theirs_s: Mapping[int, tuple[str, float]] = field(default_factory=dict)
+    stolen_s: float = 0.0
 
     @classmethod
     def by_now(cls) -> Spent:
         times = psutil.cpu_times()
         whole_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # part of user's
-        ours = list(_ours())
-        ended_s = sum(spent.children_user + spent.children_system for _, spent in ours)
-        idle_s = times.idle + getattr(times, "iowait", 0.0)
-        return cls(whole_s, whole_s - idle_s, {pid: spent.user + spent.system for pid, spent in ours}, ended_s)
+        ours = dict(_ours())
+        return cls(
+            whole_s,
+            whole_s - times.idle - getattr(times, "iowait", 0.0),
+            {pid: spent.user + spent.system for pid, spent in ours.items()},
+            sum(spent.children_user + spent.children_system for spent in ours.values()),
+            {pid: told for pid, told in _all() if pid not in ours},
+            getattr(times, "steal", 0.0),
+        )
 
     def shares(self, before: Spent) -> tuple[float, float]:
         """The busy part of all processors since ``before``, and the part that was not ours."""
@@ -45,6 +59,23 @@ class Spent:
         all_s = sum(self.ours_s.values()) + self.ended_s - sum(before.ours_s.values()) - before.ended_s
         mine_s = max(living_s, all_s)
         return _part(used_s / whole_s), _part((used_s - mine_s) / whole_s)
+
+    def others(self, before: Spent) -> dict[str, float]:
+        """The programs that are not ours and used most since ``before``, each with its part of all processors."""
+        used_s = defaultdict(float, {HYPERVISOR: self.stolen_s - before.stolen_s})
+        for pid, (name, spent_s) in self.theirs_s.items():
+            used_s[name] += spent_s - before.theirs_s.get(pid, (name, 0.0))[1]
+        whole_s = max(self.whole_s - before.whole_s, 1e-9)
+        most = sorted(used_s.items(), key=itemgetter(1), reverse=True)[:_NAMED_MAX]
+        parts = {name: _part(spent_s / whole_s) for name, spent_s in most}
+        return {name: part for name, part in parts.items() if part >= _NAMED_MIN}
+
+
+def _all() -> Iterator[tuple[int, tuple[str, float]]]:
+    """Of each process that this user may look at, its name and its CPU seconds."""
+    for process in psutil.process_iter(["name", "cpu_times"]):
+        if times := process.info["cpu_times"]:
+            yield process.pid, (process.info["name"], times.user + times.system)
 
 
 def _ours() -> Iterator[tuple[int, Any]]:
@@ -100,7 +131,8 @@ def cpu_watched(
             is_over = ended.wait(every_s)
             now, waited = Spent.by_now(), Waited.by_now(brokers())
             busy, others = now.shares(before)
-            record("machine", busy=busy, others=others, waited_s=waited.longest_s(waited_before))
+            by, waited_s = now.others(before), waited.longest_s(waited_before)
+            record("machine", busy=busy, others=others, by=by, waited_s=waited_s)
             before, waited_before = now, waited
 
     thread = threading.Thread(target=watch, name="watch-machine", daemon=True)
@@ -114,10 +146,12 @@ def cpu_watched(
 
 @dataclass(frozen=True)
 class Others:
-    """The part of this machine's processors that other programs took during a run: on average, and at most."""
+    """The part of this machine's processors that other programs took during a run: on average, at most, and which of
+    them took most."""
 
     mean: float
     most: float
+    by: Sequence[str] = ()
 
     @classmethod
     def during(cls, events: Iterable[Event]) -> Others | None:
@@ -128,11 +162,14 @@ class Others:
         begins_us = [looks[0].t_us - EVERY_S * 1e6, *(event.t_us for event in looks)]
         long_us = [event.t_us - begun_us for begun_us, event in zip(begins_us, looks, strict=False)]
         taken_us = sum(event.others * each_us for event, each_us in zip(looks, long_us, strict=True))
-        return cls(round(taken_us / max(sum(long_us), 1), 3), max(event.others for event in looks))
+        mean = round(taken_us / max(sum(long_us), 1), 3)
+        return cls(mean, max(event.others for event in looks), names_of_others(looks))
 
     @property
     def is_worth_telling(self) -> bool:
         return self.mean >= OTHERS_CPU_MIN
 
     def __str__(self) -> str:
-        return f"other programs took {self.mean:.0%} of this machine's processors meanwhile, at most {self.most:.0%}"
+        named = f" (most of it {' and '.join(self.by)})" if self.by else ""
+        told = f"other programs took {self.mean:.0%} of this machine's processors meanwhile, at most {self.most:.0%}"
+        return f"{told}{named}"

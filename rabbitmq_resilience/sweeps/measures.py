@@ -14,7 +14,7 @@ import numpy as np
 from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.latency import percentile_ms
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, others_cpu
+from rabbitmq_resilience.invariants.lateness import told_of_others
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.outages import Outages, outages
 from rabbitmq_resilience.invariants.units import seconds
@@ -265,9 +265,8 @@ def shortfall(seen: Seen) -> str:
     """Why this machine did not hold the load, so that the run's numbers are the machine's; empty where it did."""
     if seen.span_us is None:
         return "the run has no such phase"
-    others = others_cpu(seen.history.facts, *seen.span_us)
-    if others >= OTHERS_CPU_MIN:
-        return f"other programs took up to {others:.0%} of the processors"
+    if others := told_of_others(seen.history.facts, *seen.span_us):
+        return others
     lagged = seen.confirms.due_within(*seen.span_us).lagged_ratio
     if lagged > LAGGED_MAX:
         return f"this machine sent {lagged:.1%} of the messages late"

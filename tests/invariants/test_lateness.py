@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, of_this_machine, others_cpu
+from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, of_this_machine, others_cpu, told_of_others
 from rabbitmq_resilience.invariants.recovery import Recovery
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
@@ -245,3 +245,13 @@ def test_what_others_may_have_taken_is_the_most_that_they_can_have(seed: int) ->
         told = others_cpu(facts, us(from_s), us(until_s))
         assert told == pytest.approx(most / (until_s - from_s))
         assert told >= sum(takes[from_s:until_s]) / (until_s - from_s) - 1e-9
+
+
+def test_who_took_the_machine_then_is_named() -> None:
+    by: list[Any] = [{"make": 0.5}, {"cc": 0.3, "ld": 0.1}, {"cc": 0.1, "ld": 0.4, "as": 0.2}, {"make": 0.5}, None]
+    seen = [event(5 * n, "machine", busy=1.0, others=0.5, by=one) for n, one in enumerate(by, 1)]
+    facts = history((), (), [cluster(), phases(), seen]).facts
+    took = "other programs took up to 50% of this machine's processors then"
+    assert told_of_others(facts, us(5), us(15)) == f"{took} (ld, cc)"
+    assert told_of_others(facts, us(20), us(25)) == took
+    assert told_of_others(facts, us(26), us(30)) == ""

@@ -12,6 +12,7 @@ from rabbitmq_resilience.play.cpu_watch import Others, Spent, Waited, cpu_watche
 from rabbitmq_resilience.record.events import MachineEvent, NoteEvent
 from rabbitmq_resilience.tools.waiting import wait_until
 
+BY = {"make": 0.2, "cc": 0.3, "ld": 0.1}
 #: Ends by itself; its parent ends at once, so that it is no child of ours.
 SPIN = "import os, time\nif os.fork() == 0:\n    t = time.time()\n    while time.time() - t < 4: pass\n"
 
@@ -33,6 +34,12 @@ def test_what_ended_processes_of_ours_took_is_ours() -> None:
     before = Spent(whole_s=100, used_s=50, ours_s={1: 10, 2: 5}, ended_s=1)
     assert Spent(whole_s=110, used_s=58, ours_s={1: 12}, ended_s=9).shares(before) == (0.8, 0.3)  # 2 took 3 s more
     assert Spent(whole_s=110, used_s=58, ours_s={1: 12}, ended_s=1).shares(before) == (0.8, 0.6)  # no one waited for it
+
+
+def test_others_are_named_by_what_they_took() -> None:
+    before = Spent(100, 50, {}, theirs_s={1: ("make", 9), 2: ("cc", 1), 3: ("sleep", 5)}, stolen_s=3)
+    now = Spent(110, 58, {}, theirs_s={2: ("cc", 1.5), 3: ("sleep", 5.05), 4: ("cc", 2)}, stolen_s=4)
+    assert now.others(before) == {"cc": 0.25, "the hypervisor": 0.1}  # make has ended, and sleep used too little
 
 
 def test_a_child_that_ended_is_told() -> None:
@@ -62,6 +69,7 @@ def test_what_others_do_is_told_from_what_we_do() -> None:
         wait_until(lambda: len(told) >= 4, timeout_s=60, what="four looks at the machine")
     assert {event["kind"] for event in told} == {"machine"}
     assert max(event["others"] for event in told) > 0.05
+    assert any(name.startswith("python") for event in told for name in event["by"])
     assert all(event["others"] <= event["busy"] for event in told)
     assert all(event["waited_s"].keys() == {"a1"} for event in told)
 
@@ -102,9 +110,9 @@ def test_threads_that_came_and_went_between_two_looks() -> None:
 def test_only_much_is_worth_telling() -> None:
     assert Others.during([]) is None
     little = Others.during([MachineEvent(t_us=0, busy=0.9, others=0.1)])
-    looks = [MachineEvent(t_us=t_us, busy=1.0, others=x) for t_us, x in ((5_000_000, 0.5), (10_000_000, 0.7))]
+    looks = [MachineEvent(t_us=t_us, busy=1.0, others=x, by=BY) for t_us, x in ((5_000_000, 0.5), (10_000_000, 0.7))]
     much = Others.during([NoteEvent(t_us=0, detail=""), *looks, MachineEvent(t_us=10_000_001, busy=1.0, others=0.0)])
     assert little is not None
     assert much is not None
     assert (little.is_worth_telling, much.is_worth_telling) == (False, True)
-    assert "took 60% of this machine's processors meanwhile, at most 70%" in str(much)
+    assert str(much).endswith("took 60% of this machine's processors meanwhile, at most 70% (most of it cc and make)")
