@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.measured import Curve, curves, measured_us, of_nodes, outside, seen, unseen
 from rabbitmq_resilience.invariants.steps import NEVER_US, Step
+from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
 
 #: The kinds of alarm as steps name them, and the metric that shows each.
@@ -20,7 +22,9 @@ KINDS = {"memory": "alarm_memory", "disk": "alarm_disk"}
 class Alarms(InvariantSpec):
     """Each alarm that a step of the schedule raises is seen on its nodes ``raised_within_s`` after its injection, and
     gone ``cleared_within_s`` after its healing; no other alarm is ever seen. One that has the time, and is still raised
-    when its node tells for the last time, leaves it UNKNOWN."""
+    when its node tells for the last time, leaves it UNKNOWN. So does one that comes or goes too late, and not twice as
+    late, where its node waited for a processor of this machine for so long that it would have been in time without
+    that, or while other programs take much of this machine."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
     needs_metrics: ClassVar[bool] = True
@@ -34,16 +38,18 @@ class Alarms(InvariantSpec):
         span = measured_us(history, facts)
         if span is None or not all(told_of.values()):
             return Finding(Verdict.UNKNOWN, "the nodes did not tell which alarms are raised")
-        wrong = [
-            *(text for step in facts.steps for text in self._missed(facts, step, told_of.get(step.alarm, {}), span[1])),
-            *(text for kind, found in told_of.items() for text in self._unexpected(facts, kind, found, span)),
+        breaches = [
+            *(each for step in facts.steps for each in self._missed(facts, step, told_of.get(step.alarm, {}), span[1])),
+            *(each for kind, found in told_of.items() for each in self._unexpected(facts, kind, found, span)),
         ]
+        wrong = [text for text, excuse in breaches if not excuse]
         raised = [step for step in facts.steps if step.injected and step.alarm]
         numbers = {"alarms_expected": sum(len(step.alarmed) for step in raised), "violations": len(wrong)}
         coverage = min((seen(facts, found, span) for found in told_of.values()), key=lambda one: one.judged)
         if wrong:
             return Finding(Verdict.INVALID, wrong[0], numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
-        missing = [text for found in told_of.values() if (text := unseen(facts, found, span))]
+        missing = [f"{text}; {excuse}" for text, excuse in breaches]
+        missing += [text for found in told_of.values() if (text := unseen(facts, found, span))]
         missing += [text for step in raised for text in self._untold(facts, step, told_of.get(step.alarm, {}), span[1])]
         missing += [text for kind, found in told_of.items() for text in _still_raised(facts, kind, found, span)]
         if missing:
@@ -51,12 +57,18 @@ class Alarms(InvariantSpec):
         told = "each alarm was raised and cleared in time" if raised else "no alarm was raised, and none was due"
         return Finding(Verdict.VALID, f"{told}, and there was no other" if raised else told, numbers, (), coverage)
 
-    def _missed(self, facts: Facts, step: Step, found: Mapping[str, Curve], end_us: int) -> Iterator[str]:
+    def _missed(self, facts: Facts, step: Step, found: Mapping[str, Curve], end_us: int) -> Iterator[tuple[str, str]]:
+        """What was to be raised and was not in time, each with its excuse, which may be empty."""
+        allowed_s = self.raised_within_s
         for node, curve, start, end in self._raised(step, found, end_us):
-            due = curve.within(start, min(end, start + self.raised_within_s * 1e6))
-            late = end - start >= self.raised_within_s * 1e6
-            if late and len(due) and not due.values.any():
-                yield f"{step} was to raise the {step.alarm} alarm on {node}, and it was not seen by {facts.at(end)}"
+            due_us = start + allowed_s * 1e6
+            due, later = curve.within(start, min(end, due_us)), curve.within(due_us, end)
+            if end >= due_us and len(due) and not due.values.any():
+                came_us = later.t_us[later.values > 0]
+                until_us, came = (int(came_us[0]), True) if len(came_us) else (end, False)
+                excuse = of_this_machine(facts, [node], start, until_us, allowed_s=allowed_s, came=came)
+                told = f"it was seen only at {facts.at(until_us)}" if came else f"it was not seen by {facts.at(end)}"
+                yield f"{step} was to raise the {step.alarm} alarm on {node}, and {told}", excuse
 
     def _untold(self, facts: Facts, step: Step, found: Mapping[str, Curve], end_us: int) -> Iterator[str]:
         """The alarms that ended before they were due, unseen: they may have been too short."""
@@ -76,16 +88,33 @@ class Alarms(InvariantSpec):
 
     def _unexpected(
         self, facts: Facts, kind: str, found: Mapping[str, Curve], span_us: tuple[int, int]
-    ) -> Iterator[str]:
+    ) -> Iterator[tuple[str, str]]:
+        """Of each node, an alarm without a cause, with its excuse: the first that has none, or else the first."""
         for node, curve in sorted(found.items()):
             causes = [step for step in facts.steps if step.alarm == kind and node in step.alarmed]
-            excused = [(s.possible_us[0], s.possible_us[1] + self.cleared_within_s * 1e6) for s in causes]
-            looked = curve.within(*span_us)
-            rows = np.flatnonzero((looked.values > 0) & outside(looked.t_us, excused))
-            if len(rows):
-                t = int(looked.t_us[rows[0]])
-                why = "was still raised" if any(s.possible_us[1] < t for s in causes) else "was raised without cause"
-                yield f"the {kind} alarm of {node} {why} at {facts.at(t)}, {facts.beside(t, t)}"
+            wrong = list(self._without_cause(facts, curve.within(*span_us), node, [s.possible_us for s in causes]))
+            for t, why, excuse in sorted(wrong, key=lambda each: bool(each[2]))[:1]:
+                yield f"the {kind} alarm of {node} {why} at {facts.at(t)}, {facts.beside(t, t)}", excuse
+
+    def _without_cause(
+        self, facts: Facts, looked: Curve, node: str, causes_us: Sequence[Period]
+    ) -> Iterator[tuple[int, str, str]]:
+        """The moment of each alarm at which it has no cause any more, what it is then, and its excuse."""
+        allowed_s = self.cleared_within_s
+        permitted = [(start, end + allowed_s * 1e6) for start, end in causes_us]
+        unexpected = outside(looked.t_us, permitted)
+        raised = looked.values > 0
+        for rows in np.split(np.arange(len(raised)), np.flatnonzero(np.diff(raised)) + 1):
+            if not len(rows) or not raised[rows[0]] or not unexpected[rows].any():
+                continue
+            t = int(looked.t_us[rows[unexpected[rows]][0]])
+            ended_us = [end for _, end in causes_us if end < t]
+            why, excuse = "was still raised" if ended_us else "was raised without cause", ""
+            if ended_us and not unexpected[rows[0]]:  # it is that of the cause
+                came = rows[-1] + 1 < len(raised)
+                until_us = int(looked.t_us[rows[-1] + came])
+                excuse = of_this_machine(facts, [node], max(ended_us), until_us, allowed_s=allowed_s, came=bool(came))
+            yield t, why, excuse
 
 
 def _still_raised(facts: Facts, kind: str, found: Mapping[str, Curve], span_us: tuple[int, int]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from rabbitmq_resilience.invariants.alarms import Alarms
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
-from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
+from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told
 
 METRICS = {"memory": "alarm_memory", "disk": "alarm_disk"}
 
@@ -76,6 +77,56 @@ def test_pathological_not_cleared() -> None:
     finding = check(alarms(("memory", "a1", 20, 60)), raises("memory", "a1"))
     assert finding.verdict is Verdict.INVALID
     assert "was still raised at +59.000 s" in finding.summary
+
+
+BUSY = [event(at_s, "machine", busy=1.0, others=0.5) for at_s in range(1, 96)]
+
+
+def test_late_while_others_have_the_machine_is_not_told_and_very_late_is() -> None:
+    raised = check(alarms(("memory", "a1", 30, 50)), raises("memory", "a1"), BUSY)
+    assert raised.verdict is Verdict.UNKNOWN
+    assert "and it was seen only at +30.000 s; other programs took up to 50%" in raised.summary
+    assert check(alarms(("memory", "a1", 31, 50)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
+    cleared = check(alarms(("memory", "a1", 20, 66)), raises("memory", "a1"), BUSY)
+    assert cleared.verdict is Verdict.UNKNOWN
+    assert "was still raised at +59.000 s, beside no fault; other programs took up to 50%" in cleared.summary
+    assert check(alarms(("memory", "a1", 20, 67)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("again", [("memory", "a1", 70, 71), ("disk", "a1", 20, 21)])
+def test_a_busy_machine_raises_nothing(again: tuple[str, str, float, float]) -> None:
+    assert check(alarms(("memory", "a1", 20, 60), again), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_way_comes_to_the_same_verdict(seed: int) -> None:
+    """Second by second. The cause lasts from 20 to 50 s, and is seen within 5 s, and gone within 8 s."""
+    source = random.Random(seed)  # noqa: S311 - no secret
+    told = set()
+    for _ in range(200):
+        ends = sorted(source.sample(range(15, 97), source.choice((2, 2, 4))))
+        spans = [(start, end) for start, end in zip(ends[::2], ends[1::2], strict=True) if start < 96]
+        if source.random() < 0.5:
+            spans[0] = (source.randint(19, 33), spans[0][1] if spans[0][1] > 33 else source.randint(34, 70))
+        busy = source.random() < 0.6
+        on = {at for start, end in spans for at in range(start, min(end, 96))}
+        wrong = excused = False
+        if not any(at in on for at in range(20, 26)):
+            came = [at for at in range(26, 51) if at in on]
+            by_others = busy and bool(came) and came[0] - 20 <= 10
+            excused, wrong = excused or by_others, wrong or not by_others
+        for at in sorted(on):
+            begun = next(start for start in range(at, -1, -1) if start - 1 not in on)
+            gone = next(end for end in range(at, 98) if end not in on)
+            if not 20 <= at <= 58:
+                by_others = busy and at > 58 and 20 <= begun <= 58 and gone <= 95 and gone - 50 <= 16
+                excused, wrong = excused or by_others, wrong or not by_others
+        slow = Verdict.INVALID if wrong else Verdict.UNKNOWN if excused or 95 in on else Verdict.VALID
+        rows = alarms(*(("memory", "a1", start, end) for start, end in spans))
+        finding = check(rows, raises("memory", "a1"), BUSY if busy else [])
+        assert finding.verdict is slow, (spans, busy, finding)
+        told.add(slow)
+    assert told == set(Verdict)
 
 
 def test_unknown_where_it_was_too_short_to_be_due() -> None:
