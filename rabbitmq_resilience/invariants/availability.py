@@ -32,6 +32,8 @@ from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 
 #: For clients to lose patience (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
 PATIENCE_S = 15.0
+#: A queue that refuses messages for less of its stall had another cause to stand still too.
+REFUSED_MIN = 0.75
 #: Where confirms come often, shorter silence says nothing.
 STANDS_STILL_S = 1.0
 
@@ -55,6 +57,9 @@ class Availability(InvariantSpec):
     A stall that is too long, and not twice as long, is UNKNOWN where a broker with a copy of the queue waited for a
     processor of this machine for so long that it would have been short enough without that, and while other programs
     take much of this machine; one that no confirm ended, only where such a broker waited for half of the time and more.
+
+    Told, not judged: ``refused_ratio``, in which part of the time in which messages were due the queue refused some, in
+    the longest stall or, where several are too long, in that of them in which it refused least.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
@@ -86,42 +91,54 @@ class Availability(InvariantSpec):
 
 @dataclass(frozen=True)
 class _Stall:
-    """``length_s`` is without the time in which the load paused. ``ended``: by a confirm."""
+    """``length_s`` is without the time in which the load paused. ``ended``: by a confirm. ``refused``: in which part of
+    the ticks in which messages were due some were refused."""
 
     queue: str
     start_us: float
     end_us: float
     length_s: float
     ended: bool
+    refused: float
 
     def __lt__(self, other: _Stall) -> bool:
         return self.length_s < other.length_s
 
     def told(self, facts: Facts) -> str:
-        return (
+        told = (
             f"{self.length_s:g} s on {self.queue} from {facts.at(self.start_us)}, "
             f"phase {facts.phase_at(self.start_us)}, {facts.beside(self.start_us, self.end_us)}"
         )
+        return told if self.refused < REFUSED_MIN else f"{told}; messages were refused for most of it"
 
 
 @dataclass(frozen=True, eq=False)
 class _Confirms:
     """When a queue confirmed something, as the middles of ticks, from the start of the steady phase to the end of
-    publishing or, where messages were under way then, until the first of them was confirmed or the last given up."""
+    publishing or, where messages were under way then, until the first of them was confirmed or the last given up.
+    ``due_us`` and ``refused_us`` are the middles of those in which messages were due, or refused."""
 
     moments: Array
     span_us: Period
     idle: Sequence[Period]
+    due_us: Array
+    refused_us: Array
 
     @classmethod
     def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period]) -> _Confirms:
         flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
-        ticks = np.zeros(0) if flow is None else np.flatnonzero(flow.confirms)
+        none = np.zeros(0)
         late = [traffic.late_us[queue]] if queue in traffic.late_us else []
+
+        def middles(ticks: Array) -> Array:
+            return start_us + (np.flatnonzero(ticks) + 0.5) * TICK_US
+
         return cls(
-            np.concatenate((start_us + (ticks + 0.5) * TICK_US, late)),
+            np.concatenate((middles(none if flow is None else flow.confirms), late)),
             (start_us, traffic.waited_us.get(queue, end_us)),
             idle,
+            middles(none if flow is None else flow.due),
+            middles(traffic.nacks.get(queue, none)),
         )
 
     def within(self, period: Period) -> Array:
@@ -141,7 +158,12 @@ class _Confirms:
         longest = int(np.argmax(lengths))
         for one in sorted({longest, *np.flatnonzero(lengths > over_s * 1e6).tolist()}):
             start_us, end_us = float(edges[one]), float(edges[one + 1])
-            yield _Stall(queue, start_us, end_us, seconds(float(lengths[one])), ended=one < len(lengths) - 1)
+            length_s, ended = seconds(float(lengths[one])), one < len(lengths) - 1
+            yield _Stall(queue, start_us, end_us, length_s, ended, self._refused(start_us, end_us))
+
+    def _refused(self, start_us: float, end_us: float) -> float:
+        due, refused = (((us > start_us) & (us < end_us)).sum() for us in (self.due_us, self.refused_us))
+        return min(1.0, float(refused / due)) if due else 0.0
 
     def open_s(self, period: Period) -> float:
         """How long it had stood still at the end of the period."""
@@ -203,7 +225,13 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
         return Finding(Verdict.UNKNOWN, "no queue had a majority for long enough to be judged", coverage=coverage)
     longest = stalls[0]
     queues_judged = sum(bool(one.stalls) for one in judged)
-    numbers: dict[str, Number] = {"stall_s": longest.length_s, "queue": longest.queue, "queues_judged": queues_judged}
+    breaking = [stall for stall in stalls if stall.length_s > bound_s] or [longest]
+    numbers: dict[str, Number] = {
+        "stall_s": longest.length_s,
+        "queue": longest.queue,
+        "queues_judged": queues_judged,
+        "refused_ratio": round(min(stall.refused for stall in breaking), 3),
+    }
     told = f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s"
     excused = {stall: _excuse(facts, stall, bound_s) for stall in stalls if stall.length_s > bound_s}
     too_long = [stall.told(facts) for stall, excuse in excused.items() if not excuse]

@@ -42,7 +42,7 @@ def consequences(history: History) -> dict[str, Any] | None:
     by_queue = {name: found for name, flow in flows.items() if (found := outages(traffic, flow)).periods}
     starved = {name: without_deliveries(traffic, flow) for name, flow in flows.items() if flow.delivered.any()}
     further = {"network": network(history), "held_back": held_back(history)}
-    nacked = joined(np.flatnonzero(traffic.nacks), traffic)
+    nacked = joined(np.unique([tick for of_one in traffic.nacks.values() for tick in np.flatnonzero(of_one)]), traffic)
     return {
         "publishing_s": traffic.span_s,
         "outages": _as_dict(outages(traffic, traffic.all_queues())),

@@ -42,14 +42,14 @@ class Traffic:
     """Of each queue, by its index, from ``span_us[0]`` to ``span_us[1]``: the start of the steady phase and the end of
     publishing.
 
-    ``nacks`` counts those of all queues together. ``late_us`` is, for queues with messages under way at the end, when
-    the first of them was confirmed, and ``given_up_us`` when the last of those was answered that were not.
+    ``nacks`` counts those of the queues that sent any. ``late_us`` is, for queues with messages under way at the end,
+    when the first of them was confirmed, and ``given_up_us`` when the last of those was answered that were not.
     ``repeated`` are the confirms that are counted for a second queue, or a further one, of their messages.
     """
 
     span_us: tuple[int, int]
     flows: dict[int, Flow] = field(default_factory=dict)
-    nacks: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    nacks: dict[int, npt.NDArray[np.uint32]] = field(default_factory=dict)
     late_us: dict[int, int] = field(default_factory=dict)
     given_up_us: dict[int, int] = field(default_factory=dict)
     repeated: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
@@ -106,9 +106,7 @@ class Traffic:
         _count(flow.confirms, answered[confirmed])
         nacked = (outcome == Outcome.NACKED) & (answered >= 0) & (answered < self.ticks)
         if nacked.any():
-            if not len(self.nacks):
-                self.nacks = np.zeros(self.ticks, np.uint32)
-            _count(self.nacks, answered[nacked])
+            _count(self.nacks.setdefault(name, np.zeros(self.ticks, np.uint32)), answered[nacked])
         if not concerns.all():
             due, answered = due[concerns], answered[concerns]
         due = np.maximum(due, 0)

@@ -180,8 +180,9 @@ def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
 
 
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:
-    """A known violation of one invariant does not excuse another, and one that leaves its trace in ``logs`` (the texts
-    of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that cannot tell."""
+    """A known violation of one invariant does not excuse another, and one that leaves its trace in the findings or in
+    ``logs`` (the texts of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that
+    cannot tell."""
     if judgement.verdict is Verdict.VALID and not expected.always:
         return True
     if judgement.verdict is not expected.verdict or judgement.verdict is Verdict.UNKNOWN:
@@ -189,8 +190,7 @@ def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterab
     deciding = {name for name, finding in judgement.findings.items() if finding.verdict is expected.verdict}
     if expected.invariant is not None and not {expected.invariant} <= deciding <= expected.excuses:
         return False
-    traceless = expected.log is None and expected.trace is None
-    return traceless or any(map(expected.leaves_trace, logs()))
+    return expected.is_shown_by(judgement.findings, logs)
 
 
 def _told(judgement: Judgement, expected: Expectation) -> Expectation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -11,8 +11,8 @@ from packaging.version import Version
 from pydantic import AfterValidator, Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.scenarios.traces import TRACES
+from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.scenarios.traces import FINDINGS_TRACES, TRACES
 from rabbitmq_resilience.tools.yaml_files import Location
 
 
@@ -33,8 +33,8 @@ def _regular_expression(text: str) -> str:
 
 
 def _trace(name: str) -> str:
-    if name not in TRACES:
-        raise ValueError(f"{name!r} is no trace; there are {', '.join(TRACES)}")
+    if name not in {**TRACES, **FINDINGS_TRACES}:
+        raise ValueError(f"{name!r} is no trace; there are {', '.join([*TRACES, *FINDINGS_TRACES])}")
     return name
 
 
@@ -51,7 +51,8 @@ class Expectation(Spec):
 
     What excuses ``no_loss`` or ``order`` says why no other loss passes for it. A defect is known by its trace in some
     broker's log: ``log`` is a regular expression that matches it (``.`` takes line ends too), ``trace`` the name of one
-    for which times matter (``decides_anew``, ``pauses_late``, ``leads_while_pausing``); and its versions and queue
+    for which times matter (``decides_anew``, ``pauses_late``, ``leads_while_pausing``), or of one that it leaves in the
+    findings (``refuses_messages``: a queue that stood still refused what was sent to it); and its versions and queue
     types are named. What is lost by design, as by settings that promise nothing, names the ``documentation`` that says
     so."""
 
@@ -76,9 +77,18 @@ class Expectation(Spec):
         return bool(PROMISED_MOST & self.excuses)
 
     def leaves_trace(self, log: str) -> bool:
-        """Whether one log has the trace that is named; True where none is."""
+        """Whether one log has the trace that is named; True where none of a log is."""
         by_log = self.log is None or re.search(self.log, log, re.DOTALL) is not None
-        return by_log and (self.trace is None or TRACES[self.trace](log))
+        trace = TRACES.get(self.trace or "")
+        return by_log and (trace is None or trace(log))
+
+    def is_shown_by(self, findings: Mapping[str, Finding], logs: Callable[[], Iterable[str]]) -> bool:
+        """Whether the traces that are named are there: in the findings, and in one of the logs."""
+        trace = FINDINGS_TRACES.get(self.trace or "")
+        if trace is not None and not trace(findings):
+            return False
+        of_logs = self.log is not None or self.trace in TRACES
+        return not of_logs or any(map(self.leaves_trace, logs()))
 
     @model_validator(mode="after")
     def _consequences(self) -> Self:
@@ -111,7 +121,7 @@ def excuse_problems(expected: Sequence[Expectation], demanded: Collection[str]) 
             continue
         excused = PROMISED_MOST & (expectation.excuses or frozenset(demanded))
         broken = " and ".join(sorted(excused))
-        if excused and expectation.log is None and expectation.trace is None:
+        if excused and expectation.log is None and expectation.trace not in TRACES:
             text = f"this excuses {broken}, and any cause would pass for the known one"
             ways = "name its trace (log: a regular expression, or trace: pauses_late)"
             yield ("expect", i), f"{text}; {ways}, or, if it is lost by design, the documentation: that says so"

@@ -1,6 +1,7 @@
-"""Traces that known defects leave in the brokers' logs and that take more than a regular expression: times.
+"""Traces that known defects leave in the brokers' logs and that take more than a regular expression: times. And those
+that they leave in the findings.
 
-One function each, of the text of one log, by the name that an expectation gives in ``trace``.
+One function each, of the text of one log or of all findings, by the name that an expectation gives in ``trace``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
+from rabbitmq_resilience.invariants.availability import REFUSED_MIN
+from rabbitmq_resilience.invariants.verdict import Finding
+
 Trace = Callable[[str], bool]
+FindingsTrace = Callable[[Mapping[str, Finding]], bool]
 
 #: ``2022-01-02 03:04:05.678901+00:00 [info] <0.1.0> text``, since 3.9; before, in ms and without a zone.
 _LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,6})\S* \[\w+\] \S+ (.*)$", re.MULTILINE)
@@ -66,6 +71,15 @@ def decides_anew(log: str) -> bool:
     decided_s = [at_s for at_s, text in _lines(log) if text.startswith(_DECIDES)]
     return any(b - a <= ANEW_WITHIN_S for a, b in itertools.pairwise(decided_s))
 
+
+def refuses_messages(findings: Mapping[str, Finding]) -> bool:
+    """Each queue that stood still for too long answered its publishers, and refused what they sent."""
+    found = findings.get("availability")
+    ratio = found.numbers.get("refused_ratio") if found is not None else None
+    return isinstance(ratio, int | float) and ratio >= REFUSED_MIN
+
+
+FINDINGS_TRACES: Mapping[str, FindingsTrace] = {"refuses_messages": refuses_messages}
 
 TRACES: Mapping[str, Trace] = {
     "decides_anew": decides_anew,

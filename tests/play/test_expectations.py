@@ -50,6 +50,20 @@ def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, met: bo
     assert meets(judgement(no_loss=no_loss, order=order), expected) is met
 
 
+@pytest.mark.parametrize(("ratio", "met"), [(1.0, True), (0.75, True), (0.5, False), (None, False)])
+def test_a_queue_that_stood_still_for_another_reason_is_not_that_defect(ratio: float | None, met: bool) -> None:
+    expected = Expectation(broker="", verdict=INVALID, invariant="availability", trace="refuses_messages")
+    numbers = {} if ratio is None else {"refused_ratio": ratio}
+    broken = Judgement(INVALID, {"availability": Finding(INVALID, "", numbers)}, {})
+    assert meets(broken, expected, lambda: ["no log tells it"]) is met
+
+
+def test_refused_messages_are_no_trace_of_a_loss() -> None:
+    lost = Expectation(broker="<4", verdict=INVALID, invariant="no_loss", trace="refuses_messages")
+    (problem,) = excuse_problems([lost], ["no_loss"])
+    assert "any cause would pass for the known one" in problem[1]
+
+
 def test_consequences_are_met_only_beside_their_cause() -> None:
     expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", also=("order",))
     assert meets(judgement(no_loss=INVALID, order=INVALID), expected)
