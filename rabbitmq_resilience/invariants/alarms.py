@@ -34,7 +34,7 @@ class Alarms(InvariantSpec):
 
     def check(self, history: History) -> Finding:
         facts = history.facts
-        told_of = {kind: of_nodes(curves(history.metrics, metric)) for kind, metric in KINDS.items()}
+        told_of = {kind: _known(of_nodes(curves(history.metrics, metric))) for kind, metric in KINDS.items()}
         span = measured_us(history, facts)
         if span is None or not all(told_of.values()):
             return Finding(Verdict.UNKNOWN, "the nodes did not tell which alarms are raised")
@@ -59,16 +59,21 @@ class Alarms(InvariantSpec):
 
     def _missed(self, facts: Facts, step: Step, found: Mapping[str, Curve], end_us: int) -> Iterator[tuple[str, str]]:
         """What was to be raised and was not in time, each with its excuse, which may be empty."""
-        allowed_s = self.raised_within_s
+        allowed_us = self.raised_within_s * 1e6
         for node, curve, start, end in self._raised(step, found, end_us):
-            due_us = start + allowed_s * 1e6
-            due, later = curve.within(start, min(end, due_us)), curve.within(due_us, end)
-            if end >= due_us and len(due) and not due.values.any():
-                came_us = later.t_us[later.values > 0]
-                until_us, came = (int(came_us[0]), True) if len(came_us) else (end, False)
-                excuse = of_this_machine(facts, [node], start, until_us, allowed_s=allowed_s, came=came)
-                told = f"it was seen only at {facts.at(until_us)}" if came else f"it was not seen by {facts.at(end)}"
-                yield f"{step} was to raise the {step.alarm} alarm on {node}, and {told}", excuse
+            looks = curve.within(start, end_us)
+            on_us = looks.t_us[looks.values > 0]
+            came, first_us = len(on_us) > 0, on_us[0] if len(on_us) else end_us + 1
+            if end < start + allowed_us or first_us <= start + allowed_us:
+                continue
+            # it is late for as long as was seen, and not until the next look
+            off_us = looks.t_us[(looks.t_us >= start + allowed_us) & (looks.t_us <= end) & (looks.t_us < first_us)]
+            excuse = "nobody looked when it was due"
+            if len(off_us):
+                allowed_s = self.raised_within_s
+                excuse = of_this_machine(facts, [node], start, int(off_us[-1]), allowed_s=allowed_s, came=came)
+            told = f"it was seen only at {facts.at(int(first_us))}" if came else f"it was not seen by {facts.at(end)}"
+            yield f"{step} was to raise the {step.alarm} alarm on {node}, and {told}", excuse
 
     def _untold(self, facts: Facts, step: Step, found: Mapping[str, Curve], end_us: int) -> Iterator[str]:
         """The alarms that ended before they were due, unseen: they may have been too short."""
@@ -76,7 +81,7 @@ class Alarms(InvariantSpec):
         for node in sorted(step.alarmed - known):
             yield f"{node}, on which {step} raises the {step.alarm} alarm, told nothing"
         for node, curve, start, end in self._raised(step, found, end_us):
-            if not curve.within(start, end).values.any():
+            if not (curve.within(start, end).values > 0).any():
                 yield f"the {step.alarm} alarm that {step} raises was not seen on {node} until {facts.at(end)}"
 
     def _raised(self, step: Step, found: Mapping[str, Curve], end_us: int) -> Iterator[tuple[str, Curve, float, float]]:
@@ -101,20 +106,26 @@ class Alarms(InvariantSpec):
     ) -> Iterator[tuple[int, str, str]]:
         """The moment of each alarm at which it has no cause any more, what it is then, and its excuse."""
         allowed_s = self.cleared_within_s
-        permitted = [(start, end + allowed_s * 1e6) for start, end in causes_us]
-        unexpected = outside(looked.t_us, permitted)
         raised = looked.values > 0
-        for rows in np.split(np.arange(len(raised)), np.flatnonzero(np.diff(raised)) + 1):
-            if not len(rows) or not raised[rows[0]] or not unexpected[rows].any():
+        wrong = raised & outside(looked.t_us, [(start, end + allowed_s * 1e6) for start, end in causes_us])
+        for rows in np.split(np.arange(len(wrong)), np.flatnonzero(np.diff(wrong)) + 1):
+            if not len(rows) or not wrong[rows[0]]:
                 continue
-            t = int(looked.t_us[rows[unexpected[rows]][0]])
-            ended_us = [end for _, end in causes_us if end < t]
-            why, excuse = "was still raised" if ended_us else "was raised without cause", ""
-            if ended_us and not unexpected[rows[0]]:  # it is that of the cause
-                came = rows[-1] + 1 < len(raised)
-                until_us = int(looked.t_us[rows[-1] + came])
-                excuse = of_this_machine(facts, [node], max(ended_us), until_us, allowed_s=allowed_s, came=bool(came))
-            yield t, why, excuse
+            begun_us, until_us = (int(looked.t_us[rows[i]]) for i in (0, -1))
+            ended_us = [end for _, end in causes_us if end < begun_us]
+            if not ended_us or rows[0] == 0 or not raised[rows[0] - 1]:
+                yield begun_us, "was raised without cause", ""
+                continue
+            came = bool(rows[-1] + 1 < len(wrong))
+            excuse = of_this_machine(facts, [node], max(ended_us), until_us, allowed_s=allowed_s, came=came)
+            yield begun_us, "was still raised", excuse
+
+
+def _known(found: Mapping[str, Curve]) -> Mapping[str, Curve]:
+    """Without what is no number, and tells nothing."""
+    return {
+        node: Curve(curve.t_us[kept := ~np.isnan(curve.values)], curve.values[kept]) for node, curve in found.items()
+    }
 
 
 def _still_raised(facts: Facts, kind: str, found: Mapping[str, Curve], span_us: tuple[int, int]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
-from rabbitmq_resilience.invariants.lateness import LATE_TIMES_MAX, of_this_machine
+from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.measured import measured_us
 from rabbitmq_resilience.invariants.steps import NEVER_US, Step
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times, union
@@ -62,8 +62,9 @@ class Alerts(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "nobody recorded which alerts were active")
         steps = {step.number: step for step in facts.steps}
         firing = list(_whole(record))
-        late, untold, taken_s = [], [], []
-        excused: list[FiringAlert] = []
+        late: list[str] = []
+        untold: list[str] = []
+        taken_s: list[float] = []
         for demand in self.fires:
             step = steps.get(demand.after_step)
             if step is None or step.sure_us[0] == NEVER_US:
@@ -75,16 +76,12 @@ class Alerts(InvariantSpec):
             elif doubt := _doubt(facts, record, demand, step, span[1]):
                 untold.append(doubt)
             else:
-                later = (one.start_us for one in firing if demand.names(one) and one.start_us > step.sure_us[0])
-                came_us = min(later, default=None)
-                told, excuse = _late(facts, demand, step, came_us), _excuse(facts, demand, step, came_us)
-                if excuse:
-                    excused.append(demand)
-                    untold.append(f"{told}; {excuse}")
-                else:
-                    late.append(told)
-        others = [one for one in firing if self.no_others and self._is_other(one, record, steps, span, excused)]
-        wrong = [*late, *(f"{one} fired at {facts.at(one.start_us)}, {_beside(facts, one)}" for one in others)]
+                told, excuse = _late(facts, record, demand, step, firing)
+                (untold if excuse else late).append(f"{told}; {excuse}" if excuse else told)
+        without_cause = list(self._others(facts, firing, record, steps, span)) if self.no_others else []
+        others = [told for told, excuse in without_cause if not excuse]
+        untold += [f"{told}; {excuse}" for told, excuse in without_cause if excuse]
+        wrong = [*late, *others]
         numbers = {
             "alerts_demanded": len(self.fires),
             "alerts_fired": len(taken_s),
@@ -106,25 +103,23 @@ class Alerts(InvariantSpec):
         nothing = "no alert fired" if not told else "no other did" if self.no_others else ""
         return Finding(Verdict.VALID, ", and ".join(filter(None, [told, nothing])), numbers, (), coverage)
 
-    def _is_other(
-        self,
-        active: Active,
-        record: Record,
-        steps: Mapping[int, Step],
-        span_us: Period,
-        excused: Sequence[FiringAlert],
-    ) -> bool:
-        if active.alert in self.ignored or active.end_us < span_us[0] or active.start_us > span_us[1]:
-            return False
-        begins = _earliest_us(active, record), active.start_us
-        for demand in self.fires:
-            step = steps.get(demand.after_step)
-            if step is not None and step.injected and demand.names(active):
-                start, end = step.possible_us
-                within_s = demand.within_s * (LATE_TIMES_MAX if demand in excused else 1)
-                if begins[0] <= end + within_s * 1e6 and start <= begins[1]:
-                    return False
-        return True
+    def _others(
+        self, facts: Facts, firing: Iterable[Active], record: Record, steps: Mapping[int, Step], span_us: Period
+    ) -> Iterator[tuple[str, str]]:
+        """What fired and is not demanded then, and why that may be this machine's doing, empty if it is not."""
+        for active in firing:
+            if active.alert in self.ignored or active.end_us < span_us[0] or active.start_us > span_us[1]:
+                continue
+            earliest_us = _earliest_us(active, record)
+            healed_us = [
+                (steps[demand.after_step].possible_us[1], demand)
+                for demand in self.fires
+                if demand.names(active) and _began_before(steps.get(demand.after_step), active)
+            ]
+            if not any(earliest_us <= end_us + demand.within_s * 1e6 for end_us, demand in healed_us):
+                excuses = (_excuse(facts, demand, end_us, earliest_us) for end_us, demand in healed_us)
+                told = f"{active} fired at {facts.at(active.start_us)}, {_beside(facts, active)}"
+                yield told, next(filter(None, excuses), "")
 
     def _looked_at(
         self, record: Record, steps: Mapping[int, Step], span_us: Period
@@ -140,6 +135,10 @@ class Alerts(InvariantSpec):
         return list(periods(judged)), list(periods(unseen))
 
 
+def _began_before(step: Step | None, active: Active) -> bool:
+    return step is not None and step.injected and step.possible_us[0] <= active.start_us
+
+
 def _window_us(demand: FiringAlert, step: Step) -> Period:
     return step.sure_us[0], step.sure_us[0] + demand.within_s * 1e6
 
@@ -151,18 +150,26 @@ def _fired_us(demand: FiringAlert, step: Step, firing: Iterable[Active]) -> int 
     return min((one.start_us for one in found), default=None)
 
 
-def _late(facts: Facts, demand: FiringAlert, step: Step, came_us: int | None) -> str:
-    told = "it never did" if came_us is None else f"it fired only {seconds(came_us - step.sure_us[0]):g} s after it"
-    at = facts.at(step.sure_us[0])
-    return f"{demand} was to fire within {demand.within_s:g} s of {step} at {at}, and {told}"
+def _late(facts: Facts, record: Record, demand: FiringAlert, step: Step, firing: Iterable[Active]) -> tuple[str, str]:
+    """What is wrong with an alert that was not seen to fire in time, and what may excuse it. Where its rule was not
+    evaluated before it was seen, it may have fired since then."""
+    begun_us, due_us = _window_us(demand, step)
+    later = [(_earliest_us(one, record), one.start_us) for one in firing if demand.names(one) and one.start_us > due_us]
+    at = facts.at(begun_us)
+    told = f"{demand} was to fire within {demand.within_s:g} s of {step} at {at}, and"
+    if not later:
+        return f"{told} it never did", ""
+    earliest_us, seen_us = min(later)
+    if earliest_us <= due_us:
+        return f"{told} it was seen {seconds(seen_us - begun_us):g} s after it", "its rule was not evaluated before"
+    only = "fired only" if earliest_us == seen_us else "was seen to fire only"
+    return f"{told} it {only} {seconds(seen_us - begun_us):g} s after it", _excuse(facts, demand, begun_us, earliest_us)
 
 
-def _excuse(facts: Facts, demand: FiringAlert, step: Step, came_us: int | None) -> str:
-    """Why it may have been this machine that made it late; empty if it was not, or never came."""
-    if came_us is None or facts.cluster is None:
-        return ""
-    allowed_s = demand.within_s
-    return of_this_machine(facts, facts.cluster.nodes, step.sure_us[0], came_us, allowed_s=allowed_s, came=True)
+def _excuse(facts: Facts, demand: FiringAlert, begun_us: float, came_us: float) -> str:
+    """Why it may have been this machine that made it late; empty if it was not."""
+    nodes = facts.cluster.nodes if facts.cluster else ()
+    return of_this_machine(facts, nodes, begun_us, came_us, allowed_s=demand.within_s, came=True)
 
 
 def _doubt(facts: Facts, record: Record, demand: FiringAlert, step: Step, end_us: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -58,8 +59,8 @@ class Availability(InvariantSpec):
     processor of this machine for so long that it would have been short enough without that, and while other programs
     take much of this machine; one that no confirm ended, only where such a broker waited for half of the time and more.
 
-    Told, not judged: ``refused_ratio``, in which part of the time in which messages were due the queue refused some, in
-    the longest stall or, where several are too long, in that of them in which it refused least.
+    Told, not judged: ``refused_ratio``, for which part of a stall that is too long refusals of its messages came one
+    after another; of several, the smallest.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
@@ -76,11 +77,11 @@ class Availability(InvariantSpec):
         if facts.cluster is None or traffic is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
         bound_s = self.bound_s(facts.cluster.net_ticktime_s)
-        idle = list(periods(pauses(facts, traffic.span_us)))
+        idle = tuple(periods(pauses(facts, traffic.span_us)))
         judged = []
         companions = ledger.companions()
         for index, queue in facts.published_queues.items():
-            seen = _Confirms.of(traffic, index, idle)
+            seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index))
             promised = promises(facts, facts.cluster, seen.span_us)
             asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
             lacking = union(lacking_of(facts, facts.cluster, promised, one, grace_s=self.grace_s) for one in asked)
@@ -91,8 +92,8 @@ class Availability(InvariantSpec):
 
 @dataclass(frozen=True)
 class _Stall:
-    """``length_s`` is without the time in which the load paused. ``ended``: by a confirm. ``refused``: in which part of
-    the ticks in which messages were due some were refused."""
+    """``length_s`` is without ``idle``, the time in which the load paused. ``ended``: by a confirm. ``refused``: for
+    which part of it refusals came one after another."""
 
     queue: str
     start_us: float
@@ -100,6 +101,7 @@ class _Stall:
     length_s: float
     ended: bool
     refused: float
+    idle: Sequence[Period]
 
     def __lt__(self, other: _Stall) -> bool:
         return self.length_s < other.length_s
@@ -116,16 +118,16 @@ class _Stall:
 class _Confirms:
     """When a queue confirmed something, as the middles of ticks, from the start of the steady phase to the end of
     publishing or, where messages were under way then, until the first of them was confirmed or the last given up.
-    ``due_us`` and ``refused_us`` are the middles of those in which messages were due, or refused."""
+    ``refused_us`` are the middles of those in which messages were refused that went to no other queue: of others it is
+    not known which queue did."""
 
     moments: Array
     span_us: Period
     idle: Sequence[Period]
-    due_us: Array
     refused_us: Array
 
     @classmethod
-    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period]) -> _Confirms:
+    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool) -> _Confirms:
         flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
         none = np.zeros(0)
         late = [traffic.late_us[queue]] if queue in traffic.late_us else []
@@ -137,8 +139,7 @@ class _Confirms:
             np.concatenate((middles(none if flow is None else flow.confirms), late)),
             (start_us, traffic.waited_us.get(queue, end_us)),
             idle,
-            middles(none if flow is None else flow.due),
-            middles(traffic.nacks.get(queue, none)),
+            middles(traffic.nacks.get(queue, none) if alone else none),
         )
 
     def within(self, period: Period) -> Array:
@@ -149,7 +150,7 @@ class _Confirms:
         still all the while."""
         return seconds(end_us - start_us - sum(max(0, min(end_us, e) - max(start_us, s)) for s, e in self.idle))
 
-    def stalls(self, queue: str, period: Period, *, over_s: float) -> Iterator[_Stall]:
+    def stalls(self, queue: str, period: Period, *, over_s: float, usual_s: float) -> Iterator[_Stall]:
         """The longest time between neighbours of: the period's ends, and the confirms within it; and every other one
         that is over that length."""
         edges = np.concatenate(([period[0]], self.within(period), [period[1]]))
@@ -159,11 +160,15 @@ class _Confirms:
         for one in sorted({longest, *np.flatnonzero(lengths > over_s * 1e6).tolist()}):
             start_us, end_us = float(edges[one]), float(edges[one + 1])
             length_s, ended = seconds(float(lengths[one])), one < len(lengths) - 1
-            yield _Stall(queue, start_us, end_us, length_s, ended, self._refused(start_us, end_us))
+            refused = self._refused((start_us, end_us), usual_s)
+            yield _Stall(queue, start_us, end_us, length_s, ended, refused, self.idle)
 
-    def _refused(self, start_us: float, end_us: float) -> float:
-        due, refused = (((us > start_us) & (us < end_us)).sum() for us in (self.due_us, self.refused_us))
-        return min(1.0, float(refused / due)) if due else 0.0
+    def _refused(self, stall: Period, usual_s: float) -> float:
+        """For which part of the stall refusals came no further apart than confirms usually do."""
+        within = self.refused_us[(self.refused_us > stall[0]) & (self.refused_us < stall[1])]
+        lengths_s = [self.lasts_s(*pair) for pair in itertools.pairwise([stall[0], *within, stall[1]])]
+        whole_s = sum(lengths_s)
+        return float(sum(length_s for length_s in lengths_s if length_s <= usual_s) / whole_s) if whole_s else 0.0
 
     def open_s(self, period: Period) -> float:
         """How long it had stood still at the end of the period."""
@@ -191,7 +196,7 @@ class _Judged:
 def _judged(queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float) -> _Judged:
     chaos_us = facts.phases.get("chaos", seen.span_us[1])
     usual_s = seen.usual_s((seen.span_us[0], chaos_us))
-    stalls = [stall for period in demanded for stall in seen.stalls(queue, period, over_s=bound_s)]
+    stalls = [stall for period in demanded for stall in seen.stalls(queue, period, over_s=bound_s, usual_s=usual_s)]
     open_s = [seen.open_s(period) for period in demanded]
     cut_short = [s if usual_s < s <= bound_s else 0.0 for s in open_s]
     whole_s = [seen.lasts_s(*period) for period in demanded]
@@ -225,12 +230,12 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
         return Finding(Verdict.UNKNOWN, "no queue had a majority for long enough to be judged", coverage=coverage)
     longest = stalls[0]
     queues_judged = sum(bool(one.stalls) for one in judged)
-    breaking = [stall for stall in stalls if stall.length_s > bound_s] or [longest]
+    refused = [stall.refused for stall in stalls if stall.length_s > bound_s]
     numbers: dict[str, Number] = {
         "stall_s": longest.length_s,
         "queue": longest.queue,
         "queues_judged": queues_judged,
-        "refused_ratio": round(min(stall.refused for stall in breaking), 3),
+        "refused_ratio": round(min(refused), 3) if refused else None,
     }
     told = f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s"
     excused = {stall: _excuse(facts, stall, bound_s) for stall in stalls if stall.length_s > bound_s}
@@ -246,4 +251,5 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
 
 def _excuse(facts: Facts, stall: _Stall, bound_s: float) -> str:
     members = next(queue.members for queue in facts.queues if queue.name == stall.queue)
-    return of_this_machine(facts, members, stall.start_us, stall.end_us, allowed_s=bound_s, came=stall.ended)
+    span = stall.start_us, stall.end_us
+    return of_this_machine(facts, members, *span, allowed_s=bound_s, came=stall.ended, without=stall.idle)

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
-from rabbitmq_resilience.invariants.lateness import told_of_others
+from rabbitmq_resilience.invariants.machine import told_of_others
 from rabbitmq_resilience.invariants.times import Period, left, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, History, InvariantSpec, Number, Verdict

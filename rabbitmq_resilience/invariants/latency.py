@@ -11,7 +11,8 @@ from pydantic import Field
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.lateness import kept_from_running, told_of_others
+from rabbitmq_resilience.invariants.lateness import kept_from_running
+from rabbitmq_resilience.invariants.machine import told_of_others
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,

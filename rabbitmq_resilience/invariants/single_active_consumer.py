@@ -12,9 +12,10 @@ import numpy as np
 from rabbitmq_resilience.invariants.columns import grouped
 from rabbitmq_resilience.invariants.disturbances import SETTLED_WITHIN_S, Calm, calm_of
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, others_cpu
 from rabbitmq_resilience.invariants.ledger import ledger_of, nothing_after
+from rabbitmq_resilience.invariants.machine import OTHERS_CPU_MIN, looks_of, others_cpu
 from rabbitmq_resilience.invariants.stints import Delivery, Rows, Stint, Stints, connection_ends, rows_of, stints_of
+from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.invariants.worlds import TICKS_MIN
 
@@ -22,6 +23,7 @@ from rabbitmq_resilience.invariants.worlds import TICKS_MIN
 NOTICED_WITHIN_S = 30.0
 #: One that stops in good order says so at once, or closes its connection after a moment.
 STOPPED_WITHIN_S = 5.0
+_SECOND_US = 1_000_000
 
 
 class SingleActiveConsumer(InvariantSpec):
@@ -110,10 +112,19 @@ def _broken(facts: Facts, found: Sequence[_OfQueue]) -> tuple[Verdict, str]:
 def _perhaps_parted(facts: Facts, found: _OfQueue) -> bool:
     """Whether brokers that got too little of the machine may have taken each other for gone, unseen. Each time takes as
     long as ticks have to be missing, and lets a consumer be replaced, and another one when it is over."""
-    times_us = [t_us for breach in found.breaches for t_us in (breach.before.received_us, breach.after.received_us)]
     missing_us = TICKS_MIN * facts.cluster.net_ticktime_s * 1e6 if facts.cluster else np.inf
-    busy = others_cpu(facts, min(times_us) - missing_us, max(times_us)) >= OTHERS_CPU_MIN
-    return busy and found.handovers <= 2 * (1 + found.handed_over_us / missing_us)
+    if found.handovers > 2 * (1 + found.handed_over_us / missing_us):
+        return False
+    return all(_perhaps_unheard(facts, span_us, missing_us) for span_us in found.taken_over_us)
+
+
+def _perhaps_unheard(facts: Facts, span_us: Period, missing_us: float) -> bool:
+    """Whether others may have kept brokers from hearing of each other for so long, at any time that ends in the
+    span. It was longest where the beginning or the end of it is that of a look."""
+    start, end = span_us
+    edges = (edge for look in looks_of(facts) for edge in (look.end_us, look.start_us + missing_us))
+    ends = {start, end, *(edge for edge in edges if start < edge < end)}
+    return any(others_cpu(facts, at_us - missing_us, at_us) >= OTHERS_CPU_MIN for at_us in ends)
 
 
 @dataclass(frozen=True)
@@ -146,6 +157,8 @@ class _OfQueue:
     handed_over_us: float = 0
     beside: int = 0
     breaches: list[Breach] = field(default_factory=list)
+    #: In which whole seconds the other one took over before each of them, of those too that are no examples.
+    taken_over_us: set[Period] = field(default_factory=set)
     unexplained: list[Change] = field(default_factory=list)
 
 
@@ -185,6 +198,10 @@ def _find_breaches(found: _OfQueue, queue: int, rows: Rows, calm: Calm) -> None:
         latest_us = np.maximum.accumulate(sent_us[mine])[had]
         broken = np.flatnonzero(calm.within(latest_us, received_us[others]))
         beside[others[broken]] = True
+        if len(broken):
+            begun = received_us[mine[had[broken]]] // _SECOND_US * _SECOND_US
+            over = -(-received_us[others[broken]] // _SECOND_US) * _SECOND_US
+            found.taken_over_us |= set(zip(begun.tolist(), over.tolist(), strict=True))
         for row in broken[: EXAMPLES_MAX - len(found.breaches)].tolist():
             other = int(others[row])
             before = mine[: int(had[row]) + 1]

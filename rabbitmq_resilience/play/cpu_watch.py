@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, names_of_others
+from rabbitmq_resilience.invariants.machine import OTHERS_CPU_MIN, looks, names_of_others, part
 from rabbitmq_resilience.record.events import Event, MachineEvent
 
 EVERY_S = 5.0
@@ -64,7 +65,7 @@ class Spent:
         """The programs that are not ours and used most since ``before``, each with its part of all processors."""
         used_s = defaultdict(float, {HYPERVISOR: self.stolen_s - before.stolen_s})
         for pid, (name, spent_s) in self.theirs_s.items():
-            used_s[name] += spent_s - before.theirs_s.get(pid, (name, 0.0))[1]
+            used_s[name] += max(0.0, spent_s - before.theirs_s.get(pid, (name, 0.0))[1])
         whole_s = max(self.whole_s - before.whole_s, 1e-9)
         most = sorted(used_s.items(), key=itemgetter(1), reverse=True)[:_NAMED_MAX]
         parts = {name: _part(spent_s / whole_s) for name, spent_s in most}
@@ -125,15 +126,16 @@ def cpu_watched(
     ended = threading.Event()
 
     def watch() -> None:
-        before, waited_before = Spent.by_now(), Waited.by_now(brokers())
+        before, waited_before, looked_s = Spent.by_now(), Waited.by_now(brokers()), time.monotonic()
         is_over = False
         while not is_over:
             is_over = ended.wait(every_s)
-            now, waited = Spent.by_now(), Waited.by_now(brokers())
+            now, waited, now_s = Spent.by_now(), Waited.by_now(brokers()), time.monotonic()
             busy, others = now.shares(before)
             by, waited_s = now.others(before), waited.longest_s(waited_before)
-            record("machine", busy=busy, others=others, by=by, waited_s=waited_s)
-            before, waited_before = now, waited
+            over_s = round(now_s - looked_s, 3)
+            record("machine", busy=busy, others=others, over_s=over_s, by=by, waited_s=waited_s)
+            before, waited_before, looked_s = now, waited, now_s
 
     thread = threading.Thread(target=watch, name="watch-machine", daemon=True)
     thread.start()
@@ -156,14 +158,12 @@ class Others:
     @classmethod
     def during(cls, events: Iterable[Event]) -> Others | None:
         """None if nobody looked."""
-        looks = [event for event in events if isinstance(event, MachineEvent)]
-        if not looks:
+        seen = [event for event in events if isinstance(event, MachineEvent)]
+        if not seen:
             return None
-        begins_us = [looks[0].t_us - EVERY_S * 1e6, *(event.t_us for event in looks)]
-        long_us = [event.t_us - begun_us for begun_us, event in zip(begins_us, looks, strict=False)]
-        taken_us = sum(event.others * each_us for event, each_us in zip(looks, long_us, strict=True))
-        mean = round(taken_us / max(sum(long_us), 1), 3)
-        return cls(mean, max(event.others for event in looks), names_of_others(looks))
+        found = list(looks(seen, origin_us=seen[0].t_us - EVERY_S * 1e6))
+        mean = sum(look.others_s for look in found) / max(sum(look.long_s for look in found), 1e-9)
+        return cls(round(mean, 3), max(part(event.others) for event in seen), names_of_others(found))
 
     @property
     def is_worth_telling(self) -> bool:

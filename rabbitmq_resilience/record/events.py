@@ -285,14 +285,15 @@ class ClocksEvent(Event):
 @dataclass(frozen=True, kw_only=True)
 class MachineEvent(Event):
     """The part of all processors that was used since the one before, and the part that none of our processes used
-    (containers are not ours in this sense); looked at every 5 s. ``by``: the names of the programs that used most of
-    that, and the part of each. ``waited_s``: of each broker that is a process of ours, for how long that thread of it
-    which waited longest was ready to run meanwhile, and had no processor."""
+    (containers are not ours in this sense); looked at every 5 s. ``over_s``: how long ago that was. ``by``: the names
+    of the programs that used most of that, and the part of each. ``waited_s``: of each broker that is a process of
+    ours, for how long that thread of it which waited longest was ready to run meanwhile, and had no processor."""
 
     kind: ClassVar[str] = "machine"
 
     busy: float
     others: float
+    over_s: float = 0.0
     by: Mapping[str, float] = field(default_factory=dict)
     waited_s: Mapping[str, float] = field(default_factory=dict)
 

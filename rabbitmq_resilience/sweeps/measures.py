@@ -14,8 +14,8 @@ import numpy as np
 from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.latency import percentile_ms
-from rabbitmq_resilience.invariants.lateness import told_of_others
 from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.machine import told_of_others
 from rabbitmq_resilience.invariants.outages import Outages, outages
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import History

@@ -8,7 +8,7 @@ import pytest
 from rabbitmq_resilience.invariants.alarms import Alarms
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
-from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told
+from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told, us
 
 METRICS = {"memory": "alarm_memory", "disk": "alarm_disk"}
 
@@ -86,16 +86,56 @@ def test_late_while_others_have_the_machine_is_not_told_and_very_late_is() -> No
     raised = check(alarms(("memory", "a1", 30, 50)), raises("memory", "a1"), BUSY)
     assert raised.verdict is Verdict.UNKNOWN
     assert "and it was seen only at +30.000 s; other programs took up to 50%" in raised.summary
-    assert check(alarms(("memory", "a1", 31, 50)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
+    assert check(alarms(("memory", "a1", 32, 50)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
     cleared = check(alarms(("memory", "a1", 20, 66)), raises("memory", "a1"), BUSY)
     assert cleared.verdict is Verdict.UNKNOWN
     assert "was still raised at +59.000 s, beside no fault; other programs took up to 50%" in cleared.summary
-    assert check(alarms(("memory", "a1", 20, 67)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
+    assert check(alarms(("memory", "a1", 20, 68)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize("again", [("memory", "a1", 70, 71), ("disk", "a1", 20, 21)])
 def test_a_busy_machine_raises_nothing(again: tuple[str, str, float, float]) -> None:
     assert check(alarms(("memory", "a1", 20, 60), again), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
+
+
+def silent(rows: list[list[Row]], start_s: int, end_s: int) -> list[list[Row]]:
+    """Without what a1 said in those seconds."""
+    hidden = [us(at_s) for at_s in range(start_s, end_s + 1)]
+    return [[row for row in each if row["node"] != "a1" or row["t_us"] not in hidden] for each in rows]
+
+
+def test_late_after_its_cause_is_late_and_not_never() -> None:
+    seen = alarms(("memory", "a1", 27, 30))
+    assert check(seen, raises("memory", "a1", end_s=26), BUSY).verdict is Verdict.UNKNOWN
+    assert check(seen, raises("memory", "a1", end_s=26)).verdict is Verdict.INVALID
+
+
+def test_what_is_raised_again_is_not_late_until_then() -> None:
+    again = fault(62, 80, step=1, name="alarm", alarm="memory", alarmed=["a1"])
+    assert check(alarms(("memory", "a1", 20, 85)), raises("memory", "a1"), again, BUSY).verdict is Verdict.UNKNOWN
+    longer = fault(70, 80, step=1, name="alarm", alarm="memory", alarmed=["a1"])
+    assert check(alarms(("memory", "a1", 20, 85)), raises("memory", "a1"), longer, BUSY).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("from_s", [20, 23, 31])
+def test_nobody_knows_when_an_alarm_came_that_nobody_looked_for(from_s: int) -> None:
+    rows = silent(alarms(("memory", "a1", from_s, 50)), 20, 30)
+    assert check(rows, raises("memory", "a1")).verdict is Verdict.UNKNOWN
+
+
+def test_it_is_late_for_as_long_as_was_seen() -> None:
+    rows = silent(alarms(("memory", "a1", 20, 60)), 60, 70)
+    assert check(rows, raises("memory", "a1"), BUSY).verdict is Verdict.UNKNOWN
+
+
+def test_one_that_comes_again_is_not_still_raised() -> None:
+    finding = check(alarms(("memory", "a1", 20, 50), ("memory", "a1", 70, 71)), raises("memory", "a1"))
+    assert "was raised without cause at +70.000 s" in finding.summary
+
+
+def test_what_is_no_number_tells_nothing() -> None:
+    rows = [[row | {"value": float("nan")} if row["node"] == "a1" else row for row in each] for each in alarms()]
+    assert check(rows, raises("memory", "a1")).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -112,14 +152,14 @@ def test_a_slow_way_comes_to_the_same_verdict(seed: int) -> None:
         on = {at for start, end in spans for at in range(start, min(end, 96))}
         wrong = excused = False
         if not any(at in on for at in range(20, 26)):
-            came = [at for at in range(26, 51) if at in on]
-            by_others = busy and bool(came) and came[0] - 20 <= 10
+            came = [at for at in range(26, 96) if at in on]
+            by_others = busy and bool(came) and min(came[0] - 1, 50) - 20 <= 10
             excused, wrong = excused or by_others, wrong or not by_others
         for at in sorted(on):
             begun = next(start for start in range(at, -1, -1) if start - 1 not in on)
             gone = next(end for end in range(at, 98) if end not in on)
             if not 20 <= at <= 58:
-                by_others = busy and at > 58 and 20 <= begun <= 58 and gone <= 95 and gone - 50 <= 16
+                by_others = busy and at > 58 and 20 <= begun <= 58 and gone <= 95 and gone - 1 - 50 <= 16
                 excused, wrong = excused or by_others, wrong or not by_others
         slow = Verdict.INVALID if wrong else Verdict.UNKNOWN if excused or 95 in on else Verdict.VALID
         rows = alarms(*(("memory", "a1", start, end) for start, end in spans))

@@ -108,35 +108,41 @@ def unseen(looks: Sequence[int], start: int, end: int) -> bool:
     return any(b - a > APART_S for a, b in itertools.pairwise(edges))
 
 
-def is_permitted(world: World, one: Fired, begin: int, demanded: Alerts, excused: Sequence[FiringAlert]) -> bool:
+def since(world: World, begin: int) -> int:
+    """The earliest second in which what was seen then may have begun."""
     before = max((look for look in world.looks if look < begin), default=-10_000)
-    since = before if begin - before > APART_S else begin
-    mine = [demand for demand in demanded.fires if names(demand, one)]
-    windows = [(*world.steps[d.after_step], d.within_s * (2 if d in excused else 1)) for d in mine]
-    return any(since <= end + within_s and start <= begin for start, end, within_s in windows)
+    return before if begin - before > APART_S else begin
+
+
+def allowances(world: World, one: Fired, begin: int, demanded: Alerts) -> list[tuple[float, float]]:
+    """Of each demand that may have made it fire: how long after the healing it began, and how long it may take."""
+    mine = [(world.steps[demand.after_step], demand) for demand in demanded.fires if names(demand, one)]
+    return [(since(world, begin) - end, demand.within_s) for (start, end), demand in mine if start <= begin]
 
 
 def slowly_judged(demanded: Alerts, world: World) -> Verdict:
-    late = doubt = other = False
-    excused: list[FiringAlert] = []
+    wrong = doubt = False
     for demand in demanded.fires:
         start = world.steps[demand.after_step][0]
         last = start + int(demand.within_s)
-        mine = [at for one in world.fired if names(demand, one) for at in believed(world, one)]
-        in_time = any(start <= at <= last for at in mine)
-        hidden = last > END or unseen(world.looks, start, last)
-        came = [at for one in world.fired if names(demand, one) for at in begins(world, one) if at > start]
-        by_others = world.busy and bool(came) and min(came) - start <= 2 * demand.within_s
-        doubt |= not in_time and (hidden or by_others)
-        late |= not in_time and not (hidden or by_others)
-        excused += [demand] if not in_time and not hidden and by_others else []
+        mine = [one for one in world.fired if names(demand, one)]
+        if any(start <= at <= last for one in mine for at in believed(world, one)):
+            continue
+        came = min((since(world, at) for one in mine for at in begins(world, one) if at > last), default=None)
+        hidden = last > END or unseen(world.looks, start, last) or (came is not None and came <= last)
+        by_others = world.busy and came is not None and came - start <= 2 * demand.within_s
+        wrong, doubt = wrong or not (hidden or by_others), doubt or hidden or by_others
     for one in world.fired if demanded.no_others else ():
-        moments = believed(world, one)
-        for begin, end in runs(moments, [at for at in range(-3, END + 3) if at not in moments]):
+        for begin in begins(world, one):
+            end = max(at for at in believed(world, one) if set(range(begin, at + 1)) <= set(believed(world, one)))
             last_seen = max(at for at in world.seen(one) if at <= end)
-            meets = begin <= END and last_seen >= STEADY and one.alert not in demanded.ignored
-            other |= meets and not is_permitted(world, one, begin, demanded, excused)
-    if late or other:
+            if begin > END or last_seen < STEADY or one.alert in demanded.ignored:
+                continue
+            took = allowances(world, one, begin, demanded)
+            if not any(took_s <= within_s for took_s, within_s in took):
+                by_others = world.busy and any(took_s <= 2 * within_s for took_s, within_s in took)
+                wrong, doubt = wrong or not by_others, doubt or by_others
+    if wrong:
         return Verdict.INVALID
     return Verdict.UNKNOWN if doubt or (demanded.no_others and unseen(world.looks, STEADY, END)) else Verdict.VALID
 
@@ -227,6 +233,21 @@ def test_late_while_others_have_the_machine_is_not_told_and_very_late_is() -> No
     assert judged(fires(), replace(sane((41, 55)), busy=True)).verdict is Verdict.INVALID
     assert judged(fires(), replace(sane(), busy=True)).verdict is Verdict.INVALID
     assert judged(fires(labels={"node": "b1"}), late).verdict is Verdict.INVALID, "another is never excused"
+
+
+def test_an_alert_that_fires_anew_on_an_idle_machine_is_not_excused_by_one_that_was_late() -> None:
+    """Late once while others have the machine, and again 15 s after the healing, when nobody has."""
+    taken = [event(at_s, "machine", busy=1.0, others=0.5 if at_s <= 36 else 0.0) for at_s in range(END)]
+    world = World([Fired("A", "a1", [(35, 40), (75, 80)])], [], [(20, 60)])
+    finding = check(fires(), world.record, fault(20, 60, step=0, name="kill"), taken)
+    assert (finding.verdict, finding.numbers["others"]) == (Verdict.INVALID, 1)
+
+
+def test_one_that_was_seen_late_may_have_come_before() -> None:
+    world = World([Fired("A", "a1", [(34, 60)])], [(33, 44)], [(20, 50)], busy=True)
+    finding = judged(fires(), world)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "it was seen to fire only 25 s after it; other programs took up to 50%" in " ".join(finding.examples)
 
 
 def test_pathological_of_another_node() -> None:

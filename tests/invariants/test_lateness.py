@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.lateness import OTHERS_CPU_MIN, of_this_machine, others_cpu, told_of_others
+from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.recovery import Recovery
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
-from tests.invariants.literal import THREE, cluster, event, history, node_states, phases, queues, sample, us
+from tests.invariants.literal import THREE, cluster, event, history, node_states, phases, queues, sample
 from tests.invariants.test_availability import confirms
 
 HEALED_S = 70  # the recovery phase begins then
@@ -211,47 +211,7 @@ def test_others_excuse_what_came_and_not_what_never_came() -> None:
     assert not of_this_machine(facts, THREE, start_us, end_us, allowed_s=12, came=True)  # over twice as late
 
 
-def test_what_others_took_of_some_seconds_may_all_have_been_in_one_of_them() -> None:
-    facts = history((), (), [cluster(), phases(), looks(5, {"a1": [0.0] * 20}, others=0.125)]).facts
-    told = {length_s: others_cpu(facts, us(10), us(10 + length_s)) for length_s in (5, 2.5, 0.5)}
-    assert told == {5: 0.125, 2.5: OTHERS_CPU_MIN, 0.5: 1.0}
-    assert others_cpu(facts, us(10), us(10)) == 0, "no time"
-    assert others_cpu(facts, us(30), us(40)) == 0, "nobody looked"
-
-
 @pytest.mark.parametrize("told", [None, "much", [1], -0.5, math.nan, math.inf])
 def test_damaged_records_of_others_excuse_nothing(told: Any) -> None:
     damaged = [event(at, "machine", busy=1.0, others=told) for at in range(5, 140, 5)]
     assert recovery(95, damaged).verdict is Verdict.INVALID
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_what_others_may_have_taken_is_the_most_that_they_can_have(seed: int) -> None:
-    """Second by second, by what each look leaves possible: whole seconds of a full machine, as early or as late as they
-    can be."""
-    source = random.Random(seed)  # noqa: S311 - no secret
-    for _ in range(150):
-        takes = [source.choice((0, 0, 1)) for _ in range(40)]
-        ends_s = sorted({*source.sample(range(1, 40), source.randint(1, 15)), 40})
-        spans = list(pairwise([0, *ends_s]))
-        seen = [event(end, "machine", busy=1.0, others=sum(takes[start:end]) / (end - start)) for start, end in spans]
-        facts = history((), (), [cluster(), phases(), seen]).facts
-        from_s = source.randint(0, 38)
-        until_s = source.randint(from_s + 1, 40)
-        most = 0
-        for start, end in spans:
-            inside = [start <= at < end for at in range(from_s, until_s)]
-            most += min(sum(inside), sum(takes[start:end]))
-        told = others_cpu(facts, us(from_s), us(until_s))
-        assert told == pytest.approx(most / (until_s - from_s))
-        assert told >= sum(takes[from_s:until_s]) / (until_s - from_s) - 1e-9
-
-
-def test_who_took_the_machine_then_is_named() -> None:
-    by: list[Any] = [{"make": 0.5}, {"cc": 0.3, "ld": 0.1}, {"cc": 0.1, "ld": 0.4, "as": 0.2}, {"make": 0.5}, None]
-    seen = [event(5 * n, "machine", busy=1.0, others=0.5, by=one) for n, one in enumerate(by, 1)]
-    facts = history((), (), [cluster(), phases(), seen]).facts
-    took = "other programs took up to 50% of this machine's processors then"
-    assert told_of_others(facts, us(5), us(15)) == f"{took} (ld, cc)"
-    assert told_of_others(facts, us(20), us(25)) == took
-    assert told_of_others(facts, us(26), us(30)) == ""

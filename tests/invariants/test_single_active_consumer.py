@@ -170,27 +170,12 @@ def test_what_was_under_way_during_a_disturbance_proves_nothing() -> None:
     assert finding.verdict is not Verdict.INVALID
 
 
-BUSY = [event(at_s, "machine", busy=1.0, others=0.5) for at_s in (1, 40)]
-
-
 @pytest.mark.parametrize(("last_s", "verdict"), [(36.3, Verdict.VALID), (36.2, Verdict.UNKNOWN)])
 def test_something_must_come_after_brokers_have_settled(last_s: float, verdict: Verdict) -> None:
     """The cut ends at 21.25 s, is noticed within 5 s, and mended 10 s later."""
     finding = check([(0, 1), (0, last_s)], fault(20, 21.25, cut=A1))
     assert finding.verdict is verdict
     assert ("q1 gave no message after its brokers must have settled" in finding.summary) == (verdict is Verdict.UNKNOWN)
-
-
-def test_other_programs_may_keep_brokers_from_hearing_of_each_other() -> None:
-    assert check(TURNS, BUSY).verdict is Verdict.UNKNOWN
-
-
-def test_brokers_do_not_part_again_and_again_in_a_second() -> None:
-    turns = [(n % 2, 31 + n / 10) for n in range(10)]
-    sent_s = [at_s - 0.01 for _, at_s in turns]
-    assert check(turns, BUSY, sent_s=sent_s).verdict is Verdict.INVALID
-    little = [event(at_s, "machine", busy=1.0, others=0.05) for at_s in range(5, 60, 5)]  # perhaps all in that second
-    assert check(turns[:3], little, sent_s=sent_s[:3]).verdict is Verdict.INVALID
 
 
 def test_a_consumer_of_which_no_connection_is_recorded_leaves_it_unknown() -> None:

@@ -260,44 +260,6 @@ def test_what_is_kept_is_a_part_of_the_target_of_then() -> None:
 STEP = {"rate_per_s": 100, "for_s": 30}
 
 
-def machine(*others: float) -> list[Event]:
-    """What other programs took, told each 5 s."""
-    return [literal.event(5 * (i + 1), "machine", busy=1.0, others=part) for i, part in enumerate(others)]
-
-
-SLOW = load((0, 60, 50), (60, 65, 20), (65, 90, 50))
-
-
-@pytest.mark.parametrize(
-    ("others", "driver", "verdict"),
-    [
-        ([0.0] * 18, "local", Verdict.INVALID),
-        ([0.9] * 12 + [0.0] * 6, "local", Verdict.INVALID),  # at another time
-        ([0.0] * 12 + [0.5] + [0.0] * 5, "local", Verdict.UNKNOWN),
-        ([0.24] * 18, "local", Verdict.INVALID),
-        ([0.5] * 18, "docker", Verdict.INVALID),  # brokers count as others there
-        ([], "local", Verdict.INVALID),
-    ],
-)
-def test_what_is_slow_while_others_keep_the_machine_busy_is_not_told(
-    others: list[float], driver: str, verdict: Verdict
-) -> None:
-    told = cluster(driver=driver)
-    events = [told, queues("q1"), phases(), node_states(), *machine(*others)]
-    demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=10)
-    finding = demanded.check(history(SLOW, (), events))
-    assert finding.verdict is verdict, finding
-    assert ("other programs took up to 50% of this machine's processors then" in finding.summary) == (
-        verdict is Verdict.UNKNOWN
-    )
-
-
-def test_one_slow_window_that_nobody_disturbed_is_enough() -> None:
-    slow_twice = load((0, 60, 50), (60, 65, 20), (65, 80, 50), (80, 85, 20), (85, 90, 50))
-    finding = check(slow_twice, machine(*[0.0] * 12, 0.9, 0.9, *[0.0] * 4))
-    assert finding.verdict is Verdict.INVALID
-
-
 def test_pathological_one_window_before_the_fault_and_next_to_nothing_from_then_on() -> None:
     """The load ends 9 s after the cut was healed, and the grace is 10 s."""
     soon = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=59, end=60), node_states(), CUT]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -105,6 +106,13 @@ def test_threads_that_came_and_went_between_two_looks() -> None:
     now = Waited({"a1": {1: 3.5, 3: 0.75}, "b1": {}, "c1": {9: 2.0}})
     assert now.longest_s(before) == {"a1": 0.75, "c1": 2.0}
     assert Waited.by_now({"gone": 2**22 + 1}).longest_s(now) == {}
+
+
+@pytest.mark.parametrize("told", [None, "much", [1], math.nan, -1, 50.0])
+def test_damaged_looks_tell_nothing(told: Any) -> None:
+    looks = [MachineEvent(t_us=5_000_000, busy=1.0, others=told), MachineEvent(t_us=10_000_000, busy=1.0, others=0.5)]
+    found = Others.during(looks)
+    assert found == Others(0.25, 0.5)
 
 
 def test_only_much_is_worth_telling() -> None:

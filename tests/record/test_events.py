@@ -47,6 +47,8 @@ LATER = {
     "services",
     "shards",
     "waited_s",
+    "over_s",
+    "by",
 }
 PLAIN = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=3)
 ROWS = st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)
