@@ -21,7 +21,7 @@ from rabbitmq_resilience.invariants.liveness import (
     target_share,
     unsettled,
 )
-from rabbitmq_resilience.invariants.machine import could_take, others_cpu, told_of_others
+from rabbitmq_resilience.invariants.machine import could_take, told_of_others
 from rabbitmq_resilience.invariants.owners import lacking_at_nodes, unowned
 from rabbitmq_resilience.invariants.times import Period, Times, left, periods, times, union
 from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
@@ -47,7 +47,7 @@ class Throughput(InvariantSpec):
     as a queue may stand still by ``availability``), no step's alarm blocks publishers, for ``grace_s`` none was killed
     by a step, and none or a load balancer cut off, and the load does not pause. If no window is left, or the steady
     phase did not come near its target, or other programs may have taken much of this machine in every window that fell
-    short, and none of these fell below half of what they left of ``ratio_min``, the finding is UNKNOWN.
+    short, the finding is UNKNOWN.
 
     What happened after the last healing must be seen: where no such window begins after it, the last ``window_s`` of
     publishing are looked at. If they had the rate, it has come back; if not, they may have been too early, and the
@@ -117,7 +117,7 @@ class Throughput(InvariantSpec):
 
         worst = sorted(windows, key=lambda window: (ratio(window), window))
         short = [window for window in worst if ratio(window) < self.ratio_min]
-        disturbed = could_take(facts, short) and not any(self._beyond_others(facts, w, ratio(w)) for w in short)
+        disturbed = could_take(facts, short)
         last = self._last_window(facts, windows, span)
         doubt = "" if last is None or (last and ratio(last) >= self.ratio_min) else self._doubt(last and told(last))
         summary = (
@@ -141,10 +141,6 @@ class Throughput(InvariantSpec):
             tuple(map(told, short[:EXAMPLES_MAX])),
             Coverage(round(len(windows) * self.window_s, 3), lasting_s(stretches)),
         )
-
-    def _beyond_others(self, facts: Facts, window: Period, ratio: float) -> bool:
-        """Whether a rate is lower than what others can have made of it: half of what they left."""
-        return ratio < self.ratio_min * (1 - others_cpu(facts, *window)) / 2
 
     def _last_window(self, facts: Facts, windows: Sequence[Period], span_us: Period) -> Period | tuple[()] | None:
         """The window that must tell how it went after the last healing; None where others do, empty if there is

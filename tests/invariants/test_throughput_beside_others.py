@@ -58,11 +58,3 @@ def test_what_others_took_in_one_window_they_did_not_take_in_the_next() -> None:
     all_along = demanded.check(history(load((0, 30, 50), (30, 90, 24)), (), whole))
     once = demanded.check(history(load((0, 29, 50), (29, 32.5, 0), (32.5, 90, 50)), (), whole))
     assert (all_along.verdict, once.verdict) == (Verdict.INVALID, Verdict.UNKNOWN)
-
-
-@pytest.mark.parametrize(("rate", "verdict"), [(7, Verdict.UNKNOWN), (6, Verdict.INVALID), (0, Verdict.INVALID)])
-def test_others_explain_no_less_than_half_of_what_they_left(rate: int, verdict: Verdict) -> None:
-    """Half of 50/s is demanded, and others had half of the machine: so 6.25/s and more may be their doing."""
-    others = machine(*[0.1] * 12, 0.5, *[0.1] * 5)
-    finding = check(load((0, 60, 50), (60, 65, rate), (65, 90, 50)), others)
-    assert finding.verdict is verdict
