@@ -166,6 +166,8 @@ class _Confirms:
     def _refused(self, stall: Period, usual_s: float) -> float:
         """For which part of the stall refusals came no further apart than confirms usually do."""
         within = self.refused_us[(self.refused_us > stall[0]) & (self.refused_us < stall[1])]
+        if not within.size:
+            return 0.0
         lengths_s = [self.lasts_s(*pair) for pair in itertools.pairwise([stall[0], *within, stall[1]])]
         whole_s = sum(lengths_s)
         return float(sum(length_s for length_s in lengths_s if length_s <= usual_s) / whole_s) if whole_s else 0.0

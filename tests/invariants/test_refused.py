@@ -68,6 +68,14 @@ def test_without_a_stall_that_is_too_long_nothing_is_told_of_refusals() -> None:
     assert (finding.verdict, finding.numbers["refused_ratio"]) == (Verdict.VALID, None)
 
 
+def test_a_stall_as_long_as_usual_in_which_nothing_was_refused_is_not_told_as_refused() -> None:
+    """It confirms every 2 s, and 0.5 s are allowed: each stall is too long, and as long as usual."""
+    rows = [publish(n, n * 2.0) for n in range(45)]
+    finding = Availability(stall_s_max=0.5).check(history(rows, (), BASE))
+    assert (finding.verdict, finding.numbers["refused_ratio"]) == (Verdict.INVALID, 0.0)
+    assert "refused" not in finding.summary
+
+
 def test_of_messages_to_several_queues_nobody_knows_which_refused() -> None:
     """Each message goes to both queues, and each is nacked from 20 to 50 s."""
     times = [(i / 10, Outcome.NACKED if 200 <= i < 500 else Outcome.CONFIRMED) for i in range(900)]
