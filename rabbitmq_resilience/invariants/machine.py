@@ -102,7 +102,7 @@ def told_of_others(facts: Facts, start_us: float, end_us: float, *, without: Seq
     return f"other programs took up to {others:.0%} of this machine's processors then{named and f' ({named})'}"
 
 
-def names_of_others(seen: Sequence[Look]) -> tuple[str, ...]:
+def names_of_others(seen: Sequence[Look]) -> list[str]:
     """Of those programs that took most of what others had."""
     used_s: defaultdict[str, float] = defaultdict(float)
     for look in seen:
@@ -110,4 +110,4 @@ def names_of_others(seen: Sequence[Look]) -> tuple[str, ...]:
             used_s[name] += taken_s
     least_s = _NAMED_PART_MIN * sum(look.others_s for look in seen)
     most = sorted((name for name, taken_s in used_s.items() if taken_s >= least_s > 0), key=used_s.__getitem__)
-    return tuple(reversed(most[-_NAMED_MAX:]))
+    return most[-_NAMED_MAX:][::-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -153,7 +153,7 @@ class Others:
 
     mean: float
     most: float
-    by: Sequence[str] = ()
+    by: list[str] = field(default_factory=list)
 
     @classmethod
     def during(cls, events: Iterable[Event]) -> Others | None:
