@@ -59,7 +59,7 @@ class Spent:
         # Who ended since is in the other number, if one of ours has waited for it.
         all_s = sum(self.ours_s.values()) + self.ended_s - sum(before.ours_s.values()) - before.ended_s
         mine_s = max(living_s, all_s)
-        return _part(used_s / whole_s), _part((used_s - mine_s) / whole_s)
+        return _clamped(used_s / whole_s), _clamped((used_s - mine_s) / whole_s)
 
     def others(self, before: Spent) -> dict[str, float]:
         """The programs that are not ours and used most since ``before``, each with its part of all processors."""
@@ -68,8 +68,8 @@ class Spent:
             used_s[name] += max(0.0, spent_s - before.theirs_s.get(pid, (name, 0.0))[1])
         whole_s = max(self.whole_s - before.whole_s, 1e-9)
         most = sorted(used_s.items(), key=itemgetter(1), reverse=True)[:_NAMED_MAX]
-        parts = {name: _part(spent_s / whole_s) for name, spent_s in most}
-        return {name: part for name, part in parts.items() if part >= _NAMED_MIN}
+        shares = {name: _clamped(spent_s / whole_s) for name, spent_s in most}
+        return {name: share for name, share in shares.items() if share >= _NAMED_MIN}
 
 
 def _all() -> Iterator[tuple[int, tuple[str, float]]]:
@@ -87,7 +87,7 @@ def _ours() -> Iterator[tuple[int, Any]]:
             yield process.pid, process.cpu_times()
 
 
-def _part(share: float) -> float:
+def _clamped(share: float) -> float:
     return round(min(1.0, max(0.0, share)), 3)
 
 
