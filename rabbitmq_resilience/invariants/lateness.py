@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.machine import looks, told_of_others
@@ -16,6 +17,14 @@ LATE_TIMES_MAX = 2
 #: Of what never came it is not known how late it was. A broker that hangs waits for a processor too, for its timers and
 #: connections (0.04 to 0.23 of the time on a very busy machine), and not for half of the time.
 STARVED_PART_MIN = 0.5
+
+
+@dataclass(frozen=True)
+class Late:
+    """What did not come in time, and why it may have been this machine that made it late: empty if it was not."""
+
+    told: str
+    excuse: str
 
 
 def of_this_machine(
@@ -44,6 +53,20 @@ def of_this_machine(
     if waited_s and took_s - waited_s <= allowed_s and (came or waited_s >= STARVED_PART_MIN * took_s):
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
     return told_of_others(facts, start_us, end_us, without=without) if came else ""
+
+
+def seen_late(
+    facts: Facts, nodes: Iterable[str], start_us: float, looks: Iterable[tuple[float, bool]], *, allowed_s: float
+) -> str:
+    """The same of what ``looks`` tell: when somebody looked, and whether it had come. It is late for as long as was
+    seen, and not until the next look."""
+    until_us, came = start_us + allowed_s * 1e6, False
+    for t_us, had_come in looks:
+        if had_come:
+            came = True
+            break
+        until_us = max(until_us, t_us)
+    return of_this_machine(facts, nodes, start_us, until_us, allowed_s=allowed_s, came=came)
 
 
 def kept_from_running(facts: Facts, start_us: float, end_us: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.lateness import Late, seen_late
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, Pauses
@@ -20,11 +21,12 @@ from rabbitmq_resilience.invariants.worlds import Side
 
 @dataclass(frozen=True)
 class Restarts:
-    """``parted``: when each pair of nodes was known to be on two sides that both went on."""
+    """``parted``: when each pair of nodes was known to be on two sides that both went on. ``late``: which sides had not
+    restarted as they must when there had been the time for it."""
 
     parted: Mapping[Pair, Times]
     restarted: tuple[str, ...]
-    problems: tuple[str, ...]
+    late: tuple[Late, ...]
 
     @classmethod
     def of(cls, pauses: Pauses) -> Restarts:
@@ -32,7 +34,7 @@ class Restarts:
         if not pauses.truth.cluster.heals_splits:
             return cls(parted, (), ())
         restarted: dict[str, None] = {}
-        problems = []
+        late: list[Late] = []
         whole = pauses.truth.calm(pauses.span_us, lasts_s=RESTARTED_WITHIN_S)
         for healed_us, pairs in _healed_at(pauses, parted, whole).items():
             start_us = min(start for _, (start, _) in pairs)
@@ -44,8 +46,9 @@ class Restarts:
             if not _all_at_once(pauses, pairs[0][1], (since_us, healed_us)):
                 sides = []
             others = frozenset(pauses.truth.cluster.nodes) - nodes
-            problems += _problems(pauses.facts, sides, pairs, away, healed_us, others=others)
-        return cls(parted, tuple(restarted), tuple(problems))
+            if problem := _problem(pauses.facts, sides, pairs, away, healed_us, others=others):
+                late.append(Late(problem, _excuse(pauses.facts, nodes - away, (healed_us, dict(whole)[healed_us]))))
+        return cls(parted, tuple(restarted), tuple(late))
 
 
 def _parted(pauses: Pauses, pair: Pair) -> Times:
@@ -111,7 +114,7 @@ def _all_at_once(pauses: Pauses, parted_us: Period, since_us: Period) -> bool:
     )
 
 
-def _problems(
+def _problem(
     facts: Facts,
     sides: Sequence[Side],
     pairs: Sequence[tuple[Pair, Period]],
@@ -119,7 +122,7 @@ def _problems(
     healed_us: float,
     *,
     others: Side,
-) -> list[str]:
+) -> str:
     """``sides``: none where nodes were parted one by one, and not all of a side need have been on it all the time. The
     side that is trusted may be that of ``others``, of whom it is not known when they were parted."""
     if sides:
@@ -131,6 +134,14 @@ def _problems(
         good = not idle
         told = "of " + ", ".join(" and ".join(sorted(pair)) for pair in idle)
     if good:
-        return []
+        return ""
     names = " ".join(sorted(away)) or "nobody"
-    return [f"{told} all but one had to restart after {facts.at(healed_us)}; it was {names} that did"]
+    return f"{told} all but one had to restart after {facts.at(healed_us)}; it was {names} that did"
+
+
+def _excuse(facts: Facts, stayed: Side, calm_us: Period) -> str:
+    """Why none of those who ``stayed`` was seen to restart in time; empty where too many restarted."""
+    if not stayed:
+        return ""
+    looks = ((t, any(states.get(node, "up") != "up" for node in stayed)) for t, states in facts.sightings(*calm_us))
+    return seen_late(facts, sorted(stayed), calm_us[0], looks, allowed_s=RESTARTED_WITHIN_S)
