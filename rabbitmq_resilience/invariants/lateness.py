@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.machine import looks, told_of_others
+from rabbitmq_resilience.invariants.machine import disturbed_s, looks, told_of_others
 from rabbitmq_resilience.invariants.times import Period, left, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.events import MachineEvent
@@ -42,7 +42,8 @@ def of_this_machine(
 
     It may where it is not twice as late, and one of the ``nodes`` on which it depended waited for a processor for so
     long that it would have been in time without that (of what never came: for half of the time and more), or where it
-    came while other programs took much of this machine. ``without``: times that do not count.
+    came while other programs took much of this machine, and had as much time as is allowed neither before they did nor
+    after. ``without``: times that do not count.
     """
     took_s = sum(seconds(end - start) for start, end in left((start_us, end_us), times(without)))
     if took_s > LATE_TIMES_MAX * allowed_s:
@@ -52,7 +53,9 @@ def of_this_machine(
     waited_s = waited.get(longest, 0.0)
     if waited_s and took_s - waited_s <= allowed_s and (came or waited_s >= STARVED_PART_MIN * took_s):
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
-    return told_of_others(facts, start_us, end_us, without=without) if came else ""
+    if not came or took_s - disturbed_s(facts, start_us, end_us, without=without) > allowed_s:
+        return ""
+    return told_of_others(facts, start_us, end_us, without=without)
 
 
 def seen_late(

@@ -76,6 +76,12 @@ def others_cpu(facts: Facts, start_us: float, end_us: float, *, without: Sequenc
     return taken_s / long_s if long_s else 0.0
 
 
+def disturbed_s(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> float:
+    """For how long others can have taken ``OTHERS_CPU_MIN`` meanwhile, at the most."""
+    spans = left((start_us, end_us), times(without))
+    return sum(min(look.within_s(spans), look.others_s / OTHERS_CPU_MIN) for look in looks_of(facts))
+
+
 def could_take(facts: Facts, windows: Iterable[Period]) -> bool:
     """Whether others can have taken ``OTHERS_CPU_MIN`` in each of the windows, which have no time in common. What they
     took in one of them they did not take in another."""

@@ -6,8 +6,9 @@ mode let happen, ``autoheal`` restarts all sides but one. No queue is confirmed 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -15,11 +16,11 @@ from pydantic import Field
 from rabbitmq_resilience.invariants.confirms import confirmed_in_vain, confirmed_on_both_sides
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
-from rabbitmq_resilience.invariants.lateness import Late, seen_late
-from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, Pauses, pauses_of
+from rabbitmq_resilience.invariants.lateness import LATE_TIMES_MAX, Late, seen_late
+from rabbitmq_resilience.invariants.pauses import Pauses, pauses_of
 from rabbitmq_resilience.invariants.restarts import Restarts
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import Period, periods
+from rabbitmq_resilience.invariants.times import NEVER, Period, periods
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
@@ -30,6 +31,9 @@ from rabbitmq_resilience.invariants.verdict import (
     Number,
     Verdict,
 )
+
+#: When somebody looked, and in which state each node was then.
+Sightings = Sequence[tuple[int, Mapping[str, str]]]
 
 
 class PartitionMode(InvariantSpec):
@@ -53,27 +57,61 @@ class PartitionMode(InvariantSpec):
         if facts.cluster is None or not seen:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
         pauses = pauses_of(facts, facts.cluster, (span[0], seen[-1][0] + 1), self.margin_s)
-        observed = [_observe(facts, spell, pauses.within_us) for spell in _spells(pauses)]
-        restarts = Restarts.of(pauses)
-        late = [*(pause.late for pause in observed if pause.late), *_idle_pairs(pauses), *restarts.late]
-        late += _unexpected_pauses(facts, pauses, seen)
-        excused = [f"{one.told}; {one.excuse}" for one in late if one.excuse]
-        wrong = [one.told for one in late if not one.excuse]
-        wrong += [problem for pause in observed for problem in pause.problems]
-        wrong += confirmed_in_vain(history, pauses)
-        both = confirmed_on_both_sides(history, restarts.parted)
-        had_to = list(dict.fromkeys(pause.node for pause in observed))
-        numbers: dict[str, Number] = {"restarted": " ".join(restarts.restarted), "queues_confirmed_on_both_sides": both}
+        found = _Found.of(history, pauses, seen)
+        had_to = list(dict.fromkeys(pause.node for pause in found.pauses))
+        both = confirmed_on_both_sides(history, found.restarts.parted)
+        numbers: dict[str, Number] = {
+            **_numbers(had_to, found.pauses),
+            "restarted": " ".join(found.restarts.restarted),
+            "queues_confirmed_on_both_sides": both,
+        }
         end_us = min(span[1], facts.events[-1].t_us)
         nodes = set(facts.cluster.nodes)
         blind = gaps([t for t, states in seen if nodes <= states.keys()], (span[0], end_us), longer_than_s=UNSEEN_S_MAX)
         coverage = Coverage(round(seconds(end_us - span[0]) - lasting_s(blind), 3), seconds(end_us - span[0]))
-        summary, numbers = _summary(had_to, wrong or excused), _numbers(had_to, observed) | numbers
-        unseen = "" if wrong else _unseen(facts, blind)
+        if excused := found.excused(history, pauses, seen):
+            return Finding(Verdict.UNKNOWN, _summary(had_to, excused), numbers, (), coverage)
+        wrong = found.wrong
+        summary, unseen = _summary(had_to, wrong), "" if wrong else _unseen(facts, blind)
         if unseen:
             return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
-        verdict = Verdict.INVALID if wrong else Verdict.UNKNOWN if excused else Verdict.VALID
+        verdict = Verdict.INVALID if wrong else Verdict.VALID
         return Finding(verdict, summary, numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """``late``: what had not come when there had been the time for it. ``confirmed``: what was confirmed where nothing
+    could be written by then."""
+
+    pauses: Sequence[_Pause]
+    restarts: Restarts
+    late: Sequence[Late]
+    confirmed: Sequence[str]
+
+    @classmethod
+    def of(cls, history: History, pauses: Pauses, seen: Sightings) -> _Found:
+        observed = [_observe(pauses, spell) for spell in _spells(pauses)]
+        restarts = Restarts.of(pauses)
+        late = [*(pause.late for pause in observed if pause.late), *_idle_pairs(pauses), *restarts.late]
+        late += _unexpected_pauses(pauses, seen)
+        return cls(observed, restarts, late, list(confirmed_in_vain(history, pauses)))
+
+    @property
+    def wrong(self) -> list[str]:
+        """What the machine explains comes last."""
+        early = [pause.early for pause in self.pauses if pause.early]
+        excused = [one.told for one in self.late if one.excuse]
+        return [*(one.told for one in self.late if not one.excuse), *early, *self.confirmed, *excused]
+
+    def excused(self, history: History, pauses: Pauses, seen: Sightings) -> list[str]:
+        """What was only late, and may have been so for this machine; empty where anything went wrong that would have
+        with twice the time."""
+        if not self.late or not all(one.excuse for one in self.late) or any(pause.early for pause in self.pauses):
+            return []
+        if _Found.of(history, replace(pauses, patience=LATE_TIMES_MAX), seen).wrong:
+            return []
+        return [f"{one.told}; {one.excuse}" for one in self.late]
 
 
 def _unseen(facts: Facts, blind: Sequence[Period]) -> str:
@@ -96,7 +134,7 @@ class Spell:
 def _spells(pauses: Pauses) -> list[Spell]:
     """In order; without those in which nobody looked at the node."""
     found = [
-        Spell(node, start - pauses.within_us, start, end)
+        Spell(node, start - pauses.acted_within_us, start, end)
         for node, must in pauses.must.items()
         for start, end in periods(must)
         if any(node in states for _, states in pauses.facts.sightings(start, end - 1))
@@ -106,80 +144,87 @@ def _spells(pauses: Pauses) -> list[Spell]:
 
 def _idle_pairs(pauses: Pauses) -> Iterator[Late]:
     """Pairs of which at least one node had to pause, and none did in time."""
-    facts = pauses.facts
+    facts, within_us = pauses.facts, pauses.acted_within_us
     for pair, (start_us, end_us) in pauses.idle_pairs:
-        until_us = start_us + pauses.within_us
-        looks = [(t, any(s.get(node) == "paused" for node in pair)) for t, s in facts.sightings(start_us, end_us)]
+        until_us = start_us + within_us
+        sightings = facts.sightings(start_us, max(end_us, start_us + LATE_TIMES_MAX * within_us))
+        looks = [(t, any(states.get(node) == "paused" for node in pair)) for t, states in sightings]
         if not any(paused for t, paused in looks if t <= until_us):
             names, faults = " nor ".join(sorted(pair)), facts.beside(start_us, until_us)
-            told = f"neither {names} paused, though they were cut apart and others still saw both, {faults}"
-            yield Late(told, seen_late(facts, pair, start_us, looks, allowed_s=seconds(pauses.within_us)))
+            told = f"neither {names} paused within {seconds(within_us):g} s, though they were cut apart"
+            excuse = seen_late(facts, pair, start_us, looks, allowed_s=seconds(within_us))
+            yield Late(f"{told} and others still saw both, {faults}", excuse)
 
 
 @dataclass(frozen=True)
 class _Pause:
+    """``early``: that the node was up again before it was to be."""
+
     node: str
-    problems: tuple[str, ...] = ()
     paused_after_s: float | None = None
     returned_after_s: float | None = None
     late: Late | None = None
+    early: str = ""
 
 
-def _observe(facts: Facts, spell: Spell, within_us: float) -> _Pause:
+def _observe(pauses: Pauses, spell: Spell) -> _Pause:
     """How the spell of a node that must pause went."""
-    sightings = facts.sightings(spell.start_us, spell.end_us)
-    states = [(t, s[spell.node]) for t, s in sightings if t < spell.end_us and spell.node in s]
+    facts, within_us = pauses.facts, pauses.acted_within_us
+    sightings = facts.sightings(spell.start_us, max(spell.end_us, spell.start_us + LATE_TIMES_MAX * within_us))
+    states = [(t, s[spell.node]) for t, s in sightings if spell.node in s]
     paused_us = next((t for t, state in states if state == "paused"), None)
-    up_us = next((t for t, state in states if state == "up" and t >= spell.paused_us), None)
+    up_us = next((t for t, state in states if state == "up" and spell.paused_us <= t < spell.end_us), None)
     since, beside = facts.at(spell.start_us), facts.beside(spell.start_us, spell.end_us)
-    if paused_us is None or (up_us is not None and up_us < paused_us):
+    if paused_us is None or paused_us >= spell.end_us or (up_us is not None and up_us < paused_us):
         what = "did not pause" if paused_us is None else f"paused only after {seconds(paused_us - spell.start_us):g} s"
         problem = f"{spell.node} {what}, though it was in a minority from {since} on"
         told = f"{problem}; {seconds(within_us):g} s are allowed, {beside}"
         looks = ((t, state == "paused") for t, state in states)
         excuse = seen_late(facts, [spell.node], spell.start_us, looks, allowed_s=seconds(within_us))
         return _Pause(spell.node, late=Late(told, excuse))
-    problems: tuple[str, ...] = ()
+    early = ""
     if up_us is not None:
-        problems = (f"{spell.node} was up at {facts.at(up_us)}, before its minority ended, {beside}",)
+        early = f"{spell.node} was up at {facts.at(up_us)}, before its minority ended, {beside}"
     returned_us = facts.first_up_us(spell.node, after_us=spell.end_us)
     returned_after_s = None if returned_us == NEVER_US else seconds(returned_us - spell.end_us)
-    return _Pause(spell.node, problems, seconds(paused_us - spell.start_us), returned_after_s)
+    return _Pause(spell.node, seconds(paused_us - spell.start_us), returned_after_s, early=early)
 
 
-def _unexpected_pauses(facts: Facts, pauses: Pauses, seen: Sequence[tuple[int, Mapping[str, str]]]) -> Iterator[Late]:
-    """Of each node that was paused when it could have no cause, the first sight that is no restart which came late, or
-    else the first."""
-    allowed = [
-        (node, start, facts.first_up_us(node, after_us=end))
-        for node, may in pauses.may.items()
-        for start, end in periods(may)
-    ]
+def _unexpected_pauses(pauses: Pauses, seen: Sightings) -> Iterator[Late]:
+    """Of each node that was paused when it could have no cause, the first sight that may not just be late, or else the
+    first."""
+    facts = pauses.facts
+    allowed: defaultdict[str, list[Period]] = defaultdict(list)
+    for node, may in pauses.may.items():
+        allowed[node] += [(start, facts.first_up_us(node, after_us=end)) for start, end in periods(may)]
     wrong: dict[str, Late] = {}
-    back_us: dict[str, float] = {}  # from a restart that came late
     for t_us, states in seen:
         for node in (node for node, state in states.items() if state == "paused"):
-            if t_us < back_us.get(node, 0) or any(
-                node == name and start <= t_us <= end for name, start, end in allowed
-            ):
+            if any(start <= t_us <= end for start, end in allowed[node]):
                 continue
-            moment = f"at {facts.at(t_us)}, {facts.beside(t_us, t_us)}"
-            late = Late(f"{node} was paused without need {moment}", _restarts_late(pauses, node, t_us))
-            back_us[node] = facts.first_up_us(node, after_us=t_us) if late.excuse else NEVER_US
-            if node not in wrong or not late.excuse:
+            excuse = _paused_late(pauses, node, t_us)
+            told = f"{node} was paused {'only' if excuse else 'without need'} at {facts.at(t_us)}"
+            late = Late(f"{told}, {facts.beside(t_us, t_us)}", excuse)
+            allowed[node].append((t_us, facts.first_up_us(node, after_us=t_us) if excuse else NEVER_US))
+            if node not in wrong or not excuse:
                 wrong[node] = late
     yield from wrong.values()
 
 
-def _restarts_late(pauses: Pauses, node: str, t_us: float) -> str:
-    """Why it may have been this machine for which the node restarted only then, as a split was mended; empty if it had
-    restarted before."""
-    begun_us, due_us = max((span for span in periods(pauses.restarting) if span[1] < t_us), default=(t_us, t_us))
-    before = [(t, states.get(node, "up") != "up") for t, states in pauses.facts.sightings(begun_us, t_us - 1)]
-    if not before or any(had_come for _, had_come in before):
+def _paused_late(pauses: Pauses, node: str, t_us: float) -> str:
+    """Why it may have been this machine for which the node paused only then, after it might have; empty if it had been
+    seen to in that time."""
+    due_us = max((end for _, end in periods(pauses.may.get(node, NEVER)) if end < t_us), default=None)
+    if due_us is None:
         return ""
-    start_us = due_us - RESTARTED_WITHIN_S * 1e6
-    return seen_late(pauses.facts, [node], start_us, [*before, (t_us, True)], allowed_s=RESTARTED_WITHIN_S)
+    restarts = any(end == due_us for _, end in periods(pauses.restarting))
+    within_us = pauses.restarted_within_us if restarts else pauses.acted_within_us
+    before = [states.get(node, "up") for _, states in pauses.facts.sightings(due_us - within_us, t_us - 1)]
+    if any(state != "up" for state in before):
+        return ""
+    looks = [*((t, False) for t, _ in pauses.facts.sightings(due_us - within_us, t_us - 1)), (t_us, True)]
+    nodes = pauses.truth.cluster.nodes if restarts else [node]
+    return seen_late(pauses.facts, nodes, due_us - within_us, looks, allowed_s=seconds(within_us))
 
 
 def _summary(had_to: Sequence[str], wrong: Sequence[str]) -> str:

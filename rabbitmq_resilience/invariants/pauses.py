@@ -37,11 +37,13 @@ def pause_margin_s(nodes: int, version: tuple[int, ...] = ()) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Pauses:
-    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default ``pause_margin_s``."""
+    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default ``pause_margin_s``.
+    ``patience``: how many times as long everything may take."""
 
     truth: Truth
     span_us: Period
     margin_s: float | None = None
+    patience: float = 1.0
 
     @property
     def facts(self) -> Facts:
@@ -53,12 +55,20 @@ class Pauses:
 
     @cached_property
     def within_us(self) -> float:
-        """The longest until every node has acted upon what it lost."""
+        """The longest until every node has acted upon what it lost, on a machine that nobody else keeps busy."""
         cluster = self.truth.cluster
         margin_s = self.margin_s
         if margin_s is None:
             margin_s = pause_margin_s(len(cluster.nodes), cluster.broker_version)
         return TICKS_MAX * self.tick_us + margin_s * 1e6
+
+    @property
+    def acted_within_us(self) -> float:
+        return self.patience * self.within_us
+
+    @property
+    def restarted_within_us(self) -> float:
+        return self.patience * RESTARTED_WITHIN_S * 1e6
 
     @cached_property
     def moments(self) -> tuple[Moment, ...]:
@@ -118,7 +128,7 @@ class Pauses:
         for start, end in periods(self._loss(node, peer)):
             for begin, until in periods(times([(start, end)]) - away):
                 if self._knows(node, begin) if begin == start else self._woke(node, begin):
-                    acted.append((begin + self.within_us, until))
+                    acted.append((begin + self.acted_within_us, until))
         return times(acted)
 
     def _knows(self, node: str, t_us: float) -> bool:
@@ -138,13 +148,15 @@ class Pauses:
         cuts = [step for step in self.truth.steps if frozenset((node, peer)) in step.cut]
         sudden = times(step.possible_us for step in cuts if step.sudden) | self.truth.away[peer].possibly
         silent = times(step.possible_us for step in cuts if not step.sudden)
-        noticed = ((known, end + self.within_us) for (_, end), known in self.truth.noticeable(silent, sudden=NEVER))
-        return later(sudden, end_us=self.within_us) | times(noticed)
+        noticed = (
+            (known, end + self.acted_within_us) for (_, end), known in self.truth.noticeable(silent, sudden=NEVER)
+        )
+        return later(sudden, end_us=self.acted_within_us) | times(noticed)
 
     def _weakened(self, node: str) -> Times:
         """A node that was killed, stopped or suspended looks paused while it boots, and may pause when it wakes up and
         finds its connections gone."""
-        return later(times(self.truth.absences(node)), end_us=self.within_us)
+        return later(times(self.truth.absences(node)), end_us=self.acted_within_us)
 
     def _doubtful(self, node: str) -> Times:
         """When ``node`` may pause because somebody sees a node that another one does not see."""
@@ -155,7 +167,7 @@ class Pauses:
             and any(node in c and world.cut_within(c) for world in moment.worlds for c in world.components)
         )
         both = ((max(a, known), min(b, end)) for a, b in periods(partial) for known, end in self._loss_noticed)
-        return times((start, end + self.within_us) for start, end in both if start <= end)
+        return times((start, end + self.acted_within_us) for start, end in both if start <= end)
 
     @cached_property
     def _loss_noticed(self) -> tuple[Period, ...]:
@@ -179,7 +191,9 @@ class Pauses:
         found = []
         for (_, end), known in truth.noticeable(split, sudden=truth.sudden):
             ends = [step.sure_us[1] for step in truth.steps if step.cut and known < step.possible_us[1] <= end]
-            found.append((max(known, min(ends, default=known)), mended_us(self.truth, end)))
+            found.append(
+                (max(known, min(ends, default=known)), mended_us(self.truth, end, within_us=self.restarted_within_us))
+            )
         return times(found)
 
     @cached_property
@@ -200,7 +214,7 @@ class Pauses:
                 partial -= self.lonely[one] | self.lonely[other]
                 begun = {start for start, _ in periods(self.truth.cut[pair].surely)}
                 for start, end in periods(partial):
-                    if start in begun and end - start > self.within_us and self._served(pair, start):
+                    if start in begun and end - start > self.acted_within_us and self._served(pair, start):
                         found.append((pair, (start, end)))
         return tuple(dict.fromkeys(found))
 
@@ -224,11 +238,11 @@ class Pauses:
                 yield Step(number=-1, fault="paused", states=seen, down=frozenset({node}))
 
 
-def mended_us(truth: Truth, healed_us: float) -> float:
+def mended_us(truth: Truth, healed_us: float, *, within_us: float = RESTARTED_WITHIN_S * 1e6) -> float:
     """When the nodes have surely mended a split that was healed then. They begin only once all of them run and see each
     other (rabbit_autoheal, "nodes_down"); until then each may restart whose own cut is long over."""
     calm = truth.calm((healed_us, NEVER_US), lasts_s=RESTARTED_WITHIN_S)
-    return calm[0][0] + RESTARTED_WITHIN_S * 1e6 if calm else NEVER_US
+    return calm[0][0] + within_us if calm else NEVER_US
 
 
 def pauses_of(facts: Facts, cluster: ClusterFacts, span_us: Period, margin_s: float | None = None) -> Pauses:

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.lateness import Late, seen_late
+from rabbitmq_resilience.invariants.lateness import LATE_TIMES_MAX, Late, seen_late
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, Pauses
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.worlds import Side
 
 
@@ -39,15 +40,20 @@ class Restarts:
         for healed_us, pairs in _healed_at(pauses, parted, whole).items():
             start_us = min(start for _, (start, _) in pairs)
             nodes: Side = frozenset().union(*(pair for pair, _ in pairs))
-            away = nodes & _away(pauses.facts, (start_us, healed_us + RESTARTED_WITHIN_S * 1e6))
+            calm = healed_us, dict(whole)[healed_us]
+            due_us = healed_us + pauses.restarted_within_us
+            away = nodes & _away(pauses.facts, (start_us, min(due_us, calm[1])))
             restarted |= dict.fromkeys(sorted(away))
             sides = _sides(nodes, pairs)
             since_us = max((end for _, end in whole if end <= start_us), default=pauses.span_us[0])
             if not _all_at_once(pauses, pairs[0][1], (since_us, healed_us)):
                 sides = []
             others = frozenset(pauses.truth.cluster.nodes) - nodes
-            if problem := _problem(pauses.facts, sides, pairs, away, healed_us, others=others):
-                late.append(Late(problem, _excuse(pauses.facts, nodes - away, (healed_us, dict(whole)[healed_us]))))
+            is_over = due_us <= calm[1]  # by then all have restarted that must
+            if not _as_promised(sides, pairs, away, others=others, is_over=is_over):
+                late.append(
+                    Late(_told(pauses, sides, pairs, away, healed_us), _excuse(pauses, nodes - away, healed_us))
+                )
         return cls(parted, tuple(restarted), tuple(late))
 
 
@@ -114,34 +120,40 @@ def _all_at_once(pauses: Pauses, parted_us: Period, since_us: Period) -> bool:
     )
 
 
-def _problem(
-    facts: Facts,
-    sides: Sequence[Side],
-    pairs: Sequence[tuple[Pair, Period]],
-    away: Side,
-    healed_us: float,
-    *,
-    others: Side,
-) -> str:
+def _as_promised(
+    sides: Sequence[Side], pairs: Sequence[tuple[Pair, Period]], away: Side, *, others: Side, is_over: bool
+) -> bool:
     """``sides``: none where nodes were parted one by one, and not all of a side need have been on it all the time. The
     side that is trusted may be that of ``others``, of whom it is not known when they were parted."""
-    if sides:
-        kept = [side for side in sides if not side & away]
-        good = len(kept) in ((0, 1) if others else (1,)) and all(side <= away for side in sides if side not in kept)
-        told = "of the sides " + " | ".join(" ".join(sorted(side)) for side in sides)
-    else:
-        idle = [pair for pair, _ in pairs if not pair & away]
-        good = not idle
-        told = "of " + ", ".join(" and ".join(sorted(pair)) for pair in idle)
-    if good:
-        return ""
-    names = " ".join(sorted(away)) or "nobody"
-    return f"{told} all but one had to restart after {facts.at(healed_us)}; it was {names} that did"
+    if not sides:
+        return not is_over or all(pair & away for pair, _ in pairs)
+    kept = [side for side in sides if not side & away]
+    if not kept and not others:
+        return False
+    return not is_over or (len(kept) <= 1 and all(side <= away for side in sides if side not in kept))
 
 
-def _excuse(facts: Facts, stayed: Side, calm_us: Period) -> str:
-    """Why none of those who ``stayed`` was seen to restart in time; empty where too many restarted."""
+def _told(
+    pauses: Pauses, sides: Sequence[Side], pairs: Sequence[tuple[Pair, Period]], away: Side, healed_us: float
+) -> str:
+    told = "of the sides " + " | ".join(" ".join(sorted(side)) for side in sides)
+    if not sides:
+        told = "of " + ", ".join(" and ".join(sorted(pair)) for pair, _ in pairs if not pair & away)
+    names, within_s = " ".join(sorted(away)) or "nobody", seconds(pauses.restarted_within_us)
+    return (
+        f"{told} all but one had to restart within {within_s:g} s after {pauses.facts.at(healed_us)}; "
+        f"it was {names} that did"
+    )
+
+
+def _excuse(pauses: Pauses, stayed: Side, healed_us: float) -> str:
+    """Why none of those who ``stayed`` was seen to restart in time; empty where nobody stayed. Nodes decide together,
+    so that any of them may have kept the others waiting."""
     if not stayed:
         return ""
-    looks = ((t, any(states.get(node, "up") != "up" for node in stayed)) for t, states in facts.sightings(*calm_us))
-    return seen_late(facts, sorted(stayed), calm_us[0], looks, allowed_s=RESTARTED_WITHIN_S)
+    within_us = pauses.restarted_within_us
+    looks = (
+        (t, any(states.get(node) == "paused" for node in stayed))
+        for t, states in pauses.facts.sightings(healed_us, healed_us + LATE_TIMES_MAX * within_us)
+    )
+    return seen_late(pauses.facts, pauses.truth.cluster.nodes, healed_us, looks, allowed_s=seconds(within_us))
