@@ -17,7 +17,7 @@ from rabbitmq_resilience.scenarios.model import Scenario
 KINDS = {kind for kind, _ in (*OF_BROKERS, *BESIDE_BROKERS)}
 #: The versions whose promises differ.
 GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
-thorough = settings(max_examples=200)
+thorough = settings(max_examples=100)
 
 
 @pytest.mark.parametrize(("version", "driver"), GROUNDS)
