@@ -20,8 +20,8 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
 
-#: Ends with 3 when it is asked to.
-_SCRIPT = 'trap "exit 3" TERM; while :; do sleep 0.1; done'
+#: Ends with 3 when it is asked to. Until it listens, the first process of a container misses what it is asked.
+_SCRIPT = 'trap "exit 3" TERM; echo listens; while :; do sleep 0.1; done'
 
 
 def pumba(folder: Path) -> PumbaSignals:
@@ -45,6 +45,8 @@ def container(
     with closing(its_own.get_docker_client().client), connected(answer_within_s=LISTED_WITHIN_S) as looking:
         made = Container("a1", its_own, engine, looking)
         made.start()
+        listens = its_own.get_wrapped_container().logs
+        wait_until(lambda: b"listens" in listens(), timeout_s=60, what="the script to listen")
         yield made
     remove_all_of(tmp_path)
 
