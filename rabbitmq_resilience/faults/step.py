@@ -7,7 +7,7 @@ default here that fits most faults.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -20,13 +20,16 @@ from rabbitmq_resilience.faults.targets import Resolver
 from rabbitmq_resilience.workloads.spec import Workload
 
 SECONDS_MAX = 86_400
+#: How long a condition may take to come true where nothing else is said.
+CONDITION_PATIENCE_S = 120.0
 Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
 
 
 class Step(Spec):
     """``at_s`` counts from the end of the steady phase; ``when`` waits for a condition instead. A step has one of them.
-    ``for_s`` is how long it lasts; then it heals. A condition has 120 s to come true, or ``chaos_s`` of the phases if
-    that is given; a step whose condition does not is skipped, and the run is UNKNOWN."""
+    ``for_s`` is how long it lasts; then it heals. A condition has 120 s to come true, counted from where the step after
+    which it comes is over at the latest, or ``chaos_s`` of the phases if that is given; a step whose condition does not
+    is skipped, and the run is UNKNOWN."""
 
     if TYPE_CHECKING:
         fault: str
@@ -135,3 +138,14 @@ class Step(Spec):
     def becomes(self) -> str | None:
         """The broker version or image that its nodes have afterwards; None if it leaves that alone."""
         return None
+
+
+def ends_by_s(schedule: Sequence[Step]) -> tuple[float, ...]:
+    """When each step is over at the latest, in seconds from the end of the steady phase. A condition that comes after
+    another step has its time from when that one is over."""
+    ends_s: list[float] = []
+    for step in schedule:
+        after = step.when.after_step if step.when is not None else None
+        since_s = ends_s[after.step] + after.wait_s if after is not None and after.step < len(ends_s) else 0.0
+        ends_s.append(since_s + CONDITION_PATIENCE_S + step.for_s if step.ends_s is None else step.ends_s)
+    return tuple(ends_s)

@@ -16,6 +16,7 @@ from rabbitmq_resilience.clusters.broker.plugins import PLUGIN
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.spec import Link, Spec, Topology
 from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.faults.step import ends_by_s
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
 from rabbitmq_resilience.invariants.verdict import InvariantSpec
 from rabbitmq_resilience.scenarios.expectations import (
@@ -26,9 +27,6 @@ from rabbitmq_resilience.scenarios.expectations import (
 )
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
-
-#: How long the chaos phase lasts at most where a step waits for a condition and nothing else is said.
-CONDITION_PATIENCE_S = 120.0
 
 #: How long the load goes on after recovery where no invariant needs more.
 SETTLED_S = 5.0
@@ -117,9 +115,7 @@ class Scenario(Spec):
         """How long the chaos phase may last."""
         if self.phases.chaos_s is not None:
             return self.phases.chaos_s
-        timed = [step.ends_s for step in self.schedule if step.ends_s is not None]
-        waiting = [CONDITION_PATIENCE_S + step.for_s for step in self.schedule if step.when is not None]
-        return max([*timed, *waiting, self.workload.variation_s])
+        return max([*ends_by_s(self.schedule), self.workload.variation_s])
 
     @property
     def settled_s(self) -> float:

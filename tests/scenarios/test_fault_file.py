@@ -98,6 +98,23 @@ def test_a_queue_that_is_not_there_is_not_lost(fault: str) -> None:
     assert "schedule[2].queue: 'q7' is not in the workload: q1, q2, q3, q4" in told
 
 
+def test_a_condition_has_its_time_after_the_step_that_it_waits_for() -> None:
+    """The first step is over at 190 s, the second 5 s, two minutes and 10 s later at the latest."""
+    plain = changed(("schedule",), [{"at_s": 150, "for_s": 40, "fault": "kill", "node": "a1"}])
+    for n, (wait_s, for_s) in enumerate([(5, 10), (0, 20)]):
+        when = {"after_step": {"step": n, "wait_s": wait_s}}
+        plain["schedule"].append({"when": when, "for_s": for_s, "fault": "kill", "node": "b1"})
+    lasts_s = fault_file.parse(yaml.safe_dump(plain)).chaos_s
+    assert lasts_s == 190 + (5 + 120 + 10) + (0 + 120 + 20)
+    plain["schedule"][0] = {
+        "when": {"node_is": {"node": "a1", "state": "up"}},
+        "for_s": 3,
+        "fault": "kill",
+        "node": "a1",
+    }
+    assert fault_file.parse(yaml.safe_dump(plain)).chaos_s == (120 + 3) + (5 + 120 + 10) + (0 + 120 + 20)
+
+
 def test_the_chaos_phase_lasts_as_long_as_the_load_varies() -> None:
     plain = changed(("workload", "variable_rate"), [{"rate_per_s": 900, "for_s": 100}, {"rate_per_s": 0, "for_s": 80}])
     plain["schedule"] = []
