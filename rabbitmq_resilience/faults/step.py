@@ -27,9 +27,9 @@ Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
 
 class Step(Spec):
     """``at_s`` counts from the end of the steady phase; ``when`` waits for a condition instead. A step has one of them.
-    ``for_s`` is how long it lasts; then it heals. A condition has 120 s to come true, counted from where the step after
-    which it comes is over at the latest, or ``chaos_s`` of the phases if that is given; a step whose condition does not
-    is skipped, and the run is UNKNOWN."""
+    ``for_s`` is how long it lasts; then it heals. A condition has 120 s to come true at least, counted from where the
+    step after which it comes is over at the latest, or ``chaos_s`` of the phases if that is given; a step whose
+    condition does not is skipped, and the run is UNKNOWN."""
 
     if TYPE_CHECKING:
         fault: str

@@ -13,9 +13,13 @@ class Pace:
 
     Tokens come at equal distances. A full bucket takes no more: what would have come then is forgotten, and never due.
     A rate of None allows any number, each due when it is sent.
+
+    ``ahead``: by which part of that distance the first token comes sooner, from 0 to less than 1. Publishers that begin
+    together would else all be due at the same moments.
     """
 
-    def __init__(self, rate_per_s: float | None, *, now_us: int) -> None:
+    def __init__(self, rate_per_s: float | None, *, now_us: int, ahead: float = 0.0) -> None:
+        self._ahead = ahead
         self.change(rate_per_s, now_us=now_us)
 
     def change(self, rate_per_s: float | None, *, now_us: int) -> None:
@@ -23,7 +27,7 @@ class Pace:
         self._limited = rate_per_s is not None
         self._every_us = 1e6 / rate_per_s if rate_per_s else math.inf
         self._room = max(1, int((rate_per_s or 0) * BURST_S))
-        self._next_us = now_us + self._every_us
+        self._next_us = now_us + self._every_us * (1 - self._ahead)
         self._due_us: list[int] = []  # of the tokens that are there
 
     def take(self, wanted: int, *, now_us: int) -> list[int]:

@@ -58,7 +58,7 @@ class Publisher:
         self._encoders = [Encoder(load.run, index, payloads[kind.message_bytes]) for kind in self._mix.kinds]
         self._rate = load.rate  # of all publishers together
         self._rate_now = load.rate.plain
-        self._pace = Pace(self._own_rate_per_s(), now_us=now_us())
+        self._pace = Pace(self._own_rate_per_s(), now_us=now_us(), ahead=index / load.publishers)
         self._next = self._session.counted(Count.SENT)
         self._in_flight = 0
         self._channels: dict[int, Outstanding] = {}  # by channel number

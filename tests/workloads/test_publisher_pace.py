@@ -1,3 +1,4 @@
+import itertools
 import math
 
 from hypothesis import assume, given
@@ -74,3 +75,18 @@ def test_a_limit_begins_and_ends_at_once() -> None:
     assert (pace.take(1000, now_us=us(5)), len(pace.take(1000, now_us=us(5.25)))) == ([], 25)
     pace.change(None, now_us=us(6))
     assert pace.take(3, now_us=us(6)) == [us(6)] * 3
+
+
+@given(st.integers(1, 200), st.floats(0.1, 50))
+def test_publishers_that_begin_together_are_due_in_turn(publishers: int, rate_per_s: float) -> None:
+    """However many they are, and when they take another rate together: messages of all come at equal distances."""
+    paces = [Pace(rate_per_s, now_us=0, ahead=index / publishers) for index in range(publishers)]
+    for begun_s, rate in ((0.0, rate_per_s), (1000.0, rate_per_s * 2)):
+        for pace in paces:
+            pace.change(rate, now_us=us(begun_s))
+        every_us = 1e6 / rate
+        due_us = sorted(due for pace in paces for due in pace.take(1, now_us=us(begun_s) + math.ceil(every_us) + 1))
+        assert len(due_us) == publishers
+        assert due_us[0] - us(begun_s) <= every_us / publishers + 1
+        distances = [later - sooner for sooner, later in itertools.pairwise(due_us)]
+        assert all(abs(distance - every_us / publishers) < 2 for distance in distances)
