@@ -219,10 +219,10 @@ def _paused_late(pauses: Pauses, node: str, t_us: float) -> str:
         return ""
     restarts = any(end == due_us for _, end in periods(pauses.restarting))
     within_us = pauses.restarted_within_us if restarts else pauses.acted_within_us
-    before = [states.get(node, "up") for _, states in pauses.facts.sightings(due_us - within_us, t_us - 1)]
-    if any(state != "up" for state in before):
+    before = pauses.facts.sightings(due_us - within_us, t_us - 1)
+    if any(states.get(node, "up") != "up" for _, states in before):
         return ""
-    looks = [*((t, False) for t, _ in pauses.facts.sightings(due_us - within_us, t_us - 1)), (t_us, True)]
+    looks = [*((t, False) for t, _ in before), (t_us, True)]
     nodes = pauses.truth.cluster.nodes if restarts else [node]
     return seen_late(pauses.facts, nodes, due_us - within_us, looks, allowed_s=seconds(within_us))
 

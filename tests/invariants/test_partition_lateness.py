@@ -175,7 +175,7 @@ def test_sides_of_which_each_restarted_are_not_excused() -> None:
 
 def made_up(seed: int) -> tuple[float | None, dict[int, float], float]:
     """When it pauses, how long it waited in which second, and what others had of the machine."""
-    drawn = random.Random(seed)  # noqa: S311 - no secret
+    drawn = random.Random(seed)  # noqa: S311 - a seeded choice, no secret
     pauses_s = drawn.choice([None, *(half / 2 for half in range(50, 100))])
     waited = {second: round(drawn.choice([0.0, 0.0, drawn.random(), 1.0]), 2) for second in range(END_S)}
     return pauses_s, waited, drawn.choice([0.0, 0.1, 0.6])
