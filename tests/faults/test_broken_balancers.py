@@ -47,14 +47,20 @@ def cluster(formed: RunningCluster) -> Iterator[RunningCluster]:
     assert unfit_reason(formed) == ""
 
 
-def play(cluster: RunningCluster, *steps: AnyFault) -> dict[int, dict[str, str]]:
-    """For each step what was told of each state."""
+class Told(dict[str, str]):
+    """What was told of each state of one step. Whoever asks for a state that never came sees those that did."""
+
+    def __missing__(self, state: str) -> str:
+        raise AssertionError(f"never {state}: {dict(self)}")
+
+
+def play(cluster: RunningCluster, *steps: AnyFault) -> dict[int, Told]:
     unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=NO_EVENTS))
-    told: dict[int, dict[str, str]] = {}
+    told: dict[int, Told] = {}
 
     def record(kind: str, **fields: Any) -> None:
         assert kind == "fault"
-        told.setdefault(fields["step"], {})[fields["state"]] = fields["detail"]
+        told.setdefault(fields["step"], Told())[fields["state"]] = fields["detail"]
 
     Nemesis(steps, FaultContext(cluster, unused, unused), record, seed=1, chaos_s=0).play(lambda: None)
     return told

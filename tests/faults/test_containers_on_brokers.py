@@ -76,7 +76,7 @@ def test_stress_is_seen_and_ended(docker: OpenDriver, tmp_path: Path) -> None:
     taken = Stress(at_s=1, for_s=20, node="zone:b", cpu_workers=1, memory_bytes=64 * 2**20, io_workers=1)
     result = played(docker, tmp_path, taken)
 
-    assert result.document["as_expected"], result.document
+    assert result.document["as_expected"], result.story()
     assert details(result, "proven")[0].startswith("stress-ng has used ")
     assert details(result, "heal_proven") == ["stress-ng is gone"]
 
@@ -88,7 +88,7 @@ def test_packets_are_lost_and_brokers_are_limited_and_both_are_healed(docker: Op
         PacketLoss(at_s=1, for_s=25, links="zone:a <-> zone:b", percent=20),
         Limit(at_s=2, for_s=15, node="c1", cpus=0.1, memory_bytes=MEMORY_BYTES),
     )
-    assert result.document["as_expected"], result.document
+    assert result.document["as_expected"], result.story()
     lost, limited = details(result, "proven")
     assert lost.startswith("a1->b1: ")
     assert "b1->a1: " in lost
@@ -109,7 +109,7 @@ def test_a_disk_is_filled_and_a_clock_turned_and_both_are_healed(docker: OpenDri
         DiskFull(at_s=2, for_s=15, node="b1"),
         Stop(when=When(after_step=AfterStep(step=1, wait_s=2)), for_s=2, node="b1"),
     )
-    assert result.document["as_expected"], result.document
+    assert result.document["as_expected"], result.story()
     ahead, full, _ = details(result, "proven")
     assert ahead.startswith("the clock of a1 is +3")
     assert full == "the disk of b1 takes nothing more"
@@ -138,7 +138,7 @@ def test_nodes_become_another_image_one_after_another_and_keep_their_data(
         Upgrade(at_s=1, for_s=2, node="a1", to=renamed),
         Upgrade(when=back, for_s=2, node="b1", to=renamed, drain=True, enable_feature_flags=True),
     )
-    assert result.document["as_expected"], result.document
+    assert result.document["as_expected"], result.story()
     first, last = details(result, "heal_proven")
     assert first == f"a1 is of version {docker.broker_version} and sees all nodes that are up"
     assert last.endswith(", and all stable feature flags are enabled")

@@ -22,6 +22,10 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}
 _KILLED_WITHIN_S = 20.0
+_FROZEN_WITHIN_S = 20.0
+#: What the runtime says when it gives up and lets all processes go on: one sat in the kernel for over 0.3 s, as a write
+#: to a busy disk may (runc 1.1.5 with cgroups of version 1).
+_NOT_YET_FROZEN = "unable to freeze"
 _CPU_PERIOD_US = 100_000
 #: How patient the client must be that asks the engine for its list.
 LISTED_WITHIN_S = 5.0
@@ -263,7 +267,22 @@ class ContainerPlace:
         self._await("gone", timeout_s=timeout_s)
 
     def pause(self) -> None:
-        self._signals.freeze(self._container)
+        """Freezing is asked for again while a process is still busy in the kernel."""
+
+        def refused() -> str:
+            try:
+                self._signals.freeze(self._container)
+            except ClusterError as error:
+                if _NOT_YET_FROZEN not in str(error):
+                    raise
+                return str(error)
+            return ""
+
+        what = f"the process of {self._container.name} to be frozen"
+        try:
+            wait_until(refused, timeout_s=_FROZEN_WITHIN_S, what=what, until=lambda said: not said)
+        except WaitTimeout as error:
+            raise ClusterError(str(error)) from error
 
     def resume(self) -> None:
         self._signals.thaw(self._container)

@@ -12,7 +12,13 @@ import pytest
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from rabbitmq_resilience.clusters.containers.container import LISTED_WITHIN_S, Container, EngineSignals, Signals
+from rabbitmq_resilience.clusters.containers.container import (
+    LISTED_WITHIN_S,
+    Container,
+    ContainerPlace,
+    EngineSignals,
+    Signals,
+)
 from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL, BrokerImage, connected, remove_all_of
 from rabbitmq_resilience.clusters.containers.signals import PumbaSignals, signals
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -22,6 +28,8 @@ from tests.needs import skipped_without
 
 #: Ends with 3 when it is asked to. Until it listens, the first process of a container misses what it is asked.
 _SCRIPT = 'trap "exit 3" TERM; echo listens; while :; do sleep 0.1; done'
+#: Sits in the kernel most of the time, until the disk has taken all.
+_WRITING = "echo listens; while :; do dd if=/dev/zero of=/tmp/written bs=1M count=200 conv=fsync; done"
 
 
 def pumba(folder: Path) -> PumbaSignals:
@@ -37,10 +45,15 @@ def by(request: pytest.FixtureRequest, tmp_path: Path) -> Signals:
 
 @pytest.fixture
 def container(
-    engine: docker.DockerClient, engine_image: BrokerImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    engine: docker.DockerClient,
+    engine_image: BrokerImage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Container]:
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
-    fields: dict[str, Any] = {"entrypoint": ["sh", "-c", _SCRIPT], "labels": {CLUSTER_LABEL: str(tmp_path)}}
+    script = getattr(request, "param", _SCRIPT)
+    fields: dict[str, Any] = {"entrypoint": ["sh", "-c", script], "labels": {CLUSTER_LABEL: str(tmp_path)}}
     its_own = DockerContainer(engine_image.name, name=f"signals-{tmp_path.name}", **fields)
     with closing(its_own.get_docker_client().client), connected(answer_within_s=LISTED_WITHIN_S) as looking:
         made = Container("a1", its_own, engine, looking)
@@ -71,6 +84,18 @@ def test_what_is_frozen_goes_on(by: Signals, container: Container) -> None:
         by.freeze(container)
         await_state(container, "suspended")
         by.thaw(container)
+        await_state(container, "running")
+
+
+@pytest.mark.broker
+@pytest.mark.engine
+@pytest.mark.parametrize("container", [_WRITING], indirect=True, ids=["writing"])
+def test_what_writes_to_a_busy_disk_is_frozen_too(by: Signals, container: Container, tmp_path: Path) -> None:
+    place = ContainerPlace(container, by, log=tmp_path / "log")
+    for _ in range(4):
+        place.pause()
+        await_state(container, "suspended")
+        place.resume()
         await_state(container, "running")
 
 
