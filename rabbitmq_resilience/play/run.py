@@ -263,7 +263,10 @@ def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
 
 
 def _last_confirms_within_s(scenario: Scenario) -> float:
-    """So long that a queue which confirms nothing any more is told from one that only waits."""
+    """So long that a queue which confirms nothing any more is told from one that only waits; of a load that awaits no
+    confirms, so long that brokers have read what was written, which they would not take from a closed connection."""
+    if scenario.workload.confirms != "awaited":
+        return scenario.phases.drain_s
     demanded = scenario.chosen_invariants.get("availability")
     if not isinstance(demanded, Availability):
         return LAST_CONFIRMS_WITHIN_S

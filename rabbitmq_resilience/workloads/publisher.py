@@ -233,7 +233,7 @@ class Publisher:
         connection = self._connection
         if self._stopping:
             if not self._in_flight:
-                self._session.finish()
+                self._session.finish(all_read=self._promised_when_written)
             return
         if connection is None or self._blocked or not connection.is_open:
             return

@@ -82,8 +82,9 @@ class Session:
         if self._connection is not None and not self._stopping:
             self._connection.abort(reason)
 
-    def finish(self) -> None:
-        """Close the connection, and tell the process that this client is done."""
+    def finish(self, *, all_read: bool = False) -> None:
+        """Close the connection, and tell the process that this client is done. ``all_read``: not before the broker has
+        answered, and so has read all that was sent; whoever has no time for that ends the process."""
         if self._stopping:
             return
         self._stopping = True
@@ -91,7 +92,8 @@ class Session:
             self._finish()
             return
         self._connection.close()
-        self._host.loop.call_later(CLOSE_TIMEOUT_S, self._finish)
+        if not all_read:
+            self._host.loop.call_later(CLOSE_TIMEOUT_S, self._finish)
 
     def close(self) -> None:
         """The client is over; the last call."""

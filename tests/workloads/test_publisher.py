@@ -23,6 +23,8 @@ from rabbitmq_resilience.workloads.under_way import left_under_way
 from tests.workloads import hosted
 from tests.workloads.test_settlement import load
 
+VARYING = {"variable_rate": ({"rate_per_s": 5, "for_s": 1},)}
+
 
 @dataclass
 class Notes:
@@ -31,7 +33,8 @@ class Notes:
     counts: Counter[Count] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
-    finished: bool = False
+    #: Whether it was to wait until all is read, each time that it was told to finish.
+    finished: list[bool] = field(default_factory=list)
     calls: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
     def counted(self, count: Count) -> int:
@@ -49,8 +52,8 @@ class Notes:
     def fail(self, reason: str) -> None:
         self.failures.append(reason)
 
-    def finish(self) -> None:
-        self.finished = True
+    def finish(self, *, all_read: bool) -> None:
+        self.finished.append(all_read)
 
     def ready(self) -> None: ...
 
@@ -232,6 +235,8 @@ def test_a_publisher_that_heeds_no_confirm_counts_each_write_as_a_promise(
         rig.wire.on_confirm(1, 1, True)
         rig.wire.on_nack(nack(2, multiple=True))
     assert rig.rows() == dict.fromkeys(range(10), Outcome.CONFIRMED)
+    rig.publisher.stop()
+    assert rig.notes.finished == [True]
 
 
 def test_the_limit_in_flight_is_kept(rig: Rig) -> None:
@@ -291,12 +296,7 @@ def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "tick_s"),
-    [
-        ({}, RARE_TICK_S),
-        ({"confirms": "ignored"}, TICK_S),
-        ({"variable_rate": ({"rate_per_s": 5, "for_s": 1},)}, TICK_S),
-    ],
+    ("fields", "tick_s"), [({}, RARE_TICK_S), ({"confirms": "ignored"}, TICK_S), (VARYING, TICK_S)]
 )
 def test_it_looks_often_only_where_nothing_tells_it_when(
     make: Callable[..., Rig], fields: dict[str, Any], tick_s: float
@@ -344,5 +344,5 @@ def test_it_stops_once_all_is_confirmed(rig: Rig) -> None:
     assert not rig.notes.finished
     rig.confirm(5, True)
     rig.publisher.tick()
-    assert rig.notes.finished
+    assert rig.notes.finished == [False], "confirms told it"
     assert rig.wire.written == 5
