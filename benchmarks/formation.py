@@ -25,6 +25,7 @@ import psutil
 from rabbitmq_resilience.clusters.catalogue import load
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.play.cpu_watch import Spent
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker
 
 TOPOLOGIES = {3: "three_nodes_three_zones", 5: "five_nodes_three_zones", 7: "seven_nodes_three_zones"}
@@ -72,8 +73,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _machine_busy_s() -> float:
-    times = psutil.cpu_times()
-    return float(times.user + times.system)
+    return Spent.by_now().used_s
 
 
 def formations(sizes: list[int], runs: int, broker: BrokerHome, *, proxied: bool) -> Iterator[Formation]:

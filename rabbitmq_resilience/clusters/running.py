@@ -78,9 +78,9 @@ class RunningCluster(Formed):
 
         ``opened`` makes the host that is to run it, given the cluster's folder. ``ebin``: this project's Erlang
         modules, compiled for ``broker``. ``proxied``: the links that must carry a proxy (the other direction of each
-        comes with it). ``equipment``: what nodes are given, of which the host gives disks and
-        clocks. ``logs_of_failure``: where the brokers' logs are copied if it does not form; its own folder is
-        removed. ``root``: where clusters have their folders. Leftovers of dead runs are removed from it first.
+        comes with it). ``equipment``: what nodes are given, of which the host gives disks and clocks. ``root``: where
+        clusters have their folders; leftovers of dead runs are removed from it first. ``logs_of_failure``: where the
+        brokers' logs are copied if it does not form.
         """
         if unknown := [link for link in proxied if not topology.has_link(link)]:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
@@ -103,6 +103,7 @@ class RunningCluster(Formed):
             cluster._boot(timeout_s=timeout_s)
             cluster.balancers.start_all(stack)
             cluster.formed_in_s = time.monotonic() - begun_s
+            cluster._links.begin_network()
             failed.pop_all()
             cluster._stack = stack.pop_all()
         return cluster
@@ -318,13 +319,8 @@ class RunningCluster(Formed):
             return waiting
 
         try:
-            wait_until(
-                start_next,
-                timeout_s=timeout_s,
-                poll_s=0.02,
-                what="all nodes to be started",
-                until=lambda left: not left,
-            )
+            what = "all nodes to be started"
+            wait_until(start_next, timeout_s=timeout_s, poll_s=0.02, what=what, until=lambda left: not left)
         except WaitTimeout as error:
             raise ClusterError(f"{error}; {self._story(next(iter(self._layout.files)))}") from error
 

@@ -96,7 +96,7 @@ class FlappingInjection:
 
     def _flap(self) -> None:
         try:
-            for period in range(math.ceil(self.for_s / self.period_s)):
+            for period in range(self._periods):
                 begins_s = self._begun_s + period * self.period_s
                 if self._ended.wait(max(0.0, begins_s - time.monotonic())):
                     return
@@ -121,15 +121,22 @@ class FlappingInjection:
             cuts.remove(self.links, links.restore)
 
     @property
+    def _periods(self) -> int:
+        return math.ceil(self.for_s / self.period_s)
+
+    @property
     def _watched_every(self) -> int:
         return max(1, round(self.for_s / self.period_s / WATCHED_CUTS))
 
     def _prove_all(self) -> Proof:
         """Most cuts that the period demands were made, and probes were held back by those that were watched."""
-        demanded = max(1, int((self._ended_s - self._begun_s) / self.period_s))
+        whole = int((self._ended_s - self._begun_s) / self.period_s)
+        demanded = max(1, min(whole, self._periods))  # it may be healed late, and nothing is cut any more then
         made = f"{self._cuts} cuts in {self._ended_s - self._begun_s:.1f} s"
         if self._cuts < CUTS_RATIO_MIN * demanded:
             return Proof(False, f"{made}, where a period of {self.period_s:g} s demands {demanded}")
+        if not self._watched:
+            return Proof(False, f"{made}, and none of those that were to be watched")
         proofs = [silence.prove() for silence in self._watched]
         seen = sum(proof.proven for proof in proofs)
         if 2 * seen <= len(proofs):

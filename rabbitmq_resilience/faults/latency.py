@@ -34,10 +34,17 @@ TOLERANCE_MS = 1
 PROVABLE_MS = 10
 #: For a broker that is busy to answer a probe, beyond what the links take.
 PROBE_MARGIN_S = 2.0
+#: So long brokers wait for the first word of who connects, another broker (Erlang's net_setuptime) or a client
+#: (handshake_timeout): what arrives later is not answered.
+PEER_WAITED_FOR_MS, CLIENT_WAITED_FOR_MS = 7000, 10_000
+#: So much sooner a probe must be there.
+ARRIVES_BEFORE_MS = 500
 
 
 class Latency(Step):
-    """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> b1`` for both directions."""
+    """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> b1`` for both directions. With its jitter
+    and with what the topology's network does, it is 6500 ms at most between brokers and 9500 ms for clients: brokers do
+    not answer who is silent for longer, so nobody could see it act."""
 
     fault: Literal["latency"] = "latency"
     links: str
@@ -67,6 +74,20 @@ class Latency(Step):
         if least_ms <= 1000 * always_s:
             text = f"the topology's network takes up to {1000 * always_s:g} ms for a round trip on these links"
             return {"latency_ms": f"{text}; make latency_ms less jitter_ms more than that, or nobody could see it heal"}
+        return self._too_late(topology)
+
+    def _too_late(self, topology: Topology) -> Mapping[str, str]:
+        """What is wrong where a probe would come when its broker waits for it no more; empty if nothing is."""
+        for link in sorted(self.touches_links(topology)):
+            always = topology.delay_of(link)
+            there_ms = always.latency_ms + always.jitter_ms if always else 0
+            waited_ms = PEER_WAITED_FOR_MS if link.client is None else CLIENT_WAITED_FOR_MS
+            most_ms = waited_ms - ARRIVES_BEFORE_MS - there_ms
+            if self.latency_ms + self.jitter_ms > most_ms:
+                text = f"with its jitter at most {most_ms} ms are possible on {link}"
+                return {
+                    "latency_ms": f"{text}: a broker answers nobody who is silent for {waited_ms} ms after connecting"
+                }
         return {}
 
     def touches_links(self, topology: Topology) -> frozenset[Link]:

@@ -151,7 +151,7 @@ def test_pumba_is_found_by_name_or_on_path_and_else_missed(tmp_path: Path, progr
 def test_a_call_is_ended_so_that_it_can_put_things_back(tmp_path: Path, program: Callable[[str], Path]) -> None:
     log = tmp_path / "pumba.log"
     log.write_text("an earlier call\n")
-    undo = "echo started; trap 'echo put back; exit 0' TERM; while :; do sleep 0.05; done"
+    undo = "trap 'echo put back; exit 0' TERM; echo started; while :; do sleep 0.05; done"
     call = PumbaCall(program(undo), ["kill"], folder=tmp_path, log=log)
     wait_until(lambda: call.last_words, timeout_s=60, what="it to start", until=lambda words: words == "started")
     assert call.exit_status is None

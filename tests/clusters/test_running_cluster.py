@@ -136,7 +136,7 @@ def test_a_delay_outlives_a_cut_that_parts_the_brokers(cluster: RunningCluster) 
     cluster.links.cut(OF_C1)
     await_state(cluster, "c1", "paused", timeout_s=60)
     cluster.links.restore(OF_C1)
-    probed_ms = cluster.links.probe_ms(Link("a1", "c1"), timeout_s=2)
+    probed_ms = cluster.links.probe_ms(Link("a1", "c1"), timeout_s=10)
     cluster.links.undelay(OF_C1)
     await_whole(cluster)
 

@@ -333,12 +333,6 @@ def test_a_topology_with_preferred_nodes_is_written_and_read_again() -> None:
     assert fault_file.parse(fault_file.dump(scenario)).topology == topology
 
 
-def test_latency_steps_that_may_meet_on_a_link() -> None:
-    plain = changed(("schedule", 2), {**SANE["schedule"][1], "when": {"node_is": {"node": "b1", "state": "paused"}}})
-    del plain["schedule"][2]["at_s"]
-    assert "schedule[2].when: step 1 acts on how fast a1->c1 is, or its way back, how fast a2->c1 is" in refused(plain)
-
-
 def test_availability_needs_a_publisher_for_each_queue() -> None:
     kill = {"at_s": 2, "for_s": 5, "fault": "kill_client", "client": "publisher:1"}
     assert "cannot be judged while nobody publishes to q2" in refused(changed(("schedule", 2), kill))

@@ -49,7 +49,7 @@ def steps(draw: st.DrawFn) -> Any:
         Kill: {"node": "leader:q1"},
         Stop: {"node": "all", "drain": draw(st.booleans()), "configure": draw(st.dictionaries(keys, texts))},
         Partition: {"between": draw(st.permutations(["zone:a", "rest", "publisher:0"])), "one_way": False},
-        Latency: {"links": "a1 <-> b1", "latency_ms": draw(st.integers(1, 60_000))},
+        Latency: {"links": "a1 <-> b1", "latency_ms": draw(st.integers(1, 6500))},
         PacketLoss: {"links": "zone:a -> c1", "percent": draw(st.floats(0, 100, exclude_min=True))},
         Limit: {"node": "a1", "cpus": draw(st.floats(0.05, 8))},
     }

@@ -98,9 +98,10 @@ class ToxiproxyLinks:
         suffix: str = "",
     ) -> None:
         """``ports``: the listening port of every proxy; where there is none no server is needed. ``delay_of``: what the
-        network does to a link all the time. ``shadow``: has what is done to these links done to its own. ``suffix``:
-        ends the names of the proxies."""
+        network does to a link all the time, from ``begin_network`` on. ``shadow``: has what is done to these links done
+        to its own. ``suffix``: ends the names of the proxies."""
         self._delay_of = delay_of
+        self._network_begun = False
         self._shadow = shadow
         self._suffix = suffix
         self._optional_server = server
@@ -123,6 +124,15 @@ class ToxiproxyLinks:
     def clean(self) -> bool:
         """Nothing is cut, delayed or refused, and every call was obeyed."""
         return not self._unsure and not self._refused and all(side == Side() for side in self._sides.values())
+
+    def begin_network(self) -> None:
+        """Brokers join each other before that, as each takes hundreds of round trips for it."""
+        with self._lock:
+            self._network_begun = True
+            slow = [(proxy, s) for proxy, s in self._sides if self._always(proxy, s) is not None]
+            self._call([Call.update_toxic(self._name(proxy), self._toxic(proxy, s)) for proxy, s in slow])
+        if self._shadow is not None:
+            self._shadow.begin_network()
 
     def cut(self, links: Collection[Link]) -> None:
         self._change(links, cut=True)
@@ -283,7 +293,10 @@ class ToxiproxyLinks:
         self.remade.append(name)
 
     def _toxic(self, proxy: Link, stream: Stream) -> dict[str, Any]:
-        return self._sides[proxy, stream].toxic(stream, self._delay_of(proxy if stream == "upstream" else proxy.back))
+        return self._sides[proxy, stream].toxic(stream, self._always(proxy, stream))
+
+    def _always(self, proxy: Link, stream: Stream) -> Delay | None:
+        return self._delay_of(proxy if stream == "upstream" else proxy.back) if self._network_begun else None
 
     def _creation(self, proxy: Link, *, enabled: bool = True) -> Call:
         port, behind = self._ports[proxy], self._brokers.port_behind(proxy)

@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.machine.reaper import Reaper
 from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks, Traffic
 from rabbitmq_resilience.clusters.network.toxiproxy import Call, ToxiproxyServer, UnansweredError
 from rabbitmq_resilience.clusters.processes.cluster import LocalHost
-from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.clusters.spec import Delay, Link
 from rabbitmq_resilience.tools.waiting import wait_until
 
 A_B, OF_CLIENT = Link("a1", "a2"), Link("publisher:0", "a1")
@@ -76,9 +76,9 @@ class LinkTestbed:
         self._listener = Listener(stack)
         self._ports: dict[Link, int] = {}
 
-    def links(self, *proxies: Link) -> ToxiproxyLinks:
+    def links(self, *proxies: Link, network: Mapping[Link, Delay] | None = None) -> ToxiproxyLinks:
         self._ports = dict(zip(proxies, count(self._base_port), strict=False))
-        return ToxiproxyLinks(self._server, self._ports, self._listener)
+        return ToxiproxyLinks(self._server, self._ports, self._listener, (network or {}).get)
 
     def wires(self, link: Link) -> Wires:
         return Wires(self._stack, self._listener, self._ports[link])
@@ -107,6 +107,16 @@ def test_a_link_is_cut_both_ways_or_one(testbed: LinkTestbed) -> None:
     assert one_way == {A_B: (False, True), A_B.back: (True, False)}
     assert cut == dict.fromkeys(wires, (False, False))
     assert [wires[link].passes() for link in wires] == [(True, True)] * 2
+    assert links.clean
+
+
+def test_the_network_is_near_until_it_begins(testbed: LinkTestbed) -> None:
+    links = testbed.links(A_B, A_B.back, network={A_B: Delay(latency_ms=600)})
+    wires = testbed.wires(A_B)
+    before = wires.passes()
+    links.begin_network()
+    assert before == (True, True)
+    assert wires.passes() == (False, True)
     assert links.clean
 
 
