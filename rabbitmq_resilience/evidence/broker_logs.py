@@ -12,7 +12,7 @@ import json
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rabbitmq_resilience.evidence.clock import seconds
@@ -62,19 +62,22 @@ _ANY = re.compile(
 )
 _LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
-    r"(?:<[\d.]+>@?\S* |\S*@\S*<[\d.]+> )?"
+    r"(?:<(?P<pid>[\d.]+)>@?\S* |\S*@\S*<(?P<its>[\d.]+)> )?"
 )
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """``by`` said ``what`` (a name of ``_SENTENCES``) at a time, ``about`` another node where it names one."""
+    """``by`` said ``what`` (a name of ``_SENTENCES``) at a time, ``about`` another node where it names one. ``pid``: of
+    the Erlang process that wrote it, so that it is higher than those before it in the same life of the VM; None where
+    the line has none."""
 
     at: float
     by: str
     what: str
     about: str = ""
     detail: str = ""
+    pid: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -97,7 +100,7 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
             continue
         node = log.node or _node_of(file, names)
         joined = by_node.setdefault(node, NodeLog(node))
-        joined.sightings += [Sighting(s.at, node, s.what, s.about, s.detail) for s in log.sightings]
+        joined.sightings += [replace(sighting, by=node) for sighting in log.sightings]
         joined.times = array("d", sorted([*joined.times, *log.times]))
     for log in by_node.values():
         log.sightings.sort(key=lambda sighting: sighting.at)
@@ -112,9 +115,9 @@ def _read(file: Path) -> NodeLog:
     log = NodeLog("")
     try:
         with gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines:
-            for at, text in _lines(lines):
+            for at, text, pid in _lines(lines):
                 log.times.append(at)
-                if _ANY.search(text) and (told := _told(at, text)):
+                if _ANY.search(text) and (told := _told(at, text, pid)):
                     log.sightings.append(told)
     except OSError as error:
         raise EvidenceError(f"{file}: cannot be read: {error.strerror or error}") from error
@@ -122,36 +125,43 @@ def _read(file: Path) -> NodeLog:
     return log
 
 
-def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str]]:
-    """Time and text of every line; what follows a line without a time of its own belongs to it."""
-    at: float | None = None
+def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
+    """Time, text and pid of every line; what follows a line without a time of its own belongs to it."""
+    at, pid = None, ""
     for line in lines:
         if line.startswith("{") and (told := _json_line(line)):
-            at = told[0]
-            yield from ((at, text) for text in told[1].splitlines())
+            at, message, pid = told
+            yield from ((at, text, pid) for text in message.splitlines())
         elif found := _LINE.search(line):
-            at = seconds(found["time"])
-            yield at, line[found.end() :].rstrip("\n")
+            at, pid = seconds(found["time"]), found["pid"] or found["its"] or ""
+            yield at, line[found.end() :].rstrip("\n"), pid
         elif at is not None:
-            yield at, line.rstrip("\n")
+            yield at, line.rstrip("\n"), pid
 
 
-def _json_line(line: str) -> tuple[float, str] | None:
+def _json_line(line: str) -> tuple[float, str, str] | None:
     try:
         told = json.loads(line)
-        return seconds(str(told["time"])), str(told["msg"])
+        return seconds(str(told["time"])), str(told["msg"]), str(told.get("pid", "")).strip("<>")
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _told(at: float, text: str) -> Sighting | None:
+def _pid(text: str) -> tuple[int, ...] | None:
+    """Comparable in the order in which Erlang gives them: ``0.NUMBER.SERIAL``, of which the serial goes on where the
+    number begins anew."""
+    found = re.fullmatch(r"\d+\.(\d+)\.(\d+)", text)
+    return (int(found[2]), int(found[1])) if found else None
+
+
+def _told(at: float, text: str, pid: str) -> Sighting | None:
     for what, pattern in _PATTERNS:
         if found := pattern.search(text):
             groups = found.groupdict()
             detail = groups.get("detail") or groups.get("other") or ""
             if groups.get("count"):
                 detail = f"{groups['count']}/{detail}"
-            return Sighting(at, "", what, groups.get("about") or "", detail)
+            return Sighting(at, "", what, groups.get("about") or "", detail, _pid(pid))
     return None
 
 

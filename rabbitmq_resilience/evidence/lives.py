@@ -16,7 +16,7 @@ SEEN_BY_PEERS_S = 1.8
 SEEN_IN_LOG_S = 4.5
 #: What a boot writes, it has written by then.
 BOOT_S = 30.0
-#: A broker that begins again in its process opens its log by then.
+#: A broker that begins again in its process opens its log by then, where lines do not name Erlang's processes.
 RESTART_S = 5.0
 UNSEEN = "no other broker told when it ended: the last line that was written is taken for that"
 #: A broker that stops itself says why just before or after.
@@ -31,8 +31,8 @@ class _Life:
 
     stop: float | None = None
     drained: bool = False
-    #: When the broker began again in the process that it had.
-    restarted: float | None = None
+    #: The line of a broker that begins again in the process that it had.
+    restarted: Sighting | None = None
     #: The first line of the next process.
     process: float | None = None
 
@@ -42,8 +42,16 @@ class _Life:
         if not sighting.detail and (self.process is not None or sighting.at < booted + BOOT_S):
             return
         self.process = sighting.at
-        if self.restarted is not None and sighting.at > self.restarted + RESTART_S:
-            self.restarted = None  # it died while it restarted: this is another process
+        if self.restarted is not None and _of_another_process(self.restarted, sighting):
+            self.restarted = None  # it died while it restarted
+
+
+def _of_another_process(restarted: Sighting, opened: Sighting) -> bool:
+    """Of the operating system: Erlang counts its own on from one restart of the broker to the next, and begins anew
+    with its virtual machine."""
+    if restarted.pid is None or opened.pid is None:
+        return opened.at > restarted.at + RESTART_S
+    return opened.pid < restarted.pid
 
 
 def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s: float) -> tuple[Occurrence, ...]:
@@ -79,7 +87,7 @@ def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float
     for sighting in log.sightings:
         if sighting.what == "app_starts":
             found += [_stopped(log.node, life, sighting.at)] if life.stop is not None else []
-            life = _Life(restarted=sighting.at)
+            life = _Life(restarted=sighting)
         elif sighting.what == "boot":
             if life.restarted is None:
                 found += _booted(log, life, sighting.at, reports, net_ticktime_s=net_ticktime_s)

@@ -6,7 +6,6 @@ One function each, of the text of one log or of all findings, by the name that a
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -31,6 +30,8 @@ _PROMOTES = "Promoting mirror"
 _HAS_STOPPED = ("Successfully stopped RabbitMQ", "RabbitMQ is asked to start", " Starting RabbitMQ")
 
 _DECIDES = "Autoheal decision"
+#: After these there may be a new split: a peer was lost, or the node was not there to tell.
+_MAY_BE_PARTED = re.compile(r"node \S+ down: |\*\* Node \S+ not responding|\s*Starting RabbitMQ \d")
 #: A restart takes some seconds, and requests are ignored until it is over. To notice a new cut, and its end, takes
 #: longer, but for cuts that close connections and for a net_ticktime of a few seconds.
 ANEW_WITHIN_S = 15.0
@@ -67,9 +68,18 @@ def leads_while_pausing(log: str) -> bool:
 
 
 def decides_anew(log: str) -> bool:
-    """The node that decides under autoheal did so twice, the second time so soon that it is about the same split."""
-    decided_s = [at_s for at_s, text in _lines(log) if text.startswith(_DECIDES)]
-    return any(b - a <= ANEW_WITHIN_S for a, b in itertools.pairwise(decided_s))
+    """The node that decides under autoheal did so twice about the same split: it had lost no peer meanwhile, or the
+    second time came too soon for a new one."""
+    decided_s: float | None = None
+    parted = False
+    for at_s, text in _lines(log):
+        if text.startswith(_DECIDES):
+            if decided_s is not None and (not parted or at_s - decided_s <= ANEW_WITHIN_S):
+                return True
+            decided_s, parted = at_s, False
+        elif _MAY_BE_PARTED.match(text):
+            parted = True
+    return False
 
 
 def refuses_messages(findings: Mapping[str, Finding]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -274,3 +275,29 @@ def test_a_kill_is_not_taken_for_older_than_the_last_time_that_its_node_was_ther
         log = "".join(f"2026-11-23 {at}+00:00 [info] <0.1.0> {told}\n" for at, _, told in lines)
         (tmp_path / f"{node}.log").write_text(log)
     assert_played(made_of(tmp_path), [("pause", {"node": "a1"}, 0, 13.8), ("kill", {"node": "b1"}, 26.3, 3.5)])
+
+
+def restarted_late(log: str, *, late_s: int) -> str:
+    """The broker's log where it was so long about to begin again after it had paused."""
+    before, asked, after = log.partition("RabbitMQ is asked to start...\n")
+    assert asked, "it paused"
+    later = re.sub(r"(?m)^2026-11-21 15:56:(\d\d)", lambda found: f"2026-11-21 15:56:{int(found[1]) + late_s}", after)
+    return before + asked + later
+
+
+@pytest.mark.parametrize("form", [str, as_json])
+def test_a_restart_that_takes_long_is_no_kill(tmp_path: Path, form: Callable[[str], str]) -> None:
+    for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
+        text = log.read_text()
+        (tmp_path / log.name).write_text(form(restarted_late(text, late_s=20) if log.stem == "c1" else text))
+    assert [step.fault for step in made_of(tmp_path).schedule] == ["partition"]
+
+
+@pytest.mark.parametrize("form", [str, as_json])
+def test_a_process_that_begins_anew_in_a_restart_was_killed(tmp_path: Path, form: Callable[[str], str]) -> None:
+    """As fast as a restart would be."""
+    for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
+        text = log.read_text().replace("<0.2294.0>", "<0.236.0>")
+        (tmp_path / log.name).write_text(form(text))
+    steps = [(step.fault, getattr(step, "node", None)) for step in made_of(tmp_path).schedule]
+    assert steps == [("partition", None), ("kill", "c1")]

@@ -47,16 +47,16 @@ def test_a_paused_minority_takes_over_what_the_majority_declared(own_testbed: Te
     that 3.10 breaks (see ``suites.test_metadata``), and nothing else is."""
     result, numbers = played(own_testbed, queue_type, "pause_minority")
     assert numbers["created_beside_cut"] > 0
-    assert numbers["lost_through"] in ("", "c1"), result.document
+    assert numbers["lost_through"] in ("", "c1"), result.story()
     assert numbers["differing"] == 0
-    assert result.verdict is (Verdict.INVALID if numbers["lost"] else Verdict.VALID), result.document
+    assert result.verdict is (Verdict.INVALID if numbers["lost"] else Verdict.VALID), result.story()
     asked = [e for e in result.run.events() if isinstance(e, DeclarationEvent)]
     assert {e.node for e in asked if e.state == "unanswered"} >= {"c1"}
 
 
 def test_what_the_side_that_autoheal_gives_up_had_created_is_gone_and_permitted(own_testbed: Testbed) -> None:
     result, numbers = played(own_testbed, "mirrored", "autoheal")
-    assert result.as_expected, result.document
+    assert result.as_expected, result.story()
     if result.verdict is Verdict.VALID:
         assert numbers["lost_permitted"] > 0
         assert numbers["differing_permitted"] == 0

@@ -125,22 +125,30 @@ def test_a_pause_is_late(text: str, late: bool) -> None:
     assert CONFIRMED_IN_A_MINORITY.leaves_trace(text) is late
 
 
+DECIDES = "Autoheal decision"
+
+
 @pytest.mark.parametrize(
-    ("text", "anew"),
+    ("meanwhile", "again_s", "anew"),
     [
-        (log((1, "Autoheal decision"), (9, "Autoheal decision")), True),
-        (log((1, "Autoheal decision"), (2, "Autoheal request received from b1 when healing; ignoring")), False),
-        (log((1, "Autoheal decision"), (40, "Autoheal decision")), False),
+        ("Autoheal request received from b1 when healing; ignoring", 9, True),
+        ("rabbit on node b1@localhost down", 40, True),
+        ("node c1@localhost down: net_tick_timeout", 40, False),
+        ("** Node c1@localhost not responding **", 40, False),
+        (" Starting RabbitMQ 3.10.8 on Erlang 25.2.3 [jit]", 40, False),
+        ("node c1@localhost down: connection_closed", 9, True),
     ],
 )
-def test_autoheal_decides_anew(text: str, anew: bool) -> None:
-    assert DECIDES_TOO_SOON.leaves_trace(text) is anew
+def test_autoheal_decides_anew(meanwhile: str, again_s: float, anew: bool) -> None:
+    before = (1, "node c1@localhost down: net_tick_timeout")
+    assert DECIDES_TOO_SOON.leaves_trace(log(before, (2, DECIDES), (5, meanwhile), (again_s, DECIDES))) is anew
+    assert not DECIDES_TOO_SOON.leaves_trace(log(before, (2, DECIDES), (5, meanwhile)))
 
 
 @pytest.mark.parametrize("text", ["Autoheal: aborting - a1 went down", "Autoheal: aborting - [b1@localhost] down"])
 def test_autoheal_is_broken_off(text: str) -> None:
-    assert BREAKS_OFF_HEALING.leaves_trace(log((1, "Autoheal decision"), (2, text)))
-    assert not BREAKS_OFF_HEALING.leaves_trace(log((1, "Autoheal decision"), (2, "Autoheal finished")))
+    assert BREAKS_OFF_HEALING.leaves_trace(log((1, DECIDES), (2, text)))
+    assert not BREAKS_OFF_HEALING.leaves_trace(log((1, DECIDES), (2, "Autoheal finished")))
 
 
 @pytest.mark.parametrize(
