@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.gaps import UNWATCHED_S_MAX
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.traffic import TICK_US
@@ -106,10 +107,6 @@ class LoadNotZero:
         return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)
 
 
-#: Nodes are looked at twice a second; a look takes a moment at each node that does not answer.
-UNWATCHED_S_MAX = 6.0
-
-
 @dataclass(frozen=True)
 class Watched:
     """All nodes were looked at all the time: a machine that stood still would make a stall of ours the brokers'."""
@@ -122,9 +119,7 @@ class Watched:
             return _finding(["the nodes were not watched"], "")
         start_us, last_us = facts.phases["steady"], facts.events[-1].t_us
         end_us = facts.phases.get("end", facts.phases.get("drain", last_us))
-        nodes = set(facts.cluster.nodes if facts.cluster else ())
-        whole = (t for t, states in facts.node_states if start_us < t < end_us and nodes <= states.keys())
-        looks = [start_us, *whole, end_us]
+        looks = [start_us, *(t for t in facts.all_looked_at_us if start_us < t < end_us), end_us]
         gap_us, at_us = max((b - a, a) for a, b in itertools.pairwise(looks))
         problem = f"nobody looked at the nodes for {seconds(gap_us):g} s from {facts.at(at_us)} on"
         good = f"the nodes were looked at every {seconds(gap_us):g} s or oftener"

@@ -274,6 +274,12 @@ class Facts:
         return tuple(sorted([*periods, *((start, NEVER_US) for start in begun.values())]))
 
     @cached_property
+    def all_looked_at_us(self) -> Sequence[int]:
+        """When all nodes were looked at together."""
+        nodes = set(self.cluster.nodes if self.cluster else ())
+        return [t_us for t_us, states in self.node_states if nodes <= states.keys()]
+
+    @cached_property
     def _looked_us(self) -> list[int]:
         return [t_us for t_us, _ in self.node_states]
 

@@ -10,6 +10,8 @@ from rabbitmq_resilience.invariants.units import seconds
 
 #: Nodes are looked at twice a second and queues once; while brokers are busy with themselves they answer late.
 UNSEEN_S_MAX = 10.0
+#: Of nodes alone: a look takes a moment at each one that does not answer.
+UNWATCHED_S_MAX = 6.0
 
 
 def gaps(moments: Iterable[float], span_us: Period, *, longer_than_s: float) -> list[Period]:

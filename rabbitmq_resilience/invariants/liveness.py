@@ -94,7 +94,8 @@ def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> flo
 def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float) -> Times:
     """The time after each change of nodes or links, which an intermittent cut makes again and again: ``lost_grace_s``
     where a node or a link was lost and stays so, which must first be noticed, and ``grace_s`` where none was. That a
-    node pauses belongs to its cut, that it comes back is a change."""
+    node pauses belongs to its cut, that it comes back is a change. So is a rebalancing of mirrored queues: where one
+    moves, mirrors join anew, and are synchronised after it has ended, in which time the queue takes nothing."""
     moments = itertools.groupby(truth_of(facts, cluster).moments(span_us), key=lambda moment: moment.worst)
     worst = [(next(same).start_us, world) for world, same in moments]
     changes = [start_us for start_us, _ in worst[1:]]
@@ -104,5 +105,6 @@ def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: 
         if now.lost_since(before):
             found_us = next((at_us for at_us, world in worst[i + 2 :] if not world.lost_since(before)), NEVER_US)
             changing.append((start_us, min(start_us + lost_grace_s * 1e6, found_us)))
-    flapping = times(step.possible_us for step in facts.steps if step.intermittent)
-    return times(changing) | later(flapping, end_us=grace_s * 1e6)
+    mirrored = any(queue.kind == "mirrored" for queue in facts.queues)
+    restless = times(step.possible_us for step in facts.steps if step.intermittent or (step.operation and mirrored))
+    return times(changing) | later(restless, end_us=grace_s * 1e6)

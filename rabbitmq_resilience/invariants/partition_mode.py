@@ -66,8 +66,7 @@ class PartitionMode(InvariantSpec):
             "queues_confirmed_on_both_sides": both,
         }
         end_us = min(span[1], facts.events[-1].t_us)
-        nodes = set(facts.cluster.nodes)
-        blind = gaps([t for t, states in seen if nodes <= states.keys()], (span[0], end_us), longer_than_s=UNSEEN_S_MAX)
+        blind = gaps(facts.all_looked_at_us, (span[0], end_us), longer_than_s=UNSEEN_S_MAX)
         coverage = Coverage(round(seconds(end_us - span[0]) - lasting_s(blind), 3), seconds(end_us - span[0]))
         if excused := found.excused(history, pauses, seen):
             return Finding(Verdict.UNKNOWN, _summary(had_to, excused), numbers, (), coverage)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
-from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
+from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, UNWATCHED_S_MAX, gaps, lasting_s
 from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.starved import starved
 from rabbitmq_resilience.invariants.times import Period, periods, times
@@ -40,11 +40,13 @@ class Recovery(InvariantSpec):
     and not twice as late is UNKNOWN where a broker that came last waited for a processor of this machine for so long
     that it would have been in time without that, and while other programs take much of this machine; what never came,
     only where such a broker waited for half of the time and more. UNKNOWN is also what was seen whole for less than 2 s
-    at the end, or was not looked at for 10 s since it was whole. Exclusive queues go with their consumers, so with them
-    it is looked at until the drain begins.
+    at the end, or was not looked at since it was whole: its nodes for 6 s, its queues for 10 s. What nobody saw before
+    the last fault was healed does not matter; where nobody looked at the nodes for 6 s since, nothing is INVALID, as
+    this machine may have stood still. Exclusive queues go with their consumers, so with them it is looked at until the
+    drain begins.
     """
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
 
     within_s: Annotated[float, Field(gt=0)] = 60
 
@@ -71,17 +73,21 @@ class Recovery(InvariantSpec):
         keeping = starved(history, (start_us, end_us))
         consuming = [event.t_us for event in samples if event.t_us < facts.consumers_gone_us]
         served = [(t_us, keeping_queues(keeping, t_us)) for t_us in consuming or [samples[0].t_us]]
-        looks = [[t for t, _ in nodes], [t for t, _ in queues]]  # what is not believed tells nothing
-        unseen = [gaps(moments, (start_us, end_us), longer_than_s=UNSEEN_S_MAX) for moments in looks]
+        unwatched = gaps(facts.all_looked_at_us, (start_us, end_us), longer_than_s=UNWATCHED_S_MAX)
+        believed = [t for t, _ in queues]  # what is not believed tells nothing
+        unseen = [unwatched, gaps(believed, (start_us, end_us), longer_than_s=UNSEEN_S_MAX)]
         demanded_s = seconds(end_us - start_us)
         coverage = Coverage(round(demanded_s - max(map(lasting_s, unseen)), 3), demanded_s)
         given_up = next((e for e in facts.of_kind(RecoveryEvent) if not e.complete), None)
         if given_up is not None:
-            return replace(self._given_up(facts, start_us, given_up), coverage=coverage)
-        behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
-        unlooked = list(periods(times(itertools.chain(*unseen))))
-        watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, behind)
-        return replace(self._finding(facts, watched), coverage=coverage)
+            finding = self._given_up(facts, start_us, given_up)
+        else:
+            behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
+            unlooked = list(periods(times(itertools.chain(*unseen))))
+            finding = self._finding(
+                facts, _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, behind)
+            )
+        return _held_to(unwatched, facts, replace(finding, coverage=coverage))
 
     def _given_up(self, facts: Facts, start_us: int, given_up: RecoveryEvent) -> Finding:
         """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
@@ -164,6 +170,15 @@ class _Watched:
         if recovered_us <= due_us and held_s < WHOLE_S_MIN:
             return f"all was there for {held_s:g} s only before the record ended (make phases.settled_s longer)"
         return ""
+
+
+def _held_to(unwatched: Sequence[Period], facts: Facts, finding: Finding) -> Finding:
+    """A machine that stands still makes all late, and nobody looks meanwhile."""
+    if finding.verdict is not Verdict.INVALID or not unwatched:
+        return finding
+    start, end = unwatched[0]
+    unlooked = f"nobody looked at all nodes from {facts.at(start)} to {facts.at(end)}"
+    return replace(finding, verdict=Verdict.UNKNOWN, summary=f"{unlooked}; as far as was seen, {finding.summary}")
 
 
 def _last_to_come(facts: Facts, start_us: float, end_us: float) -> frozenset[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rabbitmq_resilience.invariants import order as order_module
-from rabbitmq_resilience.invariants.assumptions import UNWATCHED_S_MAX, Watched
+from rabbitmq_resilience.invariants.assumptions import Watched
 from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.gaps import UNWATCHED_S_MAX
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.recovery import Recovery
 from rabbitmq_resilience.invariants.throughput import Throughput

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rabbitmq_resilience.invariants.catalogue import ASSUMPTIONS
+from rabbitmq_resilience.invariants.judge import judge
 from rabbitmq_resilience.invariants.recovery import Recovery, ill_nodes
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from rabbitmq_resilience.record.events import Event, SampleEvent
@@ -67,7 +69,7 @@ def test_when_it_became_whole_is_not_known_where_nobody_looked() -> None:
 
 
 def test_pathological_a_node_that_nobody_looks_at() -> None:
-    assert check(node_states(("a1", "b1")), samples()).verdict is Verdict.INVALID
+    assert check(node_states(("a1", "b1")), samples()).verdict is Verdict.UNKNOWN
 
 
 def test_mirrors_that_are_behind_at_the_end_are_counted_and_not_judged() -> None:
@@ -154,6 +156,35 @@ def test_watched_too_short_a_time_to_tell() -> None:
 def test_nobody_watched() -> None:
     assert check(node_states(end_s=60), samples()).verdict is Verdict.UNKNOWN
     assert check(node_states(), samples(end_s=60)).verdict is Verdict.UNKNOWN
+
+
+def test_nobody_watched_the_nodes_for_a_while() -> None:
+    """It matters since they were whole, and not before the last fault was healed."""
+
+    def judged(first_s: float, last_s: float) -> Verdict:
+        seen = [look for look in node_states() if not us(first_s) < look.t_us < us(last_s)]
+        healed = fault(20, 70, name="kill", down=["a1"])
+        events = [cluster(), queues("q1"), phases(), seen, samples(), healed]
+        only = {"watched": ASSUMPTIONS["watched"]}
+        return judge(history((), (), events), {"recovery": Recovery(within_s=15)}, only).verdict
+
+    assert judged(40, 60) is Verdict.VALID
+    assert judged(64, 71) is Verdict.VALID
+    assert judged(75, 81) is Verdict.VALID
+    assert judged(75, 81.5) is Verdict.UNKNOWN
+
+
+def test_a_machine_that_stood_still_makes_nothing_late() -> None:
+    late = node_states(unlike={"a1": [(40, 87, "paused")]})
+    never = node_states(unlike={"a1": [(40, 99, "paused")]})
+    for states in (late, never):
+        for first_s, last_s, verdict in (
+            (60, 69, Verdict.INVALID),
+            (72, 78, Verdict.INVALID),
+            (72, 79, Verdict.UNKNOWN),
+        ):
+            seen = [look for look in states if not us(first_s) < look.t_us < us(last_s)]
+            assert check(seen, samples()).verdict is verdict
 
 
 def test_what_happens_after_the_end_does_not_count() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.backlog import REST_RATIO, UNTOLD_S_MAX, Backlog
-from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX
+from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, UNWATCHED_S_MAX
 from rabbitmq_resilience.invariants.recovery import WHOLE_S_MIN, Recovery
 from rabbitmq_resilience.invariants.verdict import Verdict
-from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues, sample
+from rabbitmq_resilience.record.events import Event
+from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues, sample, us
 
 HEALED_S = 20
 
@@ -29,18 +31,23 @@ def spans(draw: st.DrawFn, first: int, last: int, *, longest: int) -> Spans:
     return tuple((start, start + draw(st.integers(1, longest))) for start in sorted(starts))
 
 
-def longest_gap(moments: list[int], start: float, end: float) -> float:
+def at_s(look: Event) -> float:
+    return (look.t_us - us(0)) / 1e6
+
+
+def longest_gap(moments: Sequence[float], start: float, end: float) -> float:
     looks = [start, *(at for at in moments if start < at < end), end]
     return max(b - a for a, b in itertools.pairwise(looks))
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """A queue that has no leader at some seconds, of which nobody hears at others."""
+    """A queue that has no leader at some seconds, of which nobody hears at others; and when nobody looked at nodes."""
 
     ill: Spans
     holes: Spans
     end: int
+    unwatched: Spans = ()
 
     @property
     def looks(self) -> list[int]:
@@ -56,7 +63,8 @@ class Recovered:
 @st.composite
 def recoveries(draw: st.DrawFn) -> Recovered:
     end = draw(st.integers(HEALED_S + 5, 90))
-    return Recovered(draw(spans(0, end, longest=20)), draw(spans(HEALED_S, end, longest=30)), end)
+    holes = draw(spans(HEALED_S, end, longest=30))
+    return Recovered(draw(spans(0, end, longest=20)), holes, end, draw(spans(0, end, longest=10)))
 
 
 WITHIN_S = 15
@@ -68,7 +76,7 @@ WITHIN_S = 15
 def test_recovery(truth: Recovered) -> None:
     samples = [sample(at, leader=None if within(at, truth.ill) else "a1") for at in truth.looks]
     told = phases(steady=0, chaos=5, recovery=HEALED_S, drain=truth.end - 1, end=truth.end)
-    states = node_states(end_s=truth.end)
+    states = [look for look in node_states(end_s=truth.end) if not within(int(at_s(look)), truth.unwatched)]
     healed = fault(10, HEALED_S, name="kill")
     finding = Recovery(within_s=WITHIN_S).check(
         history((), (), [cluster(), queues("q1"), told, states, healed, samples])
@@ -80,14 +88,18 @@ def test_recovery(truth: Recovered) -> None:
     ]
     believed = [at for at in ill_looks if at not in slow_to_tell]
     whole = truth.whole_from
+    watched = [at_s(look) for look in states if at_s(look) >= HEALED_S]
     if finding.verdict is Verdict.VALID:
         seen_whole = min((at for at in after if at > max(believed, default=-1)), default=truth.end)
         assert seen_whole - HEALED_S <= WITHIN_S
         assert longest_gap(after, seen_whole, truth.end) <= UNSEEN_S_MAX
+        assert longest_gap(watched, max(seen_whole, min(watched)), truth.end) <= UNWATCHED_S_MAX
     if finding.verdict is Verdict.INVALID:
         assert whole - HEALED_S > WITHIN_S - UNSEEN_S_MAX
         assert [at for at in believed if at - HEALED_S >= WITHIN_S - UNSEEN_S_MAX]
-    seen_all = not truth.holes or longest_gap(after, HEALED_S, truth.end) == 1
+        assert longest_gap(watched, HEALED_S, truth.end) <= UNWATCHED_S_MAX
+    watched_all = not any(within(at, truth.unwatched) for at in range(HEALED_S, truth.end))
+    seen_all = watched_all and (not truth.holes or longest_gap(after, HEALED_S, truth.end) == 1)
     if seen_all and not slow_to_tell:
         if whole - HEALED_S <= WITHIN_S and truth.end - whole >= WHOLE_S_MIN:
             assert finding.verdict is Verdict.VALID, finding.summary

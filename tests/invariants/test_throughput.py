@@ -277,6 +277,15 @@ def test_pathological_one_window_before_the_fault_and_next_to_nothing_from_then_
     assert judged((20, 54, 50), (54, 59, 24)).verdict is Verdict.UNKNOWN
 
 
+def test_mirrored_queues_are_settled_some_time_after_they_were_rebalanced_and_others_at_once() -> None:
+    """Mirrors of what moved are synchronised when the rebalancing has ended; the grace is 10 s."""
+    moved = fault(30, 34, name="rebalance", operation=True)
+    for slow_until_s, verdict in ((43, Verdict.VALID), (51, Verdict.INVALID)):
+        rows = load((0, 34, 50), (34, slow_until_s, 5), (slow_until_s, 90, 50))
+        assert check(rows, queues("q1", kind="mirrored"), moved).verdict is verdict
+        assert check(rows, moved).verdict is Verdict.INVALID
+
+
 def test_pathological_the_load_ends_with_the_last_fault() -> None:
     soon = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=54, end=60), node_states(), CUT]
     finding = Throughput(window_s=5, grace_s=10).check(history(load((0, 54, 50)), (), soon))

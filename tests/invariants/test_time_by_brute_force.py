@@ -58,11 +58,13 @@ class Kill:
 
 @dataclass(frozen=True)
 class Case:
-    """One queue on three nodes; publishing ends at ``ends``."""
+    """One queue on three nodes; publishing ends at ``ends``. Leaders are spread from one tick to another."""
 
     messages: tuple[Message, ...]
     kills: tuple[Kill, ...]
     ends: int
+    rebalanced: tuple[tuple[int, int], ...] = ()
+    kind: str = "quorum"
 
     @property
     def confirms(self) -> list[int]:
@@ -89,8 +91,12 @@ class Case:
             fault(at_s(kill.start), at_s(kill.end), step=i, name="kill", down=kill.nodes)
             for i, kill in enumerate(self.kills)
         ]
+        steps += [
+            fault(at_s(start), at_s(end), step=10 + i, name="rebalance", operation=True)
+            for i, (start, end) in enumerate(self.rebalanced)
+        ]
         told = phases(steady=0, chaos=at_s(STEADY), recovery=end_s - 1, drain=end_s, end=end_s + 40)
-        return history(rows, (), [cluster(), queues("q1"), told, looks, *steps], batch_rows=7)
+        return history(rows, (), [cluster(), queues("q1", kind=self.kind), told, looks, *steps], batch_rows=7)
 
 
 @st.composite
@@ -289,7 +295,9 @@ def one_by_one(draw: st.DrawFn) -> Case:
         every, until = draw(st.sampled_from([5, 5, 5, 7, 25, 50])), min(ends, tick + draw(st.integers(1, 15)) * S)
         messages += [(t, t, CONFIRMED) for t in range(tick, until, every)]
         tick = until
-    return Case(tuple(messages), tuple(kills), ends)
+    moved = draw(st.lists(st.tuples(st.integers(STEADY + 1, ends), st.integers(1, 6 * S)), max_size=2))
+    rebalanced = tuple((start, min(start + lasts, ends)) for start, lasts in moved)
+    return Case(tuple(messages), tuple(kills), ends, rebalanced, draw(st.sampled_from(["quorum", "mirrored"])))
 
 
 WINDOW_S, SETTLE_S, LOST_S = 3, 4, 8
@@ -301,6 +309,8 @@ def kept_pace(case: Case) -> Verdict:
     for kill in case.kills:
         noticed = max(kill.start + SETTLE_S * S, min(kill.start + LOST_S * S, kill.back))
         exempt |= {*range(kill.start, noticed), *range(kill.back, kill.back + SETTLE_S * S)}
+    for start, end in case.rebalanced if case.kind == "mirrored" else ():
+        exempt |= {*range(start, end + SETTLE_S * S)}
     windows, begun = [], None
     for tick in range(STEADY, case.ends + 1):
         if tick in exempt or tick == case.ends:
