@@ -39,16 +39,19 @@ class Spent:
 
     @classmethod
     def by_now(cls) -> Spent:
-        times = psutil.cpu_times()
-        whole_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # part of user's
+        times = psutil.cpu_times(percpu=True)
+        whole_s = len(times) * time.monotonic()
+        # Linux measures how long a processor is idle, and samples what else it does at its ticks: work that has a
+        # rhythm meets all of them or none.
+        idle_s = sum(each.idle + getattr(each, "iowait", 0.0) for each in times)
         ours = dict(_ours())
         return cls(
             whole_s,
-            whole_s - times.idle - getattr(times, "iowait", 0.0),
+            whole_s - idle_s,
             {pid: spent.user + spent.system for pid, spent in ours.items()},
             sum(spent.children_user + spent.children_system for spent in ours.values()),
             {pid: told for pid, told in _all() if pid not in ours},
-            getattr(times, "steal", 0.0),
+            sum(getattr(each, "steal", 0.0) for each in times),
         )
 
     def shares(self, before: Spent) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+import psutil
 import pytest
 
 from rabbitmq_resilience.play.cpu_watch import Others, Spent, Waited, cpu_watched
@@ -50,6 +51,32 @@ def test_a_child_that_ended_is_told() -> None:
     busy, others = now.shares(before)
     assert now.ended_s - before.ended_s > 0.9
     assert (busy - others) * (now.whole_s - before.whole_s) > 0.8
+
+
+#: Works for a half of each 4 ms, the time between two ticks of most kernels.
+RHYTHMIC = """
+import time
+began = time.monotonic()
+for beat in range(750):
+    while time.monotonic() < began + beat * 0.004 + 0.002:
+        pass
+    time.sleep(max(0, began + (beat + 1) * 0.004 - time.monotonic()))
+"""
+
+
+def all_processes_s() -> float:
+    """What each had that there is, and all whom it has waited for."""
+    every = [process.info["cpu_times"] for process in psutil.process_iter(["cpu_times"])]
+    return sum(sum(times[:4]) for times in every if times)  # user, system, and those of children
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root sees everybody's processes")
+def test_work_that_has_a_rhythm_is_told_as_what_it_is() -> None:
+    before, all_before_s = Spent.by_now(), all_processes_s()
+    subprocess.run([sys.executable, "-c", RHYTHMIC], check=True)
+    now, all_now_s = Spent.by_now(), all_processes_s()
+    stolen_s, whole_s = now.stolen_s - before.stolen_s, now.whole_s - before.whole_s
+    assert now.used_s - before.used_s - stolen_s == pytest.approx(all_now_s - all_before_s, abs=0.1 * whole_s)
 
 
 def test_the_time_after_the_last_look_is_told() -> None:
