@@ -220,13 +220,12 @@ def resilience_accept(
     request: pytest.FixtureRequest, resilience_judged: Callable[[Verdict], None]
 ) -> Callable[[Result], Result]:
     """Fails with the run's story unless it ended as its scenario expects."""
-    from rabbitmq_resilience.pages.terminal import story
 
     def accepted(result: Result) -> Result:
         resilience_judged(result.verdict)
         if not result.as_expected:
             request.config.stash[sessions.RESULTS][request.node.nodeid] = result.verdict
-            pytest.fail(story(result.document, result.run.path), pytrace=False)
+            pytest.fail(result.story(), pytrace=False)
         return result
 
     return accepted

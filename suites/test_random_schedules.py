@@ -15,7 +15,6 @@ import pytest
 
 from rabbitmq_resilience.clusters.drivers import OpenDriver
 from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.pages.terminal import story
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.random_schedules.scenarios import draw_scenarios, rescheduled, scenarios
 from rabbitmq_resilience.random_schedules.search import Search
@@ -78,6 +77,6 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
         for verdict in search.verdicts:
             judged(verdict)
     if found is not None:
-        pytest.fail(f"{found.told()}\n{story(found.result.document, found.result.run.path)}", pytrace=False)
+        pytest.fail(f"{found.told()}\n{found.result.story()}", pytrace=False)
     if search.told_nothing:
         untold("no example came to a verdict; verdict.json in each run directory says why")

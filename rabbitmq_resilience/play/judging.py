@@ -15,6 +15,7 @@ from rabbitmq_resilience.invariants.verdict import Assumption, Finding, History,
 from rabbitmq_resilience.invariants.wholeness import HistoryWhole
 from rabbitmq_resilience.pages.index import renew_index
 from rabbitmq_resilience.pages.page import write_page
+from rabbitmq_resilience.pages.terminal import story
 from rabbitmq_resilience.play.cpu_watch import Others
 from rabbitmq_resilience.play.examination import recorded_history
 from rabbitmq_resilience.play.measuring import recover
@@ -35,6 +36,10 @@ class Result:
     verdict: Verdict
     as_expected: bool
     document: Mapping[str, Any]
+
+    def story(self) -> str:
+        """Why it is not VALID, in a few lines, with the commands that play and judge it again."""
+        return story(self.document, self.run.path)
 
 
 def reopened(path: Path) -> RunDirectory:

@@ -45,7 +45,7 @@ def test_another_consumer_takes_over_from_the_active_one(pool: ClusterPool, tmp_
     workload = Workload(consumers=2, rate_per_s=300, single_active_consumer=True)
     kills = [KillClient(at_s=1, for_s=1, client="consumer:0"), KillClient(at_s=4, for_s=1, client="consumer:1")]
     result = played(pool, tmp_path, workload, *kills, order={"shared_queues": "judged"})
-    assert result.verdict is Verdict.VALID, result.document
+    assert result.verdict is Verdict.VALID, result.story()
     numbers = result.document["invariants"]["single_active_consumer"]["numbers"]
     assert numbers["handovers"] >= 1 and numbers["received_beside"] == 0, numbers
 
@@ -53,4 +53,4 @@ def test_another_consumer_takes_over_from_the_active_one(pool: ClusterPool, tmp_
 def test_consumers_that_take_turns_are_noticed(pool: ClusterPool, tmp_path: Path) -> None:
     result = played(pool, tmp_path, Workload(queue_type="classic", consumers=2, rate_per_s=300))
     verdicts = {name: told["verdict"] for name, told in result.document["invariants"].items()}
-    assert verdicts == {"no_loss": Verdict.VALID, "single_active_consumer": Verdict.INVALID}, result.document
+    assert verdicts == {"no_loss": Verdict.VALID, "single_active_consumer": Verdict.INVALID}, result.story()

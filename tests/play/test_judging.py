@@ -124,7 +124,7 @@ def test_consumer_with_manual_acks_is_killed(own_testbed: Testbed) -> None:
         scenario("A consumer with manual acks is killed", workload, KillClient(at_s=2, for_s=2, client="consumer:0")),
         own_testbed,
     )
-    assert result.verdict is Verdict.VALID, result.document
+    assert result.verdict is Verdict.VALID, result.story()
 
 
 def test_cut_on_a_link_that_carries_no_proxy(own_testbed: Testbed) -> None:

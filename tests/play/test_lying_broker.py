@@ -36,7 +36,7 @@ pytestmark = pytest.mark.broker
 ROOT = Path(__file__).resolve().parents[2]
 TOPOLOGY = catalogue.load("three_nodes_three_zones")
 #: What is lost is looked for among so many; the other lies show the same among fewer.
-MESSAGES, FEWER = 100_000, 30_000
+MESSAGES, FEWER = 100_000, 10_000
 PUBLISHED_WITHIN_S = 400.0
 
 LOAD = Workload(queue_type="classic", rate_per_s=None, in_flight=300, message_bytes=64, prefetch=500, ack_every=100)
@@ -158,13 +158,13 @@ def test_one_lie_among_many_messages_is_found_and_named(lie: str, lied_to: Any) 
 
 
 def test_a_broker_that_does_not_lie_is_believed(lied_to: Any) -> None:
-    result, told = lied_to("none", LOAD, messages=MESSAGES)
-    assert (result.verdict, told) == (Verdict.VALID, []), result.document
+    result, told = lied_to("none", LOAD, messages=FEWER)
+    assert (result.verdict, told) == (Verdict.VALID, []), result.story()
 
 
 def test_lies_by_chance_are_all_found(lied_to: Any) -> None:
-    """One in five thousand, drawn by the seed."""
-    result, told = lied_to("drop", LOAD, "--one-in", "5000", "--seed", "3", messages=FEWER)
+    """One in two thousand, drawn by the seed."""
+    result, told = lied_to("drop", LOAD, "--one-in", "2000", "--seed", "3", messages=FEWER)
     lost = finding(result, "no_loss")
     assert len(told) > 1
     assert lost["numbers"]["lost"] == len(told)

@@ -48,7 +48,7 @@ def test_higher_ones_overtake_and_their_equals_do_not(tmp_path: Path) -> None:
     )
     with ClusterPool() as pool:
         result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO()))
-    assert result.verdict is Verdict.VALID, result.document
+    assert result.verdict is Verdict.VALID, result.story()
     received = pa.Table.from_batches(result.run.deliveries())
     sequences = received.column("sequence").to_numpy()
     assert all(received.column("intact").to_pylist())
