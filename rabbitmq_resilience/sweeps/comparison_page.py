@@ -73,7 +73,7 @@ def comparison_file(number: int, label: str) -> str:
 def write_comparisons(results: Results, spec: SweepSpec, *, runs: int) -> None:
     """Into the folder of the results, one for each label but the first one of the axis that is compared. ``runs``: how
     many are to be played."""
-    played = sum(line.status != "broken off" for line in results.lines)
+    played = sum(not line.is_played_again for line in results.lines)
     early = "that a word that is looked for until it comes means less"
     apart = [f"only {played} of {runs} runs were played until now: mind {early}"] if played < runs else []
     for place, found in of_axis(results, spec).items():

@@ -11,8 +11,8 @@ from rabbitmq_resilience.sweeps.cells import Cell, cluster_of
 
 #: What a run takes beside its phases: to drain and to judge, and for metrics to begin and to settle.
 BESIDE_S, METRICS_S = 8.0, 5.0 + NUMBERS_SETTLE_S
-#: What each of them takes until it is there, and its clients: seen on two cores.
-QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.003, 0.0025
+#: What each of them takes until it is there, and its clients, and to close it: seen on two cores.
+QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.003, 0.0095
 #: What a cluster takes to form, and each of its nodes.
 FORMING_S, FORMING_NODE_S = 2.0, 3.0
 

@@ -261,12 +261,15 @@ def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:
     return {name: None if value is None or math.isnan(value) else round(value, 4) for name, value in values.items()}
 
 
+def disturbed_by(seen: Seen) -> str:
+    """What other programs took of this machine beside what is measured, where it was too much; else empty."""
+    return "" if seen.span_us is None else told_of_others(seen.history.facts, *seen.span_us)
+
+
 def shortfall(seen: Seen) -> str:
     """Why this machine did not hold the load, so that the run's numbers are the machine's; empty where it did."""
     if seen.span_us is None:
         return "the run has no such phase"
-    if others := told_of_others(seen.history.facts, *seen.span_us):
-        return others
     lagged = seen.confirms.due_within(*seen.span_us).lagged_ratio
     if lagged > LAGGED_MAX:
         return f"this machine sent {lagged:.1%} of the messages late"

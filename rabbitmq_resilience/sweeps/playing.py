@@ -17,7 +17,7 @@ from rabbitmq_resilience.nights import lines
 from rabbitmq_resilience.nights.night_file import Header
 from rabbitmq_resilience.options import driver as options_driver
 from rabbitmq_resilience.options import folder, runs_folder
-from rabbitmq_resilience.pages.wording import duration_text
+from rabbitmq_resilience.pages.wording import duration_text, verdict_word
 from rabbitmq_resilience.play.examination import recorded_history
 from rabbitmq_resilience.play.grounds import Ground, Grounds
 from rabbitmq_resilience.play.judging import Result
@@ -28,7 +28,7 @@ from rabbitmq_resilience.sweeps.beside import play_beside, takes_s
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.estimates import round_s
-from rabbitmq_resilience.sweeps.measures import depth_over_time, measured, shortfall
+from rabbitmq_resilience.sweeps.measures import depth_over_time, disturbed_by, measured, shortfall
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
 from rabbitmq_resilience.sweeps.seen import Seen
@@ -82,7 +82,7 @@ class SweepInPlay:
             raise ResultsError(f"{folder} holds results of another sweep file; move it away to begin anew")
         spec = self._sweep.spec
         order = rounds(self._sweep.chosen(whole=whole), spec.repeats, seed=spec.seed)
-        done = {line.key for line in self._results.lines if line.status != "broken off"}
+        done = {line.key for line in self._results.lines if not line.is_played_again}
         turns = [Turn(*each) for each in order]
         self._runs = len(turns)
         self._left = [turn for turn in turns if turn.key not in done]
@@ -184,7 +184,7 @@ class SweepInPlay:
         history = recorded_history(result.run, scenario)
         awaited = scenario.workload.confirms == "awaited"
         seen = Seen(history, self._sweep.spec.over, told, result.document, windows, awaited)
-        status, why = _status(seen, result)
+        status, why = status_of(seen)
         values = measured(seen, self._sweep.spec.measures) if status == "measured" else {}
         line = Line(
             round=turn.round,
@@ -201,6 +201,8 @@ class SweepInPlay:
             at=lines.moment(),
         )
         self._add(line, request)
+        if status == "disturbed":
+            request.getfixturevalue("resilience_tell")(f"{'AGAIN':<8} the next session plays it again: {why}")
         if result.as_expected:
             thin(result.run)
 
@@ -252,12 +254,15 @@ class SweepInPlay:
         )
 
 
-def _status(seen: Seen, result: Result) -> tuple[Status, str]:
-    first = lines.broke_first(result.document)
-    if str(result.verdict) == "UNKNOWN":
-        return "unknown", first.summary if first else ""
-    broke, missed = first.summary if first else "", shortfall(seen)
-    if missed:
+def status_of(seen: Seen) -> tuple[Status, str]:
+    """How a run counts, and why. One that broke a promise is never played again, so that its cell tells of it."""
+    verdict, first = verdict_word(seen.document), lines.broke_first(seen.document)
+    broke, others = first.summary if first else "", disturbed_by(seen)
+    if others and verdict != "INVALID":
+        return "disturbed", others
+    if verdict == "UNKNOWN":
+        return "unknown", broke
+    if missed := others or shortfall(seen):
         return "not held", f"{broke}; besides, {missed}" if broke else missed
     return "measured", broke
 

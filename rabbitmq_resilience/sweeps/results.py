@@ -34,8 +34,9 @@ from rabbitmq_resilience.record.whole_files import write_whole
 FORMAT = 1
 
 #: ``measured``: its numbers count, though it may have broken a promise. ``not held``: this machine did not hold the
-#: load. ``unknown``: the run could not tell. ``broken off``: it never came to its end.
-Status = Literal["measured", "not held", "unknown", "broken off"]
+#: load. ``unknown``: the run could not tell. ``disturbed``: other programs kept this machine busy beside it. ``broken
+#: off``: it never came to its end.
+Status = Literal["measured", "not held", "unknown", "disturbed", "broken off"]
 
 #: What stands in files for infinity, which JSON has no word for.
 NEVER = "never"
@@ -104,6 +105,11 @@ class Line:
     def key(self) -> tuple[int, tuple[tuple[str, str], ...]]:
         return self.round, tuple(sorted(self.labels.items()))
 
+    @property
+    def is_played_again(self) -> bool:
+        """By the next session: it tells nothing of its cell."""
+        return self.status in ("disturbed", "broken off")
+
 
 #: Columns of runs.csv and runs.parquet beside those of axes and measures.
 COLUMNS = ("round", "status", "verdict", "why", "broker_version", "seed", "took_s", "run")
@@ -141,13 +147,13 @@ class Results:
 
     @property
     def final(self) -> list[Line]:
-        """Without runs that were broken off and played again."""
-        ended = {line.key for line in self.lines if line.status != "broken off"}
+        """Without runs that were disturbed or broken off, and played again."""
+        ended = {line.key for line in self.lines if not line.is_played_again}
         latest = {line.key: line for line in self.lines}
         return [
             line
             for line in self.lines
-            if line.status != "broken off" or (line.key not in ended and line is latest[line.key])
+            if not line.is_played_again or (line.key not in ended and line is latest[line.key])
         ]
 
     def begin(self, of: Of, text: str) -> None:
@@ -212,7 +218,7 @@ class Results:
 
 def _require_once(lines: Sequence[Line]) -> None:
     """Raises ValueError where a run is there twice: it would count as two."""
-    ended = Counter(line.key for line in lines if line.status != "broken off")
+    ended = Counter(line.key for line in lines if not line.is_played_again)
     for (number, labels), count in ended.items():
         if count > 1:
             raise ValueError(f"{', '.join(label for _, label in labels)} of round {number} is there {count} times")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rabbitmq_resilience.record.history import Outcome
-from rabbitmq_resilience.sweeps.measures import MEASURES, shortfall
+from rabbitmq_resilience.sweeps.measures import MEASURES, disturbed_by
+from rabbitmq_resilience.sweeps.playing import status_of
 from rabbitmq_resilience.sweeps.seen import Seen
 from tests.invariants.literal import Row, cluster, deliver, event, history, node_states, phases, publish, queues, us
 from tests.sweeps.test_compare_command import PLAYED
@@ -74,11 +76,33 @@ def test_where_nobody_awaits_confirms_nothing_is_said_of_them(name: str) -> None
     assert measured(name, seen(EVERY, awaited=False)) is None
 
 
-def test_other_programs_count_where_they_ran_beside_what_is_measured() -> None:
-    def busy(others: dict[int, float]) -> list[Any]:
-        told = {"busy": 1.0, "waited_s": {}}
-        return [event(at, "machine", others=others.get(at, 0.0), **told) for at in range(1, 40)]
+def beside_others(*moments_s: int) -> Seen:
+    """What came to the messages while other programs took much at these moments."""
+    told = {"busy": 1.0, "waited_s": {}}
+    return seen(EVERY, (), [event(at, "machine", others=0.9 * (at in moments_s), **told) for at in range(1, 40)])
 
-    during, afterwards = busy(dict.fromkeys(range(1, 11), 0.9)), busy(dict.fromkeys(range(12, 40), 0.9))
-    assert "other programs took" in shortfall(seen(EVERY, (), during))
-    assert shortfall(seen(EVERY, (), afterwards)) == ""
+
+DURING, AFTERWARDS = beside_others(*range(1, 11)), beside_others(*range(12, 40))
+
+
+def test_other_programs_count_where_they_ran_beside_what_is_measured() -> None:
+    assert "other programs took" in disturbed_by(DURING)
+    assert disturbed_by(AFTERWARDS) == ""
+
+
+@pytest.mark.parametrize(
+    ("beside", "verdict", "status"),
+    [
+        (DURING, "VALID", "disturbed"),
+        (DURING, "UNKNOWN", "disturbed"),
+        (DURING, "INVALID", "not held"),
+        (AFTERWARDS, "VALID", "measured"),
+        (AFTERWARDS, "UNKNOWN", "unknown"),
+        (AFTERWARDS, "INVALID", "measured"),
+    ],
+)
+def test_a_promise_that_was_broken_stays_in_the_table(beside: Seen, verdict: str, status: str) -> None:
+    finding = {"verdict": verdict, "summary": "2 messages were lost"}
+    told, why = status_of(replace(beside, document={"verdict": verdict, "invariants": {"no_loss": finding}}))
+    assert told == status
+    assert ("2 messages were lost" in why) == (verdict == "INVALID" or status == "unknown")

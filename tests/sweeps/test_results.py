@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rabbitmq_resilience.sweeps import summary
+from rabbitmq_resilience.sweeps.playing import SweepInPlay
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
 from rabbitmq_resilience.sweeps.summary import rows
 from rabbitmq_resilience.sweeps.table import table, write_tables
@@ -139,10 +140,27 @@ def test_what_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
         Results.read(tmp_path)
 
 
-def test_a_run_that_was_broken_off_counts_until_it_is_played_again(tmp_path: Path) -> None:
-    broken = [line("1", "quorum", number, status="broken off", values={}, run="") for number in (1, 2)]
+@pytest.mark.parametrize("status", ["broken off", "disturbed"])
+def test_a_run_that_is_played_again_counts_until_then(tmp_path: Path, status: str) -> None:
+    before = [line("1", "quorum", number, status=status, values={}) for number in (1, 2)]
     again = line("1", "quorum", 1)
-    assert Results(tmp_path, OF, [*broken, again]).final == [broken[1], again]
+    results = Results(tmp_path / "sweep", None, [])
+    results.begin(OF, "the file")
+    for each in (*before, before[1], again):
+        results.enter(each)
+    assert Results.read(tmp_path / "sweep").final == [before[1], again]
+
+
+@pytest.mark.parametrize("status", ["broken off", "disturbed", "not held", "unknown"])
+def test_the_next_session_plays_what_was_broken_off_or_disturbed(tmp_path: Path, status: str) -> None:
+    sweep = loaded(tmp_path, SWEEP)
+    first, *others = SweepInPlay(sweep, tmp_path / "sweep", tmp_path).turns(whole=False)
+    results = Results.read(tmp_path / "sweep")
+    results.begin(replace(OF, digest=sweep.digest), sweep.text)
+    results.enter(replace(line("1", "quorum", first.round, status=status, values={}), labels=first.cell.labels))
+    left = SweepInPlay(sweep, tmp_path / "sweep", tmp_path).turns(whole=False)
+    again = [first] if status in ("broken off", "disturbed") else []
+    assert [turn.key for turn in left] == [turn.key for turn in (*again, *others)]
 
 
 @pytest.mark.parametrize(
