@@ -24,22 +24,42 @@ DONE_WITHIN_S = 120.0
 #: How long healing may take that is asked for.
 HEALED_WITHIN_S = 60.0
 
+_IS_OURS = """
+is_ours() { tr '\\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF "$2"; }
+"""
+
+#: One heals at a time, the watchdog or who was asked to: the other's script would run into the half of it, and lose the
+#: folder under its feet. What one has left that was killed meanwhile is no hindrance.
+_TAKE = """
+take() {
+    ln -s $$ "$1/healing" 2> /dev/null && return 0
+    is_ours "$(readlink "$1/healing")" "$1" && return 1
+    rm -f "$1/healing"
+    ln -s $$ "$1/healing" 2> /dev/null
+}
+"""
+
+#: ``heal`` goes first, so that nobody takes what is healed for what is not, once the rest of the folder is going.
+_FORGET = 'rm -f "$1/heal"; rm -rf "$1"'
+
 #: Ends what is still being done: healed beneath it, it would be done afterwards, and nobody would watch.
 _END = """
-is_ours() { tr '\\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF "$2"; }
 doing=$(cat "$1/doing" 2> /dev/null || true)
 [ -n "$doing" ] && is_ours "$doing" "$1/do" && kill -KILL "-$doing" || true
 rm -f "$1/doing"
 """
 
 _WATCH = f"""
+{_IS_OURS}{_TAKE}
 echo $$ > "$1/pid"
 while [ -e "$1/heal" ]; do
     sleep 1
     now=$(cut -d. -f1 /proc/uptime)
     [ "$now" -lt "$(cat "$1/until")" ] && continue
+    take "$1" || continue
     {_END}
-    sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null && {{ rm -rf "$1"; exit 0; }}
+    sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null && {{ {_FORGET}; exit 0; }}
+    rm -f "$1/healing"
 done
 """
 
@@ -90,12 +110,14 @@ exit $status
 _HEALED = "healed"
 _HEAL = f"""
 set -eu
+{_IS_OURS}{_TAKE}
+while [ -e "$1/heal" ] && ! take "$1"; do sleep 0.1; done
 [ -e "$1/heal" ] || exit 0
 {_END}
-sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null || {{ cat "$1/healing.log" >&2; exit 1; }}
+sh "$1/heal" > "$1/healing.log" 2>&1 < /dev/null || {{ cat "$1/healing.log" >&2; rm -f "$1/healing"; exit 1; }}
 dog=$(cat "$1/pid" 2> /dev/null || true)
 [ -n "$dog" ] && is_ours "$dog" "$1/watch" && kill "$dog" || true
-rm -rf "$1"
+{_FORGET}
 echo {_HEALED}
 """
 
@@ -126,9 +148,9 @@ def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[Ca
 
 
 def heal(machine: Machine, key: str) -> bool:
-    """Run now what the watchdog would run, and end it. False where nobody watches any more: it is healed, or what was
-    known of it is lost, and whoever needs to know must look. Raises MachineError where healing fails; the watchdog goes
-    on trying then."""
+    """Run now what the watchdog would run, and end it; where it is healing by itself, wait for it. False where nobody
+    watches any more: it is healed, or what was known of it is lost, and whoever needs to know must look. Raises
+    MachineError where healing fails; the watchdog goes on trying then."""
     return machine.run(_HEAL, f"{machine.state}/{key}", timeout_s=HEALED_WITHIN_S).strip() == _HEALED
 
 

@@ -40,29 +40,29 @@ class Kind:
 
 def brokers(machines: Machines) -> list[str]:
     """The states of those of host2."""
-    rows = machines.run("host2", "ps -eo stat=,args= | grep -e '-s rabbit boot' | grep -v grep || true").splitlines()
+    rows = machines.ask("host2", "ps -eo stat=,args= | grep -e '-s rabbit boot' | grep -v grep || true").splitlines()
     return [row.split()[0] for row in rows]
 
 
 def rules(machines: Machines, name: str) -> str:
-    return machines.run(name, "nft list ruleset")
+    return machines.ask(name, "nft list ruleset")
 
 
 def verdicts(machines: Machines) -> str:
     """What the rules on host2 that are ours do with packets; engines have rules of their own there."""
-    return machines.run("host2", "nft list table inet rabbitmq_resilience 2> /dev/null || true")
+    return machines.ask("host2", "nft list table inet rabbitmq_resilience 2> /dev/null || true")
 
 
 def free_blocks(machines: Machines) -> int:
-    return int(machines.run("host2", f"stat -f -c %a {DISK}"))
+    return int(machines.ask("host2", f"stat -f -c %a {DISK}"))
 
 
 def has_alarm(machines: Machines, resource: Resource) -> bool:
-    return f"{resource},rabbit@host2" in machines.run("host2", "rabbitmqctl -q eval 'rabbit_alarm:get_alarms().'")
+    return f"{resource},rabbit@host2" in machines.ask("host2", "rabbitmqctl -q eval 'rabbit_alarm:get_alarms().'")
 
 
 def takes_clients(machines: Machines) -> bool:
-    return bool(machines.run("host2", "ss -Hltn 'sport = :5672'"))
+    return bool(machines.ask("host2", "ss -Hltn 'sport = :5672'"))
 
 
 def alarm(cluster: AttachedCluster, resource: Resource) -> Change:

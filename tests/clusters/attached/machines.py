@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from docker.errors import ImageNotFound
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.containers.engine import connected
+from rabbitmq_resilience.clusters.containers.execution import execute
 from rabbitmq_resilience.tools.image_names import MACHINE
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.certificates import Authority
@@ -42,6 +44,11 @@ management.ssl.port = 15671
 management.ssl.cacertfile = /etc/rabbitmq/ca.pem
 management.ssl.certfile = /etc/rabbitmq/mine.pem
 management.ssl.keyfile = /etc/rabbitmq/mine.pem
+"""
+#: What a broker without data does at its start.
+_JOIN = """
+cluster_formation.peer_discovery_backend = classic_config
+cluster_formation.classic_config.nodes.1 = rabbit@FIRST
 """
 _ADVANCED = f"[{{kernel, [{{net_ticktime, {NET_TICKTIME_S}}}]}}]."
 
@@ -76,15 +83,17 @@ END"""
 USER = "chaos"
 _BEGIN = f"""
 set -e
+printf %s "$HOSTS" >> /etc/hosts
 useradd --create-home {USER}
 echo '{USER} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/{USER}
 mkdir -p ~{USER}/.ssh
 echo "$KEY" > ~{USER}/.ssh/authorized_keys
 chown -R {USER}: ~{USER}/.ssh
-ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
+(umask 077; printf %s "$HOST_KEY" > /etc/ssh/ssh_host_ed25519_key)
 echo "$KEY" > /root/.ssh/authorized_keys
 if [ -d /run/systemd/system ]; then
     systemctl stop rabbitmq-server
+    rm -rf /var/lib/rabbitmq/mnesia
     systemctl reset-failed ssh
     systemctl restart ssh
     systemd-run --quiet --on-active={LIVE_AT_MOST_S} systemctl poweroff
@@ -130,11 +139,16 @@ class Machines:
         (network,) = self.containers[name].attrs["NetworkSettings"]["Networks"].values()
         return str(network["IPAddress"])
 
-    def run(self, name: str, script: str, **environ: str) -> str:
-        """Past ssh, as an onlooker."""
+    def run(self, name: str, script: str, **environ: str) -> None:
+        """Past ssh, as an onlooker. What it writes may be lost: see ``ask``."""
         status, told = self.containers[name].exec_run(["sh", "-c", script], environment=environ)
         assert status == 0, told.decode(errors="replace")
-        return str(told.decode(errors="replace"))
+
+    def ask(self, name: str, script: str) -> str:
+        """What ``script`` writes, which may be run more than once for that."""
+        done = execute(self.containers[name].id, ["sh", "-c", script], node=name)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def part_from_us(self, name: str) -> None:
         """It hears no more of who is on the outside."""
@@ -219,23 +233,34 @@ def _begin(machines: Machines) -> None:
     authority = Authority()
     (folder / "ca.pem").write_text(authority.certificate)
     hosts = "".join(f"{machines.address(name)} {name}\n" for name in machines.names)
-    for name in machines.names:
-        machines.run(name, 'printf %s "$HOSTS" >> /etc/hosts', HOSTS=hosts)
-        certificate = authority.for_address(machines.address(name)) if machines.tls else ""
-        conf = _CONF + (_TLS if machines.tls else _PLAIN)
-        machines.run(name, _BEGIN, KEY=public, COOKIE=cookie, CONF=conf, CA=authority.certificate, MINE=certificate)
+    host_keys = {name: asyncssh.generate_private_key("ssh-ed25519") for name in machines.names}
+    known = (f"{machines.address(name)} {key.export_public_key().decode()}" for name, key in host_keys.items())
+    (folder / "known_hosts").write_text("".join(known))
     first, *others = machines.names
-    for name in others:
+
+    def begin(name: str) -> None:
+        certificate = authority.for_address(machines.address(name)) if machines.tls else ""
+        conf = _CONF + (_TLS if machines.tls else _PLAIN) + _JOIN.replace("FIRST", first)
         machines.run(
-            name, f"rabbitmqctl -q stop_app && rabbitmqctl -q join_cluster rabbit@{first} && rabbitmqctl -q start_app"
+            name,
+            _BEGIN,
+            HOSTS=hosts,
+            KEY=public,
+            HOST_KEY=host_keys[name].export_private_key().decode(),
+            COOKIE=cookie,
+            CONF=conf,
+            CA=authority.certificate,
+            MINE=certificate,
         )
+
+    begin(first)
+    with ThreadPoolExecutor(max(1, len(others))) as pool:
+        list(pool.map(begin, others))
     machines.run(
         first,
         "rabbitmqctl -q add_user chaos 'of these machines' && rabbitmqctl -q set_user_tags chaos administrator && "
         "rabbitmqctl -q set_permissions -p / chaos '.*' '.*' '.*'",
     )
-    keys = (f"{machines.address(n)} {machines.run(n, 'cat /etc/ssh/ssh_host_ed25519_key.pub')}" for n in machines.names)
-    (folder / "known_hosts").write_text("".join(keys))
     url = f"http://{machines.address(first)}:15672"
     access = Access()
     if machines.tls:

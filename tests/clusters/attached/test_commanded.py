@@ -54,7 +54,7 @@ def broker(keeper: OurMachine, name: str = "rabbit@h1", **acts: CommandedAct) ->
 def test_what_takes_longer_than_it_lasts_is_done_before_it_is_healed(keeper: OurMachine) -> None:
     found = broker(keeper, stop=CommandedAct(do="sleep 3; rm -f up", proof=KILL.proof, heal=KILL.heal))
     found.stop(for_s=0)
-    wait_until(lambda: found.state() == "running", timeout_s=10, what="its watchdog to heal it")
+    wait_until(lambda: found.state() == "running", timeout_s=30, what="its watchdog to heal it")
     found.give_back()
     process = found.process()
     assert process is not None

@@ -73,11 +73,11 @@ def test_it_is_full_until_it_is_given_back(place: Place) -> None:
     assert disk.takes()
     (place.data / "of-the-broker").write_bytes(bytes(2**20))
     disk.fill(for_s=60)
-    wait_until(lambda: not disk.takes(), timeout_s=10, what="the disk to be full")
+    wait_until(lambda: not disk.takes(), timeout_s=30, what="the disk to be full")
     assert disk.room().free_bytes == 0
 
     (place.data / "of-the-broker").unlink()  # what is freed is taken, too
-    wait_until(lambda: disk.room().free_bytes == 0, timeout_s=10, what="the disk to be full again")
+    wait_until(lambda: disk.room().free_bytes == 0, timeout_s=30, what="the disk to be full again")
     assert list(place.data.iterdir()) == []
 
     disk.empty()
@@ -90,17 +90,17 @@ def test_it_is_full_until_it_is_given_back(place: Place) -> None:
 def test_it_is_given_back_by_itself(place: Place) -> None:
     disk = place.disk(place.data)
     disk.fill(for_s=3)
-    wait_until(lambda: not disk.takes(), timeout_s=10, what="the disk to be full")
+    wait_until(lambda: not disk.takes(), timeout_s=30, what="the disk to be full")
     wait_until(disk.takes, timeout_s=20, what="the disk to have room")
     assert disk.room().free_bytes == SIZE_BYTES
-    wait_until(lambda: place.left_on_machine() == "", timeout_s=10, what="no traces")
+    wait_until(lambda: place.left_on_machine() == "", timeout_s=30, what="no traces")
 
 
 def test_also_where_nobody_watches(place: Place) -> None:
     """The watchdog was killed, and what it knew is gone."""
     disk = place.disk(place.data)
     disk.fill(for_s=4)
-    wait_until(lambda: not disk.takes(), timeout_s=10, what="the disk to be full")
+    wait_until(lambda: not disk.takes(), timeout_s=30, what="the disk to be full")
     folder = place.folder / "state" / "h1-disk"
     os.kill(int((folder / "pid").read_text()), 9)
     shutil.rmtree(folder)

@@ -102,7 +102,7 @@ def test_whatever_goes_wrong_in_a_look_is_a_look_that_failed(answer: Any, told: 
     api = Api(answer)
     with guard(api) as watching:
         assert not ended(watching), "not at once"
-        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to give up")
+        wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
         assert "nobody could look at alarms for 0.4 s" in ended(watching)
         assert told in ended(watching)
 
@@ -113,7 +113,7 @@ def test_a_look_that_fails_does_not_hide_the_next(monkeypatch: pytest.MonkeyPatc
     api = Api(None)
     with guard(api) as watching:
         api.answer = [FINE, ALARMED]
-        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to see the alarm")
+        wait_until(lambda: ended(watching), timeout_s=30, what="the guard to see the alarm")
         assert "rabbit@h2 has an alarm of disk" in ended(watching)
         api.answer = [FINE]
         assert ended(watching), "it was so once"
@@ -134,7 +134,7 @@ def test_a_look_that_never_ends_ends_the_run() -> None:
     api = Hanging([FINE])
     with guard(api) as watching:
         api.answer = None
-        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to give up")
+        wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
         assert "nobody could look at alarms" in ended(watching)
         go_on.set()
 
@@ -145,7 +145,7 @@ def test_a_thread_that_has_ended_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
     api = Api([FINE])
     with guard(api) as watching:
         api.answer = SystemExit()
-        wait_until(lambda: ended(watching), timeout_s=10, what="the guard to give up")
+        wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
         assert "nobody could look at alarms" in ended(watching)
 
 

@@ -75,7 +75,7 @@ def test_a_run_whose_lock_somebody_deletes_ends(cluster: LocalCluster, tmp_path:
                 return True
             return False
 
-        wait_until(is_told, timeout_s=10, what="the run to be told that its lock is gone")
+        wait_until(is_told, timeout_s=30, what="the run to be told that its lock is gone")
         formed.close()
 
 

@@ -55,8 +55,8 @@ def test_two_machines_with_sudo_systemd_iptables_and_tls(
     ]
     played_and_proven(schedule, file, tmp_path, topology="two_nodes_two_zones")
     for name in two.names:
-        assert two.run(name, "systemctl is-active rabbitmq-server") == "active\n"
-        assert "rabbitmq-resilience" not in two.run(name, "systemctl list-units --all --no-legend --no-pager")
+        assert two.ask(name, "systemctl is-active rabbitmq-server") == "active\n"
+        assert "rabbitmq-resilience" not in two.ask(name, "systemctl list-units --all --no-legend --no-pager")
 
 
 def test_only_the_port_between_brokers_is_cut_where_that_is_stated(two: Machines) -> None:
@@ -68,7 +68,7 @@ def test_only_the_port_between_brokers_is_cut_where_that_is_stated(two: Machines
     )
 
     def port(number: int) -> str:
-        return two.run("host2", knock.replace("PORT", str(number))).strip()
+        return two.ask("host2", knock.replace("PORT", str(number))).strip()
 
     with (
         closing(Attachment(load(file))) as attachment,
@@ -78,10 +78,10 @@ def test_only_the_port_between_brokers_is_cut_where_that_is_stated(two: Machines
         cluster = formed.lasting(30)
         cluster.links.cut(topology.links)
         assert (port(22), port(25672)) == ("open", "closed")
-        assert "--dport 25672 -j DROP" in two.run("host1", "iptables -S rabbitmq_resilience")
+        assert "--dport 25672 -j DROP" in two.ask("host1", "iptables -S rabbitmq_resilience")
         cluster.links.restore(topology.links)
         assert port(25672) == "open"
-        assert "rabbitmq_resilience" not in two.run("host1", "iptables -S")
+        assert "rabbitmq_resilience" not in two.ask("host1", "iptables -S")
 
 
 @contextmanager

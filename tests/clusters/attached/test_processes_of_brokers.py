@@ -120,10 +120,10 @@ def test_a_broker_in_a_container_on_the_machine_is_another_machines(place: Place
     with subprocess.Popen(["unshare", "--pid", "--fork", sys.executable, "-c", SLEEPS, *BOOTS]) as outer:
         try:
             inside = psutil.Process(outer.pid)
-            wait_until(inside.children, timeout_s=10, what="the process in the namespace")
+            wait_until(inside.children, timeout_s=30, what="the process in the namespace")
             (pid,) = (child.pid for child in inside.children())
             (place.proc / str(pid)).symlink_to(f"/proc/{pid}")
-            wait_until(lambda: b"boot" in Path(f"/proc/{pid}/cmdline").read_bytes(), timeout_s=10, what="its arguments")
+            wait_until(lambda: b"boot" in Path(f"/proc/{pid}/cmdline").read_bytes(), timeout_s=30, what="its arguments")
             assert place.broker().process() is None
             ours = place.runs()
             found = place.broker().process()
@@ -229,7 +229,7 @@ def test_one_that_was_suspended_goes_on(place: Place) -> None:
     place.runs("-sname", NODE)
     broker = place.broker()
     broker.pause(for_s=60)
-    wait_until(lambda: broker.state() == "suspended", timeout_s=5, what="it to be suspended")
+    wait_until(lambda: broker.state() == "suspended", timeout_s=30, what="it to be suspended")
     broker.give_back()
     assert broker.state() == "running"
     assert place.started == []
@@ -239,7 +239,7 @@ def test_one_that_was_suspended_goes_on(place: Place) -> None:
 def test_what_a_run_has_left_of_which_nothing_else_is_known_is_given_back(place: Place, signal_sent: int) -> None:
     os.kill(place.runs("-sname", NODE), signal_sent)
     broker = place.broker()
-    wait_until(lambda: broker.state() != "running", timeout_s=5, what="it to be taken")
+    wait_until(lambda: broker.state() != "running", timeout_s=30, what="it to be taken")
     broker.give_back()
     assert broker.state() == "running"
     assert len(place.started) == (signal_sent == signal.SIGKILL)

@@ -14,7 +14,7 @@ import pytest
 
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.machine import AbsentError, Machine
+from rabbitmq_resilience.clusters.attached.machine import AbsentError, Machine, MachineError
 from rabbitmq_resilience.tools.waiting import wait_until
 
 
@@ -65,7 +65,7 @@ def dog_of(machine: OurMachine, key: str) -> int:
 
 
 def test_one_whose_sleep_is_ended_goes_on(here: OurMachine, tmp_path: Path) -> None:
-    watchdog.arm(here, "one", heal=f"touch {tmp_path}/healed", after_s=2)
+    watchdog.arm(here, "one", heal=f"touch {tmp_path}/healed", after_s=5)
     dog = dog_of(here, "one")
 
     def sleep() -> str:
@@ -74,15 +74,15 @@ def test_one_whose_sleep_is_ended_goes_on(here: OurMachine, tmp_path: Path) -> N
         )
         return next((row.split()[0] for row in told.stdout.splitlines() if row.endswith("sleep")), "")
 
-    os.kill(int(wait_until(sleep, timeout_s=5, what="it to sleep", poll_s=0.02)), signal.SIGTERM)
-    wait_until((tmp_path / "healed").exists, timeout_s=10, what="it to heal")
+    os.kill(int(wait_until(sleep, timeout_s=30, what="it to sleep", poll_s=0.02)), signal.SIGTERM)
+    wait_until((tmp_path / "healed").exists, timeout_s=30, what="it to heal")
 
 
 def test_one_whose_folder_is_gone_ends(here: OurMachine) -> None:
     watchdog.arm(here, "one", heal="true", after_s=60)
     dog = dog_of(here, "one")
     shutil.rmtree(Path(here.state) / "one")
-    wait_until(lambda: not lives(dog), timeout_s=10, what="it to end")
+    wait_until(lambda: not lives(dog), timeout_s=30, what="it to end")
 
 
 def test_whether_there_was_something_to_heal_is_told(here: OurMachine) -> None:
@@ -95,13 +95,41 @@ def test_one_that_is_healing_while_another_takes_its_place_takes_nothing_of_it_a
     here: OurMachine, tmp_path: Path
 ) -> None:
     watchdog.arm(here, "one", heal=f"touch {tmp_path}/healing; sleep 1", after_s=0)
-    wait_until((tmp_path / "healing").exists, timeout_s=10, what="it to heal")
+    wait_until((tmp_path / "healing").exists, timeout_s=30, what="it to heal")
     old = dog_of(here, "one")
     watchdog.arm(here, "one", heal=f"touch {tmp_path}/healed", after_s=60)
-    wait_until(lambda: not lives(old), timeout_s=10, what="the one before to end")
+    wait_until(lambda: not lives(old), timeout_s=30, what="the one before to end")
     assert watchdog.armed(here) == ["one"]
     assert watchdog.heal(here, "one")
     assert (tmp_path / "healed").exists()
+
+
+def test_one_that_is_healing_is_waited_for(here: OurMachine, tmp_path: Path) -> None:
+    """Two at once would do each other's half, and the first to end would take the folder from under the other."""
+    heal = f"echo begun >> {tmp_path}/healing; sleep 2; echo ended >> {tmp_path}/healing"
+    watchdog.arm(here, "one", heal=heal, after_s=0)
+    wait_until((tmp_path / "healing").exists, timeout_s=30, what="it to heal")
+    assert not watchdog.heal(here, "one")
+    assert (tmp_path / "healing").read_text().split() == ["begun", "ended"]
+    assert watchdog.armed(here) == []
+
+
+def test_one_that_fails_to_heal_is_not_in_the_way_of_who_can(here: OurMachine, tmp_path: Path) -> None:
+    fails = f"touch {tmp_path}/tried; sleep 1; [ -e {tmp_path}/can ]"
+    watchdog.arm(here, "one", heal=fails, after_s=0)
+    wait_until((tmp_path / "tried").exists, timeout_s=30, what="it to heal")
+    with pytest.raises(MachineError):
+        watchdog.heal(here, "one")
+    (tmp_path / "can").touch()
+    wait_until(lambda: watchdog.armed(here) == [], timeout_s=30, what="it to try again")
+
+
+def test_one_that_was_killed_as_it_was_healing_is_not_waited_for(here: OurMachine, tmp_path: Path) -> None:
+    watchdog.arm(here, "one", heal=f"echo begun >> {tmp_path}/healing; sleep 1", after_s=0)
+    wait_until((tmp_path / "healing").exists, timeout_s=30, what="it to heal")
+    os.killpg(dog_of(here, "one"), signal.SIGKILL)
+    assert watchdog.heal(here, "one")
+    assert (tmp_path / "healing").read_text().split() == ["begun", "begun"]
 
 
 def test_what_is_still_being_done_is_ended_before_it_is_healed(here: OurMachine, tmp_path: Path) -> None:
@@ -117,11 +145,11 @@ def test_what_is_still_being_done_is_ended_before_it_is_healed(here: OurMachine,
 
     doing = threading.Thread(target=slow)
     doing.start()
-    wait_until(lambda: all((tmp_path / name).exists() for name in ("begun", "pid")), timeout_s=10, what="it to begin")
+    wait_until(lambda: all((tmp_path / name).exists() for name in ("begun", "pid")), timeout_s=30, what="it to begin")
     assert watchdog.heal(here, "one")
     doing.join()
     assert failed
-    wait_until(lambda: not lives(int((tmp_path / "pid").read_text())), timeout_s=10, what="it to be ended")
+    wait_until(lambda: not lives(int((tmp_path / "pid").read_text())), timeout_s=30, what="it to be ended")
     assert watchdog.armed(here) == []
 
 

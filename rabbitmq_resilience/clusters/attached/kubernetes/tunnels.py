@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -80,17 +81,19 @@ class Tunnel(Closing):
         self._open -= {near, far}
         near.close()
         forwarded.close()
-        _end(forwarded, self._pod_port)
+        websocket, used = forwarded.websocket, weakref.ref(forwarded)
+        del forwarded
+        _end(websocket, used)
 
 
-def _end(forwarded: Any, pod_port: int) -> None:
-    """The library's own thread ends when it sees that our end is closed. Where it waits for something else, it is told
-    that nothing comes any more; to close its connection meanwhile would break that thread."""
-    websocket, its_end = forwarded.websocket, forwarded.local_ports[pod_port].python
-    if not _comes_true(lambda: its_end.fileno() == -1, within_s=_ENDS_WITHIN_S):
+def _end(websocket: Any, used: weakref.ref[Any]) -> None:
+    """The library's own thread is all that still uses the port-forward. It ends when it sees that our end is closed;
+    where it waits for something else, it is told that nothing comes any more. It may leave its connection open, and to
+    close that any sooner would break the thread."""
+    if not _comes_true(lambda: used() is None, within_s=_ENDS_WITHIN_S):
         with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
             socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # not that of TLS, which changes what is read from
-    _comes_true(lambda: not websocket.connected, within_s=1.0)
+        _comes_true(lambda: used() is None, within_s=_ENDS_WITHIN_S)
     with contextlib.suppress(*FAILURES):
         websocket.shutdown()
 
