@@ -15,6 +15,8 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from http.client import NOT_FOUND
+from urllib.parse import quote
 
 from pika import BlockingConnection, ConnectionParameters
 from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker, ProbableAccessDeniedError
@@ -60,16 +62,28 @@ def refuse_held(apis: Sequence[ManagementApi], *, ours: str | None = None) -> No
 
 def _locks(api: ManagementApi) -> dict[str, str]:
     """By name, in which virtual host each lies. A user sees queues of those virtual hosts only that he may use, but
-    connections of all; which may be told seconds late, or not at all where statistics are switched off."""
+    connections of all. Those may be told seconds late, or not at all where statistics are switched off, and may be told
+    after they have ended, so they count only where he cannot see the queues."""
     how = {"disable_stats": "true", "enable_queue_totals": "true", "columns": "name,vhost"}
-    queues = api.get("queues", params=how, timeout_s=_LISTED_WITHIN_S)
+    rows = api.get("queues", params=how, timeout_s=_LISTED_WITHIN_S)
     with suppress(ApiError):
         columns = {"columns": "user_provided_name,vhost"}
-        queues += [
+        told = [
             {"name": row.get("user_provided_name", ""), "vhost": row.get("vhost")}
             for row in api.get("connections", params=columns, timeout_s=_LISTED_WITHIN_S)
         ]
-    return {str(row["name"]): str(row["vhost"]) for row in queues if str(row["name"]).startswith(LOCK)}
+        rows += [row for row in told if str(row["name"]).startswith(LOCK) and not tells_queues(api, str(row["vhost"]))]
+    return {str(row["name"]): str(row["vhost"]) for row in rows if str(row["name"]).startswith(LOCK)}
+
+
+def tells_queues(api: ManagementApi, vhost: str) -> bool:
+    """Whether the user is told which queues are in the virtual host; that there is none, too, where it is gone."""
+    how = {"disable_stats": "true", "columns": "name"}
+    try:
+        api.get(f"queues/{quote(vhost, safe='')}", params=how, timeout_s=_LISTED_WITHIN_S)
+    except ApiError as error:
+        return error.status == NOT_FOUND
+    return True
 
 
 class ClusterLock(Closing):

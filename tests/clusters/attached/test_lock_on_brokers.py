@@ -7,13 +7,14 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
+from pika import BlockingConnection, ConnectionParameters
 
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal
-from rabbitmq_resilience.clusters.attached.lock import LockedError
-from rabbitmq_resilience.clusters.attached.vhosts import MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
+from rabbitmq_resilience.clusters.attached.lock import LockedError, tells_queues
+from rabbitmq_resilience.clusters.attached.vhosts import LOCK, MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
@@ -127,6 +128,37 @@ def test_a_lock_is_seen_from_another_virtual_host(
         as_another_user(tmp_path, monkeypatch)
         with pytest.raises(LockedError, match="another run has this cluster"):
             Attachment(load(second))
+
+
+@pytest.mark.parametrize("place", ["given", "/"])
+def test_a_connection_that_is_told_is_no_lock_where_its_queue_would_be_seen(
+    cluster: LocalCluster, tmp_path: Path, given: ManagementApi, place: str
+) -> None:
+    """Brokers may tell of the connection of an earlier run after it has ended."""
+    file = written(cluster, tmp_path, besides="virtual_host: given\n" if place == "given" else "")
+    given.put("permissions/%2F/mine", ALL)
+    parameters = load(file).access.parameters(cluster.amqp_endpoint("a1"))
+    name = f"{LOCK}of-an-earlier-run of somebody"
+    with closing(
+        BlockingConnection(
+            ConnectionParameters(**parameters, virtual_host=place, client_properties={"connection_name": name})
+        )
+    ):
+        wait_until(lambda: names_of(given) == [name], timeout_s=15, what="statistics to tell of the connection")
+        Attachment(load(file)).close()
+
+
+def names_of(api: ManagementApi) -> list[str]:
+    return [row.get("user_provided_name", "") for row in api.get("connections")]
+
+
+def test_who_may_not_use_a_virtual_host_is_told_nothing_of_its_queues(given: ManagementApi) -> None:
+    given.put("users/theirs", {"password": "of mine", "tags": "monitoring"})
+    with ManagementApi(given.base_url, access=Access("theirs", "of mine")) as theirs:
+        assert not tells_queues(theirs, "given")
+        assert tells_queues(theirs, "gone")
+        given.put("permissions/given/theirs", ALL)
+        assert tells_queues(theirs, "given")
 
 
 @pytest.mark.parametrize("kept", ["queue", "exchange", "policy", "binding"])
