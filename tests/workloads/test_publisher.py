@@ -52,7 +52,7 @@ class Notes:
     def fail(self, reason: str) -> None:
         self.failures.append(reason)
 
-    def finish(self, *, all_read: bool) -> None:
+    def finish(self, *, all_read: bool = False) -> None:
         self.finished.append(all_read)
 
     def ready(self) -> None: ...
