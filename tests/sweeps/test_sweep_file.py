@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rabbitmq_resilience.sweeps.cells import parts, rounds
 from rabbitmq_resilience.sweeps.estimates import expected_s, round_s
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.prices import Leaderboard
+from rabbitmq_resilience.sweeps.results import Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
 from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
@@ -233,6 +235,23 @@ def test_a_run_is_expected_to_take_its_phases_and_a_little_more(tmp_path: Path) 
 
 
 FOLDER = Path(__file__).parents[2] / "sweeps"
+
+
+def test_what_zones_far_apart_add_is_expected_as_it_was_seen() -> None:
+    """Of all loads together: each kind of queue crosses the network as many times as it likes."""
+    cells = load(FOLDER / "across_zones.sweep.yaml").cells
+    took_s = defaultdict(list)
+    for line in Results.read(FOLDER / "results" / "across_zones").lines:
+        if line.took_s is not None:
+            took_s[line.labels["zones"]].append(line.took_s)
+
+    def expected(zones: str) -> float:
+        return statistics.mean(expected_s(cell.scenario) for cell in cells if cell.labels["zones"] == zones)
+
+    near = "three, 0 ms"
+    for zones in ("three, 5 ms", "three, 10 ms", "three, 50 ms"):
+        added_s = statistics.mean(took_s[zones]) - statistics.mean(took_s[near])
+        assert 0.7 * added_s < expected(zones) - expected(near) < 1.5 * added_s
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sweep.yaml")), ids=lambda p: p.name)
