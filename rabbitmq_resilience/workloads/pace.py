@@ -42,8 +42,12 @@ class Pace:
 
     @property
     def next_us(self) -> int | None:
-        """When the next token comes; None where no limit is kept, or nothing may be sent."""
-        return math.ceil(self._next_us) if self._limited and self._next_us < math.inf else None
+        """When the next message may be sent, which is over where that is so now; None while nothing may be sent."""
+        if not self._limited:
+            return 0
+        if self._due_us:
+            return self._due_us[0]
+        return math.ceil(self._next_us) if self._next_us < math.inf else None
 
     def _fill(self, now_us: int) -> None:
         first_us, every_us = self._next_us, self._every_us

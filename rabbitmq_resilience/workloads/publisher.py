@@ -246,11 +246,12 @@ class Publisher:
         due_us = self._pace.take(room, now_us=t_us)
         if due_us:
             self._send(connection, due_us, t_us)
-        if len(due_us) < room:
+        if len(due_us) < room or self._promised_when_written:  # else confirms make room, and call
             self._await_next()
 
     def _await_next(self) -> None:
-        """So that the next message is sent when it is due, not when the process looks again."""
+        """So that the next message is sent when it is due, not when the process looks again; at once, where it is due
+        and there was no room for it, as others of the process have their turn between."""
         next_us = self._pace.next_us
         if next_us is not None and (self._wakes_us is None or next_us < self._wakes_us):
             self._wakes_us = next_us

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,14 +45,7 @@ def test_each_message_is_sent_when_it_is_due(tmp_path: Path, monkeypatch: pytest
     rig = Rig(tmp_path, publisher, notes, Wire(notes))
     rig.connect()
 
-    def go_on(until_us: int) -> None:
-        while notes.calls and min(notes.calls)[0] <= until_us:
-            call = min(notes.calls, key=lambda call: call[0])
-            notes.calls.remove(call)
-            clock_us[0] = max(clock_us[0], call[0])
-            call[1]()
-        clock_us[0] = until_us
-
+    go_on = partial(call_until, notes, clock_us)
     go_on(10_065_000)
     publisher._on_confirm(1, 6, True)
     go_on(10_100_000)
@@ -67,6 +61,57 @@ def test_each_message_is_sent_when_it_is_due(tmp_path: Path, monkeypatch: pytest
     assert waited_us == [0] * 10 + [39_000, 29_000, 19_000, 9_000] + [0] * 4
     assert [row["due_us"] for row in rows[14:]] == [10_150_000, 10_151_000, 10_152_000, 10_153_000]
     assert len(notes.calls) <= 2, "it does not ask to be called again and again"
+    hosted.close(publisher)
+
+
+def call_until(notes: Notes, clock_us: list[int], until_us: int) -> None:
+    """What was asked for, when it was asked for."""
+    while notes.calls and min(call[0] for call in notes.calls) <= until_us:
+        call = min(notes.calls, key=lambda call: call[0])
+        notes.calls.remove(call)
+        clock_us[0] = max(clock_us[0], call[0])
+        call[1]()
+    clock_us[0] = until_us
+
+
+@pytest.mark.parametrize("confirms", ["none", "ignored"])
+def test_one_that_awaits_no_confirms_makes_up_at_once_for_what_it_is_late_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confirms: str
+) -> None:
+    """No confirm tells it when there is room again, and until the process looks more would be due than there is."""
+    clock_us, notes = [10_000_000], Notes()
+    monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
+    workload = replace(load(), rate_per_s=20_000, in_flight=100, confirms=confirms)
+    publisher = hosted.publisher(workload, tmp_path, notes)
+    rig = Rig(tmp_path, publisher, notes, Wire(notes))
+    rig.connect()
+    clock_us[0] += 60_000  # the process was held up
+    call_until(notes, clock_us, 10_070_000)
+    rows = table(rig)
+    assert [row["due_us"] for row in rows] == [10_000_000 + 50 * i for i in range(1, 1401)]
+    assert max(row["sent_us"] - row["due_us"] for row in rows[1200:]) == 0
+    hosted.close(publisher)
+
+
+def test_one_that_awaits_no_confirms_and_keeps_no_rate_goes_on_as_long_as_the_socket_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_us, notes = [10_000_000], Notes()
+    monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
+    publisher = hosted.publisher(replace(load(), rate_per_s=None, in_flight=100, confirms="none"), tmp_path, notes)
+    rig = Rig(tmp_path, publisher, notes, Wire(notes))
+    rig.connect()
+    for sent in (100, 200, 300):
+        assert rig.wire.written == sent
+        ((at_us, call),) = notes.calls
+        assert at_us <= clock_us[0]
+        notes.calls.clear()
+        call()
+    rig.wire.unsent_bytes = module.UNSENT_BYTES_MAX + 1
+    ((_, call),) = notes.calls
+    notes.calls.clear()
+    call()
+    assert (rig.wire.written, notes.calls) == (400, [])
     hosted.close(publisher)
 
 
