@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -15,23 +16,27 @@ CONFIGURATION = ("rabbitmq_conf", "advanced_config", "definitions")
 
 def with_whole_paths(scenario: Scenario, folder: Path) -> Scenario:
     """The scenario with absolute names of files, which were given as seen from ``folder``."""
-    given = {name: path for name in CONFIGURATION if (path := getattr(scenario.topology, name)) is not None}
-    if given:
-        scenario = scenario.with_topology(**{name: (folder / path).resolve() for name, path in given.items()})
-    return _with_rules(scenario, [(folder / path).resolve() for path in scenario.rule_files])
+    return _renamed(
+        scenario,
+        configuration=lambda path: (folder / path).resolve(),
+        rules=[(folder / path).resolve() for path in scenario.rule_files],
+    )
 
 
 def with_copies(scenario: Scenario, folder: Path) -> Scenario:
     """The scenario with copies of its files, which are made below ``folder``."""
-    copies: dict[str, Path] = {}
-    for name in CONFIGURATION:
-        original = getattr(scenario.topology, name)
-        if original is not None:
-            copies[name] = _copy(original, folder, Path("configuration", original.name))
-    if copies:
-        scenario = scenario.with_topology(**copies)
     pairs = zip(scenario.rule_files, rule_copies(scenario), strict=True)
-    return _with_rules(scenario, [_copy(path, folder, copy) for path, copy in pairs])
+    return _renamed(
+        scenario,
+        configuration=lambda path: _copy(path, folder, Path("configuration", path.name)),
+        rules=[_copy(path, folder, copy) for path, copy in pairs],
+    )
+
+
+def with_digests(scenario: Scenario) -> Scenario:
+    """The scenario with what its files hold (SHA-256) in place of their names: the same from every folder, and another
+    one once a file says something else."""
+    return _renamed(scenario, configuration=_digest, rules=[_digest(path) for path in scenario.rule_files])
 
 
 def rule_copies(scenario: Scenario) -> list[Path]:
@@ -50,13 +55,20 @@ def missing_files(scenario: Scenario) -> Iterator[tuple[Location, str]]:
             yield location, f"there is no file {path}; it is looked for beside the fault file"
 
 
-def _with_rules(scenario: Scenario, files: list[Path]) -> Scenario:
-    if not files:
+def _renamed(scenario: Scenario, *, configuration: Callable[[Path], Path], rules: list[Path]) -> Scenario:
+    given = {name: path for name in CONFIGURATION if (path := getattr(scenario.topology, name)) is not None}
+    if given:
+        scenario = scenario.with_topology(**{name: configuration(path) for name, path in given.items()})
+    if not rules:
         return scenario
-    return scenario.model_copy(update={"rules": files[0] if isinstance(scenario.rules, Path) else tuple(files)})
+    return scenario.model_copy(update={"rules": rules[0] if isinstance(scenario.rules, Path) else tuple(rules)})
 
 
 def _copy(original: Path, folder: Path, name: Path) -> Path:
     (folder / name).parent.mkdir(exist_ok=True)
     shutil.copyfile(original, folder / name)
     return name
+
+
+def _digest(path: Path) -> Path:
+    return Path(hashlib.sha256(path.read_bytes()).hexdigest())

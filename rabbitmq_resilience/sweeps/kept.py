@@ -48,7 +48,8 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
     kept = sweeps / "results" / folder.name
     is_kept = kept.exists() and kept.samefile(folder)
     if not is_kept and results.of.digest != sweep.digest:  # the suite may have gone on since they were kept
-        raise ResultsError(f"{folder} was played with another base, other prices, or another version of the suite")
+        other = "another base, other prices, other files that cells name, or another version of the suite"
+        raise ResultsError(f"{folder} was played with {other}")
     kept.mkdir(parents=True, exist_ok=True)
     for old in kept.iterdir():
         if old.name not in (FINDINGS, *_KEPT):

@@ -79,7 +79,8 @@ class SweepInPlay:
         """What was not played yet, in order. Raises ResultsError where results of another file are in the folder."""
         if self._results.of is not None and self._results.of.digest != self._sweep.digest:
             folder = self._results.folder
-            raise ResultsError(f"{folder} holds results of another sweep file; move it away to begin anew")
+            other = "another sweep file, or the files that it names said something else"
+            raise ResultsError(f"{folder} holds results of {other}; move it away to begin anew")
         spec = self._sweep.spec
         order = rounds(self._sweep.chosen(whole=whole), spec.repeats, seed=spec.seed)
         done = {line.key for line in self._results.lines if not line.is_played_again}

@@ -17,6 +17,7 @@ from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenarios.named_files import with_digests
 from rabbitmq_resilience.sweeps import beside
 from rabbitmq_resilience.sweeps.capacity import Capacity, number_of
 from rabbitmq_resilience.sweeps.cells import Cell, Choice, PlayedOn, changed, choices
@@ -65,9 +66,9 @@ class Sweep:
 
     @property
     def digest(self) -> str:
-        """Of the file, every cell, and the prices."""
+        """Of the file, every cell with what its files hold, and the prices. Raises OSError where a file is gone."""
         prices = "" if self.spec.leaderboard is None else self.spec.leaderboard.model_dump_json()
-        cells = "".join(cell.scenario.model_dump_json() for cell in self.cells)
+        cells = "".join(with_digests(cell.scenario).model_dump_json() for cell in self.cells)
         return hashlib.sha256(f"{self.text}{cells}{prices}".encode()).hexdigest()[:16]
 
 

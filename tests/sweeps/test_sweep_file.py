@@ -281,3 +281,17 @@ def test_the_page_names_every_field_and_measure() -> None:
     text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
     assert [name for name in SweepSpec.model_fields if f"`{name}`" not in text and name != "version"] == []
     assert [name for name in MEASURES if f"`{name}`" not in text and not re.search(r"_p\d", name)] == []
+
+
+def test_results_are_of_what_named_files_say_wherever_they_are(tmp_path: Path) -> None:
+    """A sweep goes on in another folder, and no longer once brokers would be configured in another way."""
+    settings = {"few": {"topology.advanced_config": "credit.config"}, "default": {}}
+    plain = with_changes((("axes", 1), {"name": "credit", "settings": settings}))
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        (folder / "credit.config").write_text("[{rabbit, [{credit_flow_default_credit, {400, 200}}]}].")
+    sweep = loaded(here, plain)
+    assert sweep.digest == loaded(there, plain).digest
+    (here / "credit.config").write_text("[{rabbit, [{credit_flow_default_credit, {40, 20}}]}].")
+    assert sweep.digest != loaded(there, plain).digest
