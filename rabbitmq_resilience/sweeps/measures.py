@@ -15,7 +15,7 @@ from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.latency import percentile_ms
 from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.machine import told_of_others
+from rabbitmq_resilience.invariants.machine import looks, told_of_others
 from rabbitmq_resilience.invariants.outages import Outages, outages
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import History
@@ -118,11 +118,16 @@ OF_NIGHTS = (
 
 
 def _busy(seen: Seen) -> float | None:
+    """A look counts for as much of its time as lies in the span: just before that, clients connect."""
     if seen.span_us is None:
         return None
-    first_us, last_us = seen.span_us
-    looks = [e.busy for e in seen.history.facts.of_kind(MachineEvent) if first_us <= e.t_us <= last_us]
-    return sum(looks) / len(looks) if looks else None
+    facts = seen.history.facts
+    told = [
+        (look.within_s([seen.span_us]), look.event.busy)
+        for look in looks(facts.of_kind(MachineEvent), origin_us=facts.origin_us)
+    ]
+    long_s = sum(within_s for within_s, _ in told)
+    return sum(within_s * busy for within_s, busy in told) / long_s if long_s else None
 
 
 def _number(name: str, seen: Seen) -> float | None:

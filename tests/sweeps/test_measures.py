@@ -106,3 +106,13 @@ def test_a_promise_that_was_broken_stays_in_the_table(beside: Seen, verdict: str
     told, why = status_of(replace(beside, document={"verdict": verdict, "invariants": {"no_loss": finding}}))
     assert told == status
     assert ("2 messages were lost" in why) == (verdict == "INVALID" or status == "unknown")
+
+
+def test_a_look_at_the_processors_counts_for_its_time_in_the_phase() -> None:
+    """Clients connect before the steady phase and are not busy then; the load begins with it, and ends after it."""
+    looked = [(1, 0.2), (6, 1.0), (11, 0.9), (16, 0.1)]
+    looks = [event(at_s, "machine", busy=busy, others=0.0, over_s=5.0) for at_s, busy in looked]
+    busy_s = {1: 1 * 0.2, 6: 5 * 1.0, 11: 4 * 0.9}
+    assert measured("cpu_busy", seen(EVERY, events=looks)) == pytest.approx(sum(busy_s.values()) / 10)
+    assert measured("cpu_busy", seen(EVERY, events=looks[3:])) is None
+    assert measured("cpu_busy", seen(EVERY)) is None
