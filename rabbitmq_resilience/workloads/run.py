@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -64,6 +64,7 @@ class RunningWorkload:
         letters = Letters(load.dead_letter_queues, load.reject_one_in)
         self._tally = Tally(folder, publishers=load.publishers, routes=routes, letters=letters)
         self._stopped = False
+        self._cut_off = False  # publishers were ended while brokers still read, or confirms were still to come
         self._to_start: list[Worker] = []
         #: What each ``check`` looks at too; it raises what is to end the run.
         self.beside: Callable[[], None] = lambda: None
@@ -157,20 +158,27 @@ class RunningWorkload:
         return begins_us
 
     def stop_publishers(self, *, timeout_s: float) -> bool:
-        """Stop sending, and wait for outstanding confirms. False if some did not come: these are UNKNOWN."""
+        """Stop sending, and wait for outstanding confirms; where none are awaited, until brokers have read all of it.
+        False if that did not come: messages without a confirm are UNKNOWN, and see ``drain`` for the others."""
         for publisher in self.publishers:
             publisher.finish()
         try:
             wait_until(lambda: all(p.ended for p in self.publishers), timeout_s=timeout_s, what="the last confirms")
         except WaitTimeout:
-            return False
+            self._cut_off = True
         finally:
             _end(self.publishers)
-        return True
+        return not self._cut_off
 
     def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-        """Wait for the consumers to receive what is confirmed; call it after ``stop_publishers``."""
-        return drain(self._tally, depths, idle_s=idle_s, timeout_s=timeout_s)
+        """Wait for the consumers to receive what is confirmed; call it after ``stop_publishers``. What publishers that
+        await no confirms had not yet handed over as they were ended is lost by them, not by a broker: then the drain is
+        not complete unless everything came."""
+        result = drain(self._tally, depths, idle_s=idle_s, timeout_s=timeout_s)
+        if not (self._cut_off and self.load.confirms != "awaited" and result.unconsumed):
+            return result
+        detail = f"publishers were ended before brokers had read all that they had sent; {result.detail}"
+        return replace(result, complete=False, detail=detail)
 
     def stop(self) -> None:
         """End all workers; consumers acknowledge what they have recorded. Then complete the history."""

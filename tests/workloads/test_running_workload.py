@@ -91,6 +91,30 @@ def assert_one_outcome_each(folder: Path) -> None:
         assert sequences == set(range(len(sequences)))
 
 
+def test_what_publishers_could_not_hand_over_is_not_said_to_be_lost(cluster: LocalCluster, tmp_path: Path) -> None:
+    """A broker that reads no more leaves them what they would write, as one does that is over its limit."""
+    load_over = {"queue_type": "classic", "leaders_on": ["c1"], "confirms": "none", "rate_per_s": 20_000}
+    with running(cluster, tmp_path, **load_over, message_bytes=2000, publishers=3) as load:
+        await_confirmed(load, 1000)
+        sent: list[int] = []
+
+        def stalled() -> bool:
+            sent.append(load.progress().published)
+            return len(sent) > 3 and sent[-4] == sent[-1]
+
+        cluster.pause("c1")
+        try:
+            wait_until(stalled, timeout_s=30, what="publishers to stall", poll_s=0.1)
+            assert not load.stop_publishers(timeout_s=0.5)
+        finally:
+            cluster.resume("c1")
+        result = load.drain(lambda: depths(cluster.api("a1"), load.load.vhost), idle_s=5, timeout_s=60)
+    assert result.unconsumed > 0
+    assert not result.complete
+    assert result.detail.startswith("publishers were ended before brokers had read all that they had sent")
+    await_whole(cluster)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
