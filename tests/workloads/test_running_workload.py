@@ -100,7 +100,7 @@ def test_what_publishers_could_not_hand_over_is_not_said_to_be_lost(cluster: Loc
 
         def stalled() -> bool:
             sent.append(load.progress().published)
-            return len(sent) > 3 and sent[-4] == sent[-1]
+            return len(sent) > 6 and sent[-7] == sent[-1]
 
         cluster.pause("c1")
         try:
