@@ -42,22 +42,25 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """A row each message, or each message and queue: when it was due, sent and answered (NEVER: it was not), and
-    whether it was late because the publisher itself ``lagged``."""
+    """A row each message, or each message and queue: when it was due, sent and answered (NEVER: it was not), whether
+    it was late because the publisher itself ``lagged``, and whether it was ``omitted``: the schedule had it, and it
+    was never sent. Omitted ones have a part in how long messages took, and none in how many there were."""
 
     due_us: Moments
     sent_us: Moments
     answered_us: Moments
     lagged: Flags
+    omitted: Flags
 
     @classmethod
     def together(cls, parts: list[Waits]) -> Waits:
         columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(cls)}
-        nothing: dict[str, Array] = {name: np.zeros(0, np.bool_ if name == "lagged" else np.int64) for name in columns}
+        kinds = {name: np.bool_ if name in ("lagged", "omitted") else np.int64 for name in columns}
+        nothing: dict[str, Array] = {name: np.zeros(0, kind) for name, kind in kinds.items()}
         return cls(**{name: np.concatenate([nothing[name], *of]) for name, of in columns.items()})
 
     def chosen(self, rows: Array) -> Waits:
-        return Waits(self.due_us[rows], self.sent_us[rows], self.answered_us[rows], self.lagged[rows])
+        return Waits(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def due_within(self, start_us: float, end_us: float) -> Waits:
         return self.chosen((self.due_us >= start_us) & (self.due_us < end_us))
@@ -138,7 +141,8 @@ def _key(sequence: Array, queue: Array) -> npt.NDArray[np.uint64]:
 
 
 def _waits(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us: Moments) -> Waits:
-    return Waits(rows["due_us"], rows["sent_us"], answered_us, _lagged(facts, publisher, rows))
+    omitted = np.zeros(len(answered_us), np.bool_)
+    return Waits(rows["due_us"], rows["sent_us"], answered_us, _lagged(facts, publisher, rows), omitted)
 
 
 def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
@@ -190,7 +194,8 @@ def _unsent(facts: Facts, waits: Waits) -> Waits:
     if not due_us:
         return Waits.together([])
     followed = waits.chosen(np.concatenate(after))
-    return Waits(np.concatenate(due_us), followed.sent_us, followed.answered_us, followed.lagged)
+    omitted = np.ones(len(followed), np.bool_)
+    return Waits(np.concatenate(due_us), followed.sent_us, followed.answered_us, followed.lagged, omitted)
 
 
 def _given_up(history: History) -> Iterator[Waits]:
@@ -206,7 +211,7 @@ def _given_up(history: History) -> Iterator[Waits]:
     for start_us in last_us.values():
         due = _scheduled(load.rate, load.publishers, start_us, span_us[1] - STOPS_WITHIN_US)
         never = np.full(len(due), NEVER, np.int64)
-        yield Waits(due, due, never, np.zeros(len(due), np.bool_))
+        yield Waits(due, due, never, np.zeros(len(due), np.bool_), np.ones(len(due), np.bool_))
 
 
 def _limits(rate: Variation) -> list[float]:

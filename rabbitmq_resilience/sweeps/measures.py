@@ -49,11 +49,12 @@ def _confirmed(of: Callable[[Seen], float | None], seen: Seen) -> float | None:
 
 
 def _received_per_s(seen: Seen) -> float | None:
-    """Each message once for each queue that it came from, however often it was delivered."""
+    """Each message once for each queue that it came from, however often it was delivered. What was due and never sent,
+    as its publisher waited for brokers, was not received."""
     if seen.span_us is None or seen.span_us[1] <= seen.span_us[0]:
         return None
     first_us, last_us = seen.span_us
-    received_us = seen.receipts.answered_us
+    received_us = seen.receipts.answered_us[~seen.receipts.omitted]
     return int(np.count_nonzero((received_us >= first_us) & (received_us < last_us))) / seconds(last_us - first_us)
 
 

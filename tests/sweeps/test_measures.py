@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.sweeps.measures import MEASURES, disturbed_by
@@ -42,6 +44,15 @@ def test_a_message_is_received_once_however_often_it_is_delivered() -> None:
     assert measured("received_per_s", seen(EVERY, once)) == pytest.approx(10, rel=0.02)
     assert measured("received_per_s", seen(EVERY, [*once, *again])) == pytest.approx(10, rel=0.02)
     assert measured("received_per_s", seen(EVERY, corrupted)) == 0
+
+
+@given(st.sets(st.integers(0, 299)), st.integers(0, 30))
+def test_what_was_due_and_never_sent_was_not_received(skipped: set[int], under_way: int) -> None:
+    """A publisher that waits for confirms skips what is due; as many are received as are delivered."""
+    sent = [number for number in range(300) if number not in skipped]
+    delivered = {number: (number + under_way) / 10 + 0.01 for number in sent}
+    told = seen([EVERY[number] for number in sent], [deliver(*row) for row in delivered.items()])
+    assert measured("received_per_s", told) == sum(at_s < 10 for at_s in delivered.values()) / 10
 
 
 def unconfirmed(from_s: float, to_s: float, late_s: float | None) -> list[Row]:
