@@ -18,6 +18,7 @@ from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most
 from rabbitmq_resilience.invariants.times import periods
 from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.events import LoadEvent
 from rabbitmq_resilience.record.history import Outcome
 
 
@@ -57,7 +58,7 @@ class NoLoss(InvariantSpec):
         played = any(step.injected for step in history.facts.steps)
         doubled = 0 if played else counts["duplicates_unmarked"]
         wrong = counts["lost"] or unexpected or doubled
-        summary = f"{counts['confirmed']} messages were confirmed; {counts['lost']} of them never arrived"
+        summary = f"{counts['confirmed']} messages were {_owed_since(history)}; {counts['lost']} of them never arrived"
         if counts["lost_permitted"]:
             summary += f", and {counts['lost_permitted']} more that may be lost: {'; '.join(reasons)}"
         if doubled:
@@ -73,6 +74,13 @@ class NoLoss(InvariantSpec):
             tuple(_examples(history, ledger, permitted, doubled))[:EXAMPLES_MAX] if wrong else (),
             coverage,
         )
+
+
+def _owed_since(history: History) -> str:
+    """What made messages owed: confirms, or that they were sent, where publishers heed none (in_flight is None)."""
+    load = next(history.facts.of_kind(LoadEvent), None)
+    heeded = load is None or load.publishers is None or load.in_flight is not None
+    return "confirmed" if heeded else "sent, with no confirm awaited"
 
 
 #: By publisher and lane, for each sequence.

@@ -6,6 +6,7 @@ from rabbitmq_resilience.invariants import columns
 from rabbitmq_resilience.invariants.no_loss import NoLoss
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.history import Outcome
+from tests.invariants.flowing import load
 from tests.invariants.literal import Row, apart, cluster, deliver, fault, history, phases, publish, queues
 
 NEVER = Outcome.NEVER_SENT
@@ -36,6 +37,13 @@ def test_pathological_confirmed_and_lost_names_the_message() -> None:
     for part in ("publisher 0 sequence 1 to q1", "sent +25.000 s", "confirmed +25.005 s by a1", "phase chaos"):
         assert part in example
     assert "step 0 (partition)" in example
+
+
+def test_where_no_confirm_is_awaited_none_is_told_of() -> None:
+    events = [*EVENTS, load(in_flight=None)]
+    finding = NoLoss().check(history([publish(0), publish(1, 25)], [deliver(0)], events))
+    assert finding.summary == "2 messages were sent, with no confirm awaited; 1 of them never arrived"
+    assert check([publish(0)], []).summary == "1 messages were confirmed; 1 of them never arrived"
 
 
 def test_pathological_received_beyond_all_that_was_sent() -> None:
