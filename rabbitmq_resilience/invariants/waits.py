@@ -65,6 +65,10 @@ class Waits:
     def due_within(self, start_us: float, end_us: float) -> Waits:
         return self.chosen((self.due_us >= start_us) & (self.due_us < end_us))
 
+    def sent_within(self, start_us: float, end_us: float) -> Waits:
+        """Without what was omitted, which nobody sent."""
+        return self.chosen((self.sent_us >= start_us) & (self.sent_us < end_us) & ~self.omitted)
+
     @property
     def lagged_ratio(self) -> float:
         return float(self.lagged.mean()) if len(self) else 0.0

@@ -55,6 +55,22 @@ def test_what_was_due_and_never_sent_was_not_received(skipped: set[int], under_w
     assert measured("received_per_s", told) == sum(at_s < 10 for at_s in delivered.values()) / 10
 
 
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=30))
+def test_times_from_sending_are_of_what_was_sent(lates_cs: list[tuple[int, int]]) -> None:
+    """Each message is due every second, sent some hundredths later, and answered some more after that."""
+    rows, deliveries = [], []
+    for number, (late_cs, took_cs) in enumerate(lates_cs):
+        sent_s = number + late_cs / 100
+        sent = {"due_us": us(number), "sent_us": us(sent_s), "outcome_us": us(sent_s + took_cs / 100)}
+        rows.append(publish(number, number) | sent)
+        deliveries.append(deliver(number, sent_s + took_cs / 100))
+    told = seen(rows, deliveries)
+    took_ms = sorted(10.0 * took for number, (late, took) in enumerate(lates_cs) if number + late / 100 < 10)
+    for name in ("confirm", "end_to_end"):
+        assert measured(f"{name}_from_sent_p99_ms", told) == pytest.approx(took_ms[-1])
+        assert measured(f"{name}_from_sent_p50_ms", told) == pytest.approx(took_ms[(len(took_ms) - 1) // 2])
+
+
 def unconfirmed(from_s: float, to_s: float, late_s: float | None) -> list[Row]:
     """Messages of one queue, of which none is confirmed for some time, or those of that time ``late_s``."""
     rows = []
