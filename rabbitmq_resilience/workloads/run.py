@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.protocol import Cluster
@@ -15,6 +14,7 @@ from rabbitmq_resilience.clusters.spec import ANY_CLIENT
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workloads.counters import Count, Counters
 from rabbitmq_resilience.workloads.drain import Depths, DrainResult, Tally, drain
@@ -47,8 +47,9 @@ class Progress:
     publishers_blocked: int
 
 
-class RunningWorkload:
-    """The workers of one run. On exit all are ended and the history is completed."""
+class RunningWorkload(Closing):
+    """The workers of one run. Closing ends all and completes the history; until then their progress can be read, as
+    threads do that watch a run."""
 
     def __init__(self, load: Load, folder: Path, routes: Routes | None = None, access: Access | None = None) -> None:
         """``routes``: where messages of each turn go; by default each to its queue."""
@@ -186,7 +187,6 @@ class RunningWorkload:
             return
         self._stopped = True
         with ExitStack() as ended:
-            ended.callback(self._counters.close)
             ended.callback(settle, self.folder)
             ended.callback(_end, self.workers)
             for worker in self.workers:
@@ -209,13 +209,11 @@ class RunningWorkload:
     def restart_consumer(self, index: int) -> None:
         self.worker(f"consumer-{index}").start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def close(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self._counters.close()
 
 
 def _end(workers: Sequence[Worker]) -> None:
@@ -294,7 +292,7 @@ def start(
     try:
         running.begin()
     except BaseException:
-        running.stop()
+        running.close()
         raise
     return running
 

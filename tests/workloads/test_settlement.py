@@ -9,6 +9,7 @@ from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.workloads.counters import Count, Counters
 from rabbitmq_resilience.workloads.load import Address, Load, publishes_path, under_way_path
 from rabbitmq_resilience.workloads.publishes import Publishes
+from rabbitmq_resilience.workloads.run import RunningWorkload
 from rabbitmq_resilience.workloads.settlement import SETTLED, settle
 from rabbitmq_resilience.workloads.under_way import UnderWay
 
@@ -143,3 +144,14 @@ def test_publishers_that_shared_a_process_are_settled_each_for_itself(tmp_path: 
         for row in batch.to_pylist()
     ]
     assert sorted(told) == [(0, 1, 1), (0, 2, 1), (2, 0, 2)]
+
+
+def test_progress_can_be_read_between_the_end_of_the_workers_and_that_of_the_run(tmp_path: Path) -> None:
+    """The thread of the live line does, whenever its time comes."""
+    stated = load()
+    stated.save(tmp_path)
+    with RunningWorkload(stated, tmp_path) as running:
+        with Counters(tmp_path, workers=2) as counters:
+            counters.set(0, Count.SENT, 7)
+        running.stop()
+        assert running.progress().published == 7
