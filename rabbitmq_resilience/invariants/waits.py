@@ -150,19 +150,25 @@ def _waits(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us:
 
 
 def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
-    """Of what was sent late, what the publisher had been free to send for ``LAGS_US``."""
+    """Of what was sent late, what its publisher let lie for ``LAGS_US`` when it was due and there was room in flight,
+    for it and all that was to be sent before it; and what was due while such a message lay, and waited behind it."""
     load = next(facts.of_kind(LoadEvent), None)
-    free: Flags = rows["sent_us"] - rows["due_us"] > LAGS_US
-    if load is None or load.in_flight is None or not free.any():
-        return np.zeros(len(free), np.bool_)
-    before_us = rows["sent_us"] - LAGS_US
+    late: Flags = rows["sent_us"] - rows["due_us"] > LAGS_US
+    if load is None or load.in_flight is None or not late.any():
+        return np.zeros(len(late), np.bool_)
     of_messages = _is_first(rows)
-    sent_us, answered_us = (np.sort(rows[name][of_messages]) for name in ("sent_us", "outcome_us"))
-    under_way = np.searchsorted(sent_us, before_us, "right") - np.searchsorted(answered_us, before_us, "right")
-    free &= under_way < load.in_flight
+    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the how manieth answer
+    answered_us = np.sort(rows["outcome_us"][of_messages])
+    room_us = np.where(makes_room >= 0, answered_us[np.maximum(makes_room, 0)], 0)
+    ready_us = np.maximum(rows["due_us"], room_us)
     for start_us, end_us in kept_us(facts, f"publisher-{publisher}"):
-        free &= ~((before_us >= start_us) & (before_us < end_us))
-    return free
+        ready_us[(ready_us < end_us) & (start_us <= rows["sent_us"] - LAGS_US)] = min(end_us, NEVER)
+    lay: Flags = rows["sent_us"] - LAGS_US > ready_us
+    if not lay.any():
+        return lay
+    next_lay = np.minimum(np.searchsorted(rows["sent_us"][lay], rows["due_us"]), np.count_nonzero(lay) - 1)
+    behind = (ready_us[lay][next_lay] <= rows["due_us"]) & (rows["due_us"] <= rows["sent_us"][lay][next_lay])
+    return lay | (late & behind)
 
 
 def kept_us(facts: Facts, worker: str) -> Iterator[Period]:

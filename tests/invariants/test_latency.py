@@ -207,10 +207,17 @@ def slowly(rows: list[Row], arrived: list[Row], rate_per_s: float, in_flight: in
     """Row by row: due, sent, answered and lagged."""
     every_us = round(1e6 / rate_per_s)
     found = []
+    lay: list[tuple[int, int]] = []
     for place, each in enumerate(rows):
         moment_us = each["sent_us"] - LAGS_US
-        under_way = sum(o["sent_us"] <= moment_us < o["outcome_us"] for o in rows)
-        lagged = each["sent_us"] - each["due_us"] > LAGS_US and under_way < in_flight and moment_us >= us(0.5)
+        answers_us = sorted(o["outcome_us"] for o in rows)
+        room_us = answers_us[place - in_flight] if place >= in_flight else 0
+        ready_us = max(each["due_us"], room_us, us(0.5))
+        if moment_us > ready_us:
+            lay.append((ready_us, each["sent_us"]))
+        late = moment_us > each["due_us"]
+        lagged = late and any(ready_us <= each["due_us"] <= sent_us for ready_us, sent_us in lay)
+        lagged = lagged or moment_us > ready_us
         confirmed = each["outcome"] == Outcome.CONFIRMED
         first = min((a["received_us"] for a in arrived if a["sequence"] == each["sequence"]), default=NEVER)
         answered = first if of == "end_to_end" else each["outcome_us"] if confirmed else NEVER
