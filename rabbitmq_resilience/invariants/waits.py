@@ -157,7 +157,7 @@ def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
     if load is None or load.in_flight is None or not late.any():
         return np.zeros(len(late), np.bool_)
     of_messages = _is_first(rows)
-    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the how manieth answer
+    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the place of the answer that does
     answered_us = np.sort(rows["outcome_us"][of_messages])
     room_us = np.where(makes_room >= 0, answered_us[np.maximum(makes_room, 0)], 0)
     ready_us = np.maximum(rows["due_us"], room_us)
