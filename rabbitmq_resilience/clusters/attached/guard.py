@@ -17,7 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from rabbitmq_resilience.clusters.attached.held_links import on_each
 from rabbitmq_resilience.clusters.attached.spec import AbortWhen, Metric
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.broker.management import Alarm, ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.closing import Closing
 
@@ -25,11 +25,6 @@ LOOKED_EVERY_S = 2.0
 #: What cannot be looked at for so long is taken for the worst.
 BLIND_S_MAX = 30.0
 _ANSWER_TIMEOUT_S = 10
-
-_ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
-
-#: A node, and the resource of an alarm that it has: ``("rabbit@host1", "memory")``.
-Alarm = tuple[str, str]
 
 
 class AbortedError(ClusterError):
@@ -106,19 +101,18 @@ class Guard(Closing):
 def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[Alarm]]) -> str:
     """As all nodes that answer tell: one that is cut off knows nothing of others' alarms."""
 
-    def told_by(api: ManagementApi) -> dict[Alarm, bool] | ApiError | ApiUnreachable:
+    def told_by(api: ManagementApi) -> set[Alarm] | ApiError | ApiUnreachable:
         try:
-            rows = api.get("nodes", params={"columns": f"name,{','.join(_ALARMS)}"}, timeout_s=_ANSWER_TIMEOUT_S)
+            return api.alarms(timeout_s=_ANSWER_TIMEOUT_S)
         except (ApiError, ApiUnreachable) as error:
             return error
-        return {(str(row["name"]), what): bool(row[key]) for row in rows for key, what in _ALARMS.items() if key in row}
 
     answers = on_each(apis, told_by)
-    told = [found for found in answers if isinstance(found, dict)]
-    if not any(told):
+    told = [found for found in answers if isinstance(found, set)]
+    if not told:
         why = "; ".join(str(answer) for answer in answers if isinstance(answer, Exception))
         raise ClusterError(f"no node tells whether it has one{why and f': {why}'}")
-    raised = {alarm for found in told for alarm, is_on in found.items() if is_on}
+    raised = set().union(*told)
     return ", ".join(f"{node} has an alarm of {what}" for node, what in sorted(raised.difference(ours())))
 
 

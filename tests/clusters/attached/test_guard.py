@@ -11,12 +11,12 @@ import pytest
 from rabbitmq_resilience.clusters.attached import guard as guarding
 from rabbitmq_resilience.clusters.attached.guard import AbortedError, Guard
 from rabbitmq_resilience.clusters.attached.spec import AbortWhen, Metric
-from rabbitmq_resilience.clusters.broker.management import ApiUnreachable
+from rabbitmq_resilience.clusters.broker.management import Alarm, ApiError, ApiUnreachable
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.waiting import wait_until
 
-FINE = {"name": "rabbit@h1", "mem_alarm": False, "disk_free_alarm": False}
-ALARMED = {"name": "rabbit@h2", "mem_alarm": False, "disk_free_alarm": True}
+FINE: set[Alarm] = set()
+ALARMED = {("rabbit@h2", "disk")}
 
 
 class Api:
@@ -25,7 +25,7 @@ class Api:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def get(self, *_: str, **__: Any) -> Any:
+    def alarms(self, **_: Any) -> Any:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -89,11 +89,9 @@ def beyond(bounds: dict[str, float], values: list[str]) -> str:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (None, "TypeError"),
-        ({"error": "x"}, "no node tells whether it has one"),
-        ([{"running": True, "mem_alarm": True}], "KeyError: 'name'"),
-        ([], "no node tells whether it has one"),
-        ([{"name": "rabbit@h1"}], "no node tells whether it has one"),
+        (None, "no node tells whether it has one"),
+        (KeyError("name"), "KeyError: 'name'"),
+        (ApiError(404, "http://h1", "nothing"), "no node tells whether it has one: http://h1 answered 404: nothing"),
         (ApiUnreachable("http://h1", "timed out"), "no node tells whether it has one: http://h1 is not reachable"),
         (RuntimeError("what nobody has thought of"), "RuntimeError: what nobody has thought of"),
     ],
@@ -112,10 +110,10 @@ def test_a_look_that_fails_does_not_hide_the_next(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(guarding, "BLIND_S_MAX", 60.0)
     api = Api(None)
     with guard(api) as watching:
-        api.answer = [FINE, ALARMED]
+        api.answer = ALARMED
         wait_until(lambda: ended(watching), timeout_s=30, what="the guard to see the alarm")
         assert "rabbit@h2 has an alarm of disk" in ended(watching)
-        api.answer = [FINE]
+        api.answer = FINE
         assert ended(watching), "it was so once"
 
 
@@ -125,13 +123,13 @@ def test_a_look_that_never_ends_ends_the_run() -> None:
     go_on = threading.Event()
 
     class Hanging(Api):
-        def get(self, *_: str, **__: Any) -> Any:
+        def alarms(self, **_: Any) -> Any:
             answer = self.answer
             if answer is None:
                 go_on.wait()
             return answer
 
-    api = Hanging([FINE])
+    api = Hanging(FINE)
     with guard(api) as watching:
         api.answer = None
         wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
@@ -142,7 +140,7 @@ def test_a_look_that_never_ends_ends_the_run() -> None:
 @pytest.mark.usefixtures("quick")
 def test_a_thread_that_has_ended_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    api = Api([FINE])
+    api = Api(FINE)
     with guard(api) as watching:
         api.answer = SystemExit()
         wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
@@ -153,15 +151,15 @@ def test_an_alarm_is_seen_that_only_one_node_knows_of() -> None:
     """As where the first is cut off from the others."""
     unreachable = Api(ApiUnreachable("http://h3", "timed out"))
     with pytest.raises(AbortedError, match="rabbit@h2 has an alarm of disk"):
-        guard(Api([FINE]), unreachable, Api([FINE, ALARMED]))
+        guard(Api(FINE), unreachable, Api(ALARMED))
 
 
 def test_an_alarm_of_ours_does_not_end_it_and_hides_no_other_of_the_same_node() -> None:
-    both = ALARMED | {"mem_alarm": True}
-    with guard(Api([FINE, both]), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h2", "disk")]) as watching:
+    both = ALARMED | {("rabbit@h2", "memory")}
+    with guard(Api(both), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h2", "disk")]) as watching:
         assert not ended(watching)
     with pytest.raises(AbortedError, match=r"rabbit@h2 has an alarm of disk$"):
-        guard(Api([FINE, both]), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h1", "disk")])
+        guard(Api(both), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h1", "disk")])
 
 
 def test_a_command_is_not_told_as_there_may_be_a_secret_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

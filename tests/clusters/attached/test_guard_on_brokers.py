@@ -28,6 +28,8 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.on_clusters import fitted
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.clusters.attached.statistics_ended import END
+from tests.whole import await_whole
 
 SCENARIO = """\
 version: 1
@@ -155,6 +157,22 @@ def test_an_alarm_that_the_run_itself_has_raised_does_not(cluster: LocalCluster)
     finally:
         cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", "50MB")
         cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.4")
+
+
+def test_an_alarm_of_a_broker_is_seen_whose_statistics_have_ended(cluster: LocalCluster) -> None:
+    """3.10.8 tells nothing of itself by its statistics then, whoever is asked for them."""
+    assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
+    with guard(cluster, alarm=True) as watching:
+        watching.check()
+        cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", str(10**18))
+        try:
+            wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see the alarm")
+            with pytest.raises(AbortedError, match=r"b1@localhost has an alarm of disk$"):
+                watching.check()
+        finally:
+            cluster.kill("b1")
+            cluster.start("b1")
+            await_whole(cluster)
 
 
 def ended(watching: Guard) -> bool:
