@@ -7,6 +7,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from packaging.version import Version
@@ -15,6 +16,7 @@ from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.attaching import Found, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster, load
 from rabbitmq_resilience.clusters.attached.healing import healed
+from rabbitmq_resilience.clusters.attached.identity import strangers
 from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.offers import ENDS
@@ -22,6 +24,7 @@ from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, refusal
 from rabbitmq_resilience.clusters.attached.settings import contrary
 from rabbitmq_resilience.clusters.attached.spec import ACTS
 from rabbitmq_resilience.clusters.attached.ways import Ways, client_module, reached
+from rabbitmq_resilience.clusters.broker.management import ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
@@ -51,7 +54,7 @@ def _told(known: KnownCluster) -> int:
     with Ways.of(known) as ways:
         troubles = list(_machines(known, ways))
         if not troubles:
-            troubles = [*ways.contrary(), *contrary(known.stated, ways.machines)]
+            troubles = [*ways.contrary(), *contrary(known.stated, ways.machines), *_strangers(known, ways)]
             troubles += [f"{act}: {text}" for act, text in _lacking(known, ways, found)]
     print("what may be done to it:")
     for act, meaning in ACTS.items():
@@ -111,6 +114,16 @@ def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: it answers, and no process of a broker was found on {machine.told}: is it that machine?"
         if left:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
+
+
+def _strangers(known: KnownCluster, ways: Ways) -> Iterator[str]:
+    """Which brokers answer and are not those that would be acted on, or nobody knows. Raises MachineError."""
+    with ExitStack() as stack:
+        apis = {
+            node.name: stack.enter_context(ManagementApi(node.management, access=known.access))
+            for node in known.stated.nodes
+        }
+        yield from strangers(apis, ways.machines, ways.brokers)
 
 
 def _room(ways: Ways, name: str) -> str:

@@ -42,7 +42,10 @@ def strangers(
         try:
             told = wait_until(partial(_told, apis[node], node), timeout_s=_TOLD_WITHIN_S, what="its process")
         except (WaitTimeout, ApiError, ApiUnreachable):
-            yield f"{node} does not tell of its process, so nobody knows whether {machines[node].told} has it"
+            yield (
+                f"{node} does not tell of its process, so nobody knows whether {machines[node].told} has it: a broker "
+                "whose statistics have failed too often tells nothing of itself until it is started again"
+            )
             continue
         uptime_s = float(machines[node].run('cut -d" " -f1 /proc/uptime'))
         aged_s, age_s = uptime_s - process.started / _TICKS_PER_S, float(told.get("uptime", 0)) / 1000

@@ -70,6 +70,7 @@ def test_one_that_tells_nothing_is_waited_for_and_then_told(monkeypatch: pytest.
     silent.row = {"name": NODE}
     (text,) = told(silent)
     assert text.startswith("rabbit@h1 does not tell of its process")
+    assert text.endswith("tells nothing of itself until it is started again")
 
 
 def test_a_process_that_only_has_a_name_is_believed() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
+from rabbitmq_resilience.clusters.attached import identity
+from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import told
 from rabbitmq_resilience.clusters.attached.lock import LockedError
@@ -20,6 +21,7 @@ from tests.clusters.attached import acts
 from tests.clusters.attached.acts import TOPOLOGY
 from tests.clusters.attached.machines import Machines
 from tests.clusters.attached.playing import played, played_and_proven, unhealed
+from tests.clusters.attached.statistics_ended import END, silent
 
 pytestmark = pytest.mark.engine
 
@@ -70,6 +72,18 @@ def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_n
     with pytest.raises(ToolMissingError, match=rf"rabbit@host1 .*{missing}"):
         played([step], slow, tmp_path)
     assert list(tmp_path.rglob("events.jsonl")) == []
+
+
+def test_a_broker_that_tells_nothing_of_itself_is_refused_until_it_is_started_again(
+    file: Path, machines: Machines, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "_TOLD_WITHIN_S", 5.0)
+    assert machines.ask("host2", f"rabbitmqctl -q eval '{END}'").strip() == "true"
+    assert silent(machines) == ["host2"]
+    assert told([str(file)]) == 1
+    assert "rabbit@host2 does not tell of its process" in capsys.readouterr().err
+    with pytest.raises(WrongClusterError, match="until it is started again"):
+        Attachment(load(file))
 
 
 def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
