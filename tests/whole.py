@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.pool import tells_of_itself
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.known_defects import HANGS_IN_GLOBAL_SYNC, known_hangs
 from rabbitmq_resilience.workloads.spec import Workload
+from tests.statistics_ended import TRACE
 
 FORMED_WITHIN_S = 90.0
 
 
 def await_whole(cluster: RunningCluster) -> None:
-    """A node that came back may hang for ever in its start, which RabbitMQ before 3.11 is known for. That is for a
-    suite to show; where its log says so, it is started anew, as a person would."""
+    """A node that came back may hang for ever in its start, which RabbitMQ before 3.11 is known for, and the statistics
+    of one may have ended. That is for a suite to show; where its log says so, it is started anew, as a person would."""
     try:
         cluster.await_formed(timeout_s=FORMED_WITHIN_S)
     except ClusterError:
@@ -21,9 +25,16 @@ def await_whole(cluster: RunningCluster) -> None:
         hung = [node for node in away if HANGS_IN_GLOBAL_SYNC.leaves_trace(_log(cluster, node))]
         if not hung:
             raise
-        for node in hung:
-            cluster.kill(node)
-            cluster.start(node)
+        _start_anew(cluster, hung)
+    silent = [node for node in cluster.topology.node_names if not tells_of_itself(cluster, node)]
+    _start_anew(cluster, [node for node in silent if TRACE.search(_log(cluster, node))])
+
+
+def _start_anew(cluster: RunningCluster, nodes: Collection[str]) -> None:
+    for node in nodes:
+        cluster.kill(node)
+        cluster.start(node)
+    if nodes:
         cluster.await_formed(timeout_s=FORMED_WITHIN_S)
 
 

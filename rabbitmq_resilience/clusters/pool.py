@@ -13,6 +13,7 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.closing import Closing
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _FOUND_FRESH = ("/",)
 
@@ -60,8 +61,8 @@ class ClusterPool(Closing):
 def unfit_reason(cluster: RunningCluster) -> str:
     """Why the cluster must not serve another scenario; empty if it may.
 
-    It may if nothing is cut or delayed, every node sees all nodes running, no partition and no alarm, and no
-    virtual host is left that a fresh cluster would not have.
+    It may if nothing is cut or delayed, every node sees all nodes running, no partition and no alarm, and tells of
+    itself, and no virtual host is left that a fresh cluster would not have.
     """
     if cluster.reconfigured:
         return "nodes were given other settings"
@@ -69,13 +70,34 @@ def unfit_reason(cluster: RunningCluster) -> str:
         return "links are still cut or delayed"
     try:
         cluster.await_formed(timeout_s=10.0)
-        for node in cluster.topology.node_names:
-            for trouble in ("partitions", "mem_alarm", "disk_free_alarm"):
-                if any(member.get(trouble) for member in cluster.api(node).nodes()):
-                    return f"{node} reports {trouble}"
+        troubles = (text for node in cluster.topology.node_names if (text := _trouble(cluster, node)))
+        if found := next(troubles, ""):
+            return found
         if cluster.topology.definitions is None:
             left = set(cluster.api(cluster.topology.node_names[0]).vhosts()) - set(_FOUND_FRESH)
             return f"virtual hosts were left behind: {', '.join(sorted(left))}" if left else ""
     except (ClusterError, ApiError, ApiUnreachable) as error:
         return str(error)
     return ""
+
+
+def _trouble(cluster: RunningCluster, node: str) -> str:
+    if not tells_of_itself(cluster, node):
+        return f"{node} tells nothing of itself: its statistics have ended"
+    members = cluster.api(node).nodes()
+    told = ("partitions", "mem_alarm", "disk_free_alarm")
+    return next((f"{node} reports {trouble}" for trouble in told if any(row.get(trouble) for row in members)), "")
+
+
+def tells_of_itself(cluster: RunningCluster, node: str) -> bool:
+    """Statistics of 3.10.8 that have failed too often, as they may after a cut, end until the broker is started again.
+    One that has just been started tells of itself after an interval."""
+    name, interval_s = cluster.broker_name(node), cluster.topology.statistics_interval_s or 1
+
+    def tells() -> bool:
+        return any(row["name"] == name and "mem_alarm" in row for row in cluster.api(node).nodes())
+
+    try:
+        return wait_until(tells, timeout_s=5.0 + 2 * interval_s, what=f"{node} to tell of itself")
+    except WaitTimeout:
+        return False

@@ -27,6 +27,7 @@ class PretendedCluster:
         self.vhosts = ["/"]
         self.partitions: list[str] = []
         self.alarmed = False
+        self.untold: set[str] = set()
         self.formed = True
         self.reconfigured = False
         self.equipment = NONE
@@ -36,10 +37,13 @@ class PretendedCluster:
         if not self.formed:
             raise ClusterError(f"b1 is down after {timeout_s} s")
 
-    def api(self, _node: str) -> SimpleNamespace:
-        return SimpleNamespace(
-            vhosts=lambda: self.vhosts, nodes=lambda: [{"partitions": self.partitions, "mem_alarm": self.alarmed}]
-        )
+    def api(self, node: str) -> SimpleNamespace:
+        told = {} if node in self.untold else {"mem_alarm": self.alarmed}
+        row = {"name": self.broker_name(node), "partitions": self.partitions, **told}
+        return SimpleNamespace(vhosts=lambda: self.vhosts, nodes=lambda: [row])
+
+    def broker_name(self, node: str) -> str:
+        return f"{node}@localhost"
 
     def close(self) -> None:
         self.closed = True
@@ -95,6 +99,10 @@ def _alarmed(cluster: PretendedCluster) -> None:
     cluster.alarmed = True
 
 
+def _silent(cluster: PretendedCluster) -> None:
+    cluster.untold.add("b1")
+
+
 def _littered(cluster: PretendedCluster) -> None:
     cluster.vhosts = ["/", "run-1"]
 
@@ -103,7 +111,7 @@ def _reconfigured(cluster: PretendedCluster) -> None:
     cluster.reconfigured = True
 
 
-@pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _alarmed, _littered, _reconfigured])
+@pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _alarmed, _silent, _littered, _reconfigured])
 def test_an_unfit_cluster_is_replaced(pool: ClusterPool, spoil: Any) -> None:
     first = pretended(pool, THREE)
     spoil(first)

@@ -16,6 +16,7 @@ from rabbitmq_resilience.clusters.protocol import Cluster, NodeState
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.waiting import wait_until
+from tests.statistics_ended import END
 from tests.whole import await_whole
 
 pytestmark = pytest.mark.broker
@@ -51,6 +52,13 @@ def test_forms_whole_and_through_its_proxies(cluster: RunningCluster) -> None:
     assert cluster.links.proxied == cluster.topology.links
     assert all(cluster.links.probe_ms(link, timeout_s=60) is not None for link in cluster.topology.links)
     assert cluster.api("b1").version() == cluster.broker_version
+    assert unfit_reason(cluster) == ""
+
+
+def test_a_node_whose_statistics_have_ended_makes_its_cluster_unfit(cluster: RunningCluster) -> None:
+    assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
+    assert unfit_reason(cluster) == "b1 tells nothing of itself: its statistics have ended"
+    await_whole(cluster)
     assert unfit_reason(cluster) == ""
 
 

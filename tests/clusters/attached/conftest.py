@@ -13,7 +13,7 @@ from rabbitmq_resilience.clusters.attached.command import told
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from tests.clusters.attached.machines import NET_TICKTIME_S, Machines, running_machines
-from tests.clusters.attached.statistics_ended import silent
+from tests.statistics_ended import HAVE_ENDED
 
 ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 3, fill_disk: 1, alarm: 1, drain: 1}"
 
@@ -27,6 +27,12 @@ BY_ITSELF_WITHIN_S = 45.0
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     with running_machines(3, tmp_path_factory.mktemp("machines")) as found:
         yield found
+
+
+def silent(machines: Machines) -> list[str]:
+    """Those whose brokers tell nothing of themselves any more."""
+    asked = f"rabbitmqctl -q eval '{HAVE_ENDED}' || true"
+    return [name for name in machines.names if machines.ask(name, asked).strip() == "true"]
 
 
 @pytest.fixture

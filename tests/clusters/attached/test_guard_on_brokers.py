@@ -28,7 +28,7 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.on_clusters import fitted
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
-from tests.clusters.attached.statistics_ended import END
+from tests.statistics_ended import END
 from tests.whole import await_whole
 
 SCENARIO = """\
