@@ -7,14 +7,14 @@ classic queue in flow tells of a message store under pressure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps, lasting_s
-from rabbitmq_resilience.invariants.times import Period, left, times
+from rabbitmq_resilience.invariants.times import Period, left, periods, times
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
     Coverage,
@@ -42,8 +42,8 @@ class HeldBack(InvariantSpec):
     bound. Brokers are asked every 5 s, and a connection is in flow if it was so at some time in the 5 s before.
 
     Looks do not count while a step of the schedule raises an alarm, and for ``grace_s`` after it. It is UNKNOWN where
-    nobody was asked, or no broker answered for more than 20 s; and where queues have a bound and are more than 1,000,
-    for which brokers are not asked."""
+    nobody was asked, or for more than 20 s no broker answered or one that ran told nothing of itself; and where queues
+    have a bound and are more than 1,000, for which brokers are not asked."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -69,16 +69,18 @@ class HeldBack(InvariantSpec):
         for name, found in told.items():
             numbers |= {f"{name}_ratio": found["ratio"], f"{name}_most": found["most"]}
         wrong = [text for name, bound in self._bounds.items() for text in _over(name, told[name], bound)]
-        silent = [gap for one in stretches for gap in gaps(_moments(looks), one, longer_than_s=UNSEEN_S_MAX)]
+        unseen = list(_unseen(looks, stretches))
         demanded_s = lasting_s(stretches)
-        coverage = Coverage(round(demanded_s - lasting_s(silent), 3), demanded_s)
+        unseen_s = lasting_s(periods(times(gap for gap, _ in unseen)))
+        coverage = Coverage(round(demanded_s - unseen_s, 3), demanded_s)
         if wrong:
             return Finding(Verdict.INVALID, "; ".join(wrong), numbers, _examples(facts, looks), coverage)
         if self.queues_ratio_max is not None and any(look.flow_queues is None for look in looks):
             return Finding(Verdict.UNKNOWN, "brokers were not asked for so many queues", numbers, (), coverage)
-        if silent:
-            start, end = max(silent, key=lambda gap: gap[1] - gap[0])
-            text = f"no broker told of its connections for {lasting_s([(start, end)]):g} s from {facts.at(start)}"
+        if unseen:
+            gap, node = max(unseen, key=lambda found: found[0][1] - found[0][0])
+            whose = f"those of {node}, which ran," if node else "its connections"
+            text = f"no broker told of {whose} for {lasting_s([gap]):g} s from {facts.at(gap[0])}"
             return Finding(Verdict.UNKNOWN, text, numbers, (), coverage)
         shares = ", ".join(f"{_NAMES[name]} in {told[name]['ratio']:.0%}" for name in told)
         return Finding(Verdict.VALID, f"of {len(looks)} looks there was {shares}", numbers, (), coverage)
@@ -92,14 +94,18 @@ class HeldBack(InvariantSpec):
 _NAMES = {"flow": "a connection in flow", "blocked": "a connection blocked", "queues": "a queue in flow"}
 
 
+def _unseen(looks: Sequence[FlowStatesEvent], stretches: Sequence[Period]) -> Iterator[tuple[Period, str]]:
+    """When nobody told of all connections, or of those of a node that ran, with its name. Each broker is asked in its
+    turn: one that is cut off tells of its own."""
+    for node in ["", *sorted({node for look in looks for node in look.silent})]:
+        told = [look.t_us for look in looks if node not in look.silent]
+        yield from ((gap, node) for one in stretches for gap in gaps(told, one, longer_than_s=UNSEEN_S_MAX))
+
+
 def _over(name: str, found: dict[str, float], bound: float | None) -> list[str]:
     if bound is None or found["ratio"] <= bound:
         return []
     return [f"there was {_NAMES[name]} in {found['ratio']:.0%} of the looks, allowed are {bound:.0%}"]
-
-
-def _moments(looks: Sequence[FlowStatesEvent]) -> list[int]:
-    return [look.t_us for look in looks]
 
 
 def _examples(facts: Facts, looks: Sequence[FlowStatesEvent]) -> tuple[str, ...]:

@@ -312,7 +312,8 @@ class RoundTripsEvent(Event):
 class FlowStatesEvent(Event):
     """What brokers told of who is held back: how many ``connections`` are in each state ("running", "flow": for credit,
     at some time in the last 5 s, "blocked": for an alarm, ...), and the ``flow_queues``, which are in flow themselves;
-    None where there are too many to ask for. Asked every 5 s, or less often where it takes long to tell."""
+    None where there are too many to ask for. Asked every 5 s, or less often where it takes long to tell. Nobody tells
+    of those of the ``silent`` nodes, which run."""
 
     kind: ClassVar[str] = "flow_states"
 
@@ -320,6 +321,7 @@ class FlowStatesEvent(Event):
     node: str = ""
     connections: Mapping[str, int]
     flow_queues: Sequence[str] | None = None
+    silent: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.protocol import NodeState
 from rabbitmq_resilience.faults.alarm import IMPOSSIBLE_BYTES
 from rabbitmq_resilience.tools.waiting import wait_until
+from tests.statistics_ended import END
 
 pytestmark = pytest.mark.broker
 
@@ -76,3 +77,28 @@ def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
             cluster.run_tool("a1", "rabbitmqctl", "set_disk_free_limit", "50MB")
             seen.clear()
             wait_until(lambda: told("running"), timeout_s=60, what="the publisher to go on")
+
+
+def test_it_tells_of_a_node_that_tells_nothing_of_itself() -> None:
+    """Such a node's connections are missing from what any node tells."""
+    seen: list[dict[str, Any]] = []
+
+    def record(kind: str, **fields: Any) -> None:
+        if kind == "flow_states":
+            seen.append(fields)
+
+    def of(node: str) -> list[dict[str, Any]]:
+        return [look for look in seen if look["node"] == node]
+
+    with LocalCluster.form(catalogue.load("three_nodes_three_zones")) as cluster:
+        cluster.api("a1").create_vhost("flow")
+        parameters = pika.ConnectionParameters("127.0.0.1", cluster.amqp_endpoint("b1").port, "flow", heartbeat=0)
+        with Observer(cluster, "flow", record), pika.BlockingConnection(parameters):
+            wait_until(
+                lambda: any(look["connections"] for look in seen), timeout_s=60, what="the connection to be told"
+            )
+            assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
+            seen.clear()
+            wait_until(lambda: of("a1") and of("b1"), timeout_s=60, what="looks at both")
+            assert [look["silent"] for look in seen] == [["b1"]] * len(seen)
+            assert [look["connections"] for look in of("a1")] == [{}] * len(of("a1"))

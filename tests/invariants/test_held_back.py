@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -117,6 +118,48 @@ def test_unknown_where_no_broker_told() -> None:
     silent = [one for one in regularly() if not us(31) < one.t_us < us(51)]
     assert check(*silent).summary == "no broker told of its connections for 25 s from +30.000 s"
     assert check(*silent[:-4], *regularly(_17={"blocked": 1})[-4:]).verdict is Verdict.INVALID
+
+
+def in_turn(silent: Sequence[Collection[str]]) -> list[Any]:
+    """A look every 5 s at which these nodes told nothing of themselves."""
+    return [
+        event(5 * n, "flow_states", node="a1", connections={"running": 4}, flow_queues=[], silent=sorted(names))
+        for n, names in enumerate(silent)
+    ]
+
+
+def test_unknown_where_a_broker_that_ran_told_nothing_of_itself() -> None:
+    """Its connections are not among those that others tell of, nor its queues among those in flow."""
+
+    def silent(*turns: tuple[str, ...]) -> list[Any]:
+        return in_turn([turns[n % len(turns)] for n in range(18)])
+
+    finding = check(*silent(("b1",)))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.summary == "no broker told of those of b1, which ran, for 90 s from +0.000 s"
+    assert finding.coverage is not None and finding.coverage.judged == 0
+    assert check(*silent(("b1",)), look(7, blocked=1)).verdict is Verdict.INVALID
+    parted = [("b1", "c1"), ("a1",), ("a1",)]
+    assert check(*silent(*parted)).verdict is Verdict.VALID, "each was told of by itself"
+    assert check(*silent(*parted, ("a1",), ("a1",))).summary.startswith(
+        "no broker told of those of a1, which ran, for 25"
+    )
+    back = [*silent(("b1",))[:3], *silent(())[3:]]
+    assert check(*back).verdict is Verdict.VALID, "it had just been started"
+
+
+@given(st.lists(st.sets(st.sampled_from(["a1", "b1"])), min_size=18, max_size=18))
+@settings(max_examples=200, deadline=None)
+def test_whoever_is_not_told_of_for_too_long_leaves_it_unknown(silent: list[set[str]]) -> None:
+    """As a look at each window of a little more than 20 s finds."""
+    looks = [{5 * n for n, names in enumerate(silent) if node not in names} for node in ("a1", "b1")]
+    blind = any(
+        not [at for at in told if begun < at < begun + 20.5]
+        for told in looks
+        for begun in (step / 2 for step in range(140))
+        if begun + 20.5 <= 90
+    )
+    assert check(*in_turn(silent)).verdict is (Verdict.UNKNOWN if blind else Verdict.VALID)
 
 
 COUNTS = st.fixed_dictionaries({}, optional={state: st.integers(0, 3) for state in ("running", "flow", "blocked")})

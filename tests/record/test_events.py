@@ -46,6 +46,7 @@ LATER = {
     "reconnect",
     "services",
     "shards",
+    "silent",
     "waited_s",
     "over_s",
     "by",
