@@ -25,6 +25,8 @@ NODE_COLUMNS = "name,type,running,partitions,mem_used,mem_limit,mem_alarm,disk_f
 Alarm = tuple[str, str]
 #: By the resource of an alarm, the column of its node that tells whether it is raised.
 ALARMS = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
+#: What health checks call a resource otherwise (rabbit_alarm), and alarms of theirs that block no publisher.
+_RESOURCES, _BLOCKING_NOBODY = {"disk space": "disk"}, frozenset({"file descriptors"})
 
 #: Health checks of whether a node can be spared.
 QUORUM_CRITICAL, MIRROR_CRITICAL = "node-is-quorum-critical", "node-is-mirror-sync-critical"
@@ -146,7 +148,7 @@ class ManagementApi(Closing):
             self.get("health/checks/alarms", timeout_s=timeout_s)
         except ApiError as error:
             if error.status == 503:
-                return {(node, what) for node, what in _listed(error) if what in ALARMS}
+                return _listed(error)
             if error.status != 404:
                 raise
             rows = self.get("nodes", params={"columns": ",".join(("name", *ALARMS.values()))}, timeout_s=timeout_s)
@@ -275,9 +277,10 @@ def dead_letters_kept(queue: Mapping[str, Any]) -> int:
 def _listed(error: ApiError) -> set[Alarm]:
     """The alarms of a health check that failed. Raises the error where it is not such an answer."""
     try:
-        return {(str(row["node"]), str(row["resource"])) for row in json.loads(error.text)["alarms"]}
+        told = [(str(row["node"]), str(row["resource"])) for row in json.loads(error.text)["alarms"]]
     except (ValueError, LookupError, TypeError):
         raise error from None
+    return {(node, _RESOURCES.get(what, what)) for node, what in told if what not in _BLOCKING_NOBODY}
 
 
 def _part(name: str) -> str:

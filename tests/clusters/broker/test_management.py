@@ -46,7 +46,9 @@ def failed(body: str) -> ApiError:
     [
         ({CHECK: {"status": "ok"}}, set()),
         ({CHECK: failed('{"alarms": [{"node": "b", "resource": "memory"}]}')}, {("b", "memory")}),
-        ({CHECK: failed('{"alarms": [{"node": "b", "resource": "file_descriptor_limit"}]}')}, set()),
+        ({CHECK: failed('{"alarms": [{"node": "b", "resource": "disk space"}]}')}, {("b", "disk")}),
+        ({CHECK: failed('{"alarms": [{"node": "b", "resource": "of another kind"}]}')}, {("b", "of another kind")}),
+        ({CHECK: failed('{"alarms": [{"node": "b", "resource": "file descriptors"}]}')}, set()),
         ({CHECK: WITHOUT_CHECK, "nodes": [{"name": "a"}, {"name": "b", "mem_alarm": False}]}, set()),
         (
             {CHECK: WITHOUT_CHECK, "nodes": [{"name": "a", "disk_free_alarm": True}, {"name": "b", "mem_alarm": True}]},
