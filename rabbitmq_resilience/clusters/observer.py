@@ -160,7 +160,7 @@ class Observer:
             rows = api.queues(self._vhost, columns=("name", "state"), timeout_s=SAMPLE_TIMEOUT_S)
             flow = sorted(row["name"] for row in rows if row.get("state") == "flow")
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
-        silent = sorted(short.get(name := str(row["name"]), name) for row in api.nodes() if _tells_nothing(row))
+        silent = [short.get(name, name) for name in api.silent_nodes()]
         self._record("flow_states", node=node, connections=dict(connections), flow_queues=flow, silent=silent)
 
     def _sample(self, node: str) -> None:
@@ -186,12 +186,6 @@ class Observer:
             memory_bytes=memory,
             partitions=dict(self._partitions),
         )
-
-
-def _tells_nothing(row: Mapping[str, Any]) -> bool:
-    """Of a row of ``/api/nodes``: the node runs, and its statistics tell nothing, as where they have ended (3.10.8).
-    Nobody tells of its connections and the states of its queues then."""
-    return bool(row.get("running")) and "mem_used" not in row
 
 
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:

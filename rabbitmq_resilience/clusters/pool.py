@@ -95,7 +95,7 @@ def tells_of_itself(cluster: RunningCluster, node: str) -> bool:
     name, interval_s = cluster.broker_name(node), cluster.topology.statistics_interval_s or 1
 
     def tells() -> bool:
-        return any(row["name"] == name and "mem_alarm" in row for row in cluster.api(node).nodes())
+        return name not in cluster.api(node).silent_nodes()
 
     try:
         return wait_until(tells, timeout_s=5.0 + 2 * interval_s, what=f"{node} to tell of itself")

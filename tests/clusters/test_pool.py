@@ -38,9 +38,11 @@ class PretendedCluster:
             raise ClusterError(f"b1 is down after {timeout_s} s")
 
     def api(self, node: str) -> SimpleNamespace:
-        told = {} if node in self.untold else {"mem_alarm": self.alarmed}
-        row = {"name": self.broker_name(node), "partitions": self.partitions, **told}
-        return SimpleNamespace(vhosts=lambda: self.vhosts, nodes=lambda: [row])
+        return SimpleNamespace(
+            vhosts=lambda: self.vhosts,
+            nodes=lambda: [{"partitions": self.partitions, "mem_alarm": self.alarmed}],
+            silent_nodes=lambda: [self.broker_name(one) for one in self.untold if one == node],
+        )
 
     def broker_name(self, node: str) -> str:
         return f"{node}@localhost"

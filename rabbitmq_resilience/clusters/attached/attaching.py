@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from packaging.version import Version
 
@@ -18,7 +18,7 @@ from rabbitmq_resilience.clusters.attached.guard import Guard
 from rabbitmq_resilience.clusters.attached.healing import journal_of, not_healed
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
-from rabbitmq_resilience.clusters.attached.identity import strangers
+from rabbitmq_resilience.clusters.attached.identity import SILENT, TOLD_WITHIN_S, strangers
 from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.lock import LockedError, locked
@@ -43,6 +43,7 @@ from rabbitmq_resilience.clusters.network.toxiproxy import ToxiproxyServer
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _ASK_TIMEOUT_S = 15.0
 #: What each node is asked of all of them.
@@ -282,7 +283,12 @@ def _refuse_used(api: ManagementApi, given: str | None) -> None:
     if given is None or not isinstance(api, GivenVhostApi):
         return
     try:
+        wait_until(api.silent_nodes, timeout_s=TOLD_WITHIN_S, what="all nodes to tell", until=lambda names: not names)
         texts = [*api.kept_in(given, timeout_s=_ASK_TIMEOUT_S), *api.connected_to(given)]
+    except WaitTimeout as error:
+        silent = " and ".join(cast("list[str]", error.last_seen))
+        text = f"whether anybody is connected to the virtual host {given} is not told by {silent}: {SILENT}"
+        raise WrongClusterError(text) from None
     except (ApiError, ApiUnreachable) as error:
         raise WrongClusterError(f"whether the virtual host {given} is empty is not told: {error}") from error
     if texts:

@@ -16,7 +16,9 @@ _TICKS_PER_S = 100
 #: Brokers tell of their age every few seconds.
 _APART_S_MAX = 30.0
 #: One that is back tells of itself only after a while.
-_TOLD_WITHIN_S = 30.0
+TOLD_WITHIN_S = 30.0
+#: Why one may not do so for longer.
+SILENT = "a broker whose statistics have failed too often tells nothing of itself until it is started again"
 
 
 def _told(api: ManagementApi, node: str) -> dict[str, Any]:
@@ -40,12 +42,10 @@ def strangers(
         if node not in machines or not isinstance(process, Process):
             continue
         try:
-            told = wait_until(partial(_told, apis[node], node), timeout_s=_TOLD_WITHIN_S, what="its process")
+            told = wait_until(partial(_told, apis[node], node), timeout_s=TOLD_WITHIN_S, what="its process")
         except (WaitTimeout, ApiError, ApiUnreachable):
-            yield (
-                f"{node} does not tell of its process, so nobody knows whether {machines[node].told} has it: a broker "
-                "whose statistics have failed too often tells nothing of itself until it is started again"
-            )
+            told_by = machines[node].told
+            yield f"{node} does not tell of its process, so nobody knows whether {told_by} has it: {SILENT}"
             continue
         uptime_s = float(machines[node].run('cut -d" " -f1 /proc/uptime'))
         aged_s, age_s = uptime_s - process.started / _TICKS_PER_S, float(told.get("uptime", 0)) / 1000

@@ -65,7 +65,7 @@ def test_one_that_answers_and_is_not_found_there_is_one() -> None:
 
 
 def test_one_that_tells_nothing_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_TOLD_WITHIN_S", 0.3)
+    monkeypatch.setattr(identity, "TOLD_WITHIN_S", 0.3)
     silent = There()
     silent.row = {"name": NODE}
     (text,) = told(silent)

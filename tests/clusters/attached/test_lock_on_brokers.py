@@ -10,6 +10,7 @@ import pytest
 from pika import BlockingConnection, ConnectionParameters
 
 from rabbitmq_resilience.clusters.access import Access
+from rabbitmq_resilience.clusters.attached import attaching
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal
@@ -20,6 +21,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.statistics_ended import END
 from tests.whole import await_whole
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
@@ -176,6 +178,22 @@ def test_a_given_virtual_host_that_has_something_is_refused(
     file = written(cluster, tmp_path, besides="virtual_host: given\n")
     with pytest.raises(WrongClusterError, match=f"the virtual host given is not empty.*{kept}"):
         Attachment(load(file))
+
+
+def test_a_given_virtual_host_is_refused_where_a_broker_tells_of_no_connection(
+    cluster: LocalCluster, tmp_path: Path, given: ManagementApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would see who is connected to it there."""
+    wait_until(given.silent_nodes, timeout_s=30, what="all nodes to tell", until=lambda names: not names)
+    monkeypatch.setattr(attaching, "TOLD_WITHIN_S", 3.0)
+    assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
+    file = written(cluster, tmp_path, besides="virtual_host: given\n")
+    try:
+        with pytest.raises(WrongClusterError, match="virtual host given is not told by b1@localhost: a broker"):
+            Attachment(load(file))
+    finally:
+        await_whole(cluster)
+    Attachment(load(file)).close()
 
 
 def test_only_what_the_run_has_declared_goes_out_of_a_given_virtual_host(

@@ -77,7 +77,7 @@ def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_n
 def test_a_broker_that_tells_nothing_of_itself_is_refused_until_it_is_started_again(
     file: Path, machines: Machines, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "_TOLD_WITHIN_S", 5.0)
+    monkeypatch.setattr(identity, "TOLD_WITHIN_S", 5.0)
     assert machines.ask("host2", f"rabbitmqctl -q eval '{END}'").strip() == "true"
     assert told([str(file)]) == 1
     assert "rabbit@host2 does not tell of its process" in capsys.readouterr().err
