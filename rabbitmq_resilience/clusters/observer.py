@@ -160,7 +160,7 @@ class Observer:
             rows = api.queues(self._vhost, columns=("name", "state"), timeout_s=SAMPLE_TIMEOUT_S)
             flow = sorted(row["name"] for row in rows if row.get("state") == "flow")
         short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
-        silent = [short.get(name, name) for name in api.silent_nodes()]
+        silent = [short.get(name, name) for name in api.silent_nodes(timeout_s=SAMPLE_TIMEOUT_S)]
         self._record("flow_states", node=node, connections=dict(connections), flow_queues=flow, silent=silent)
 
     def _sample(self, node: str) -> None:

@@ -123,10 +123,11 @@ class ManagementApi(Closing):
         answer: list[Json] = self.get("nodes", params={"columns": NODE_COLUMNS})
         return answer
 
-    def silent_nodes(self) -> list[str]:
+    def silent_nodes(self, *, timeout_s: float | None = None) -> list[str]:
         """The Erlang names of members that run and whose statistics tell nothing, as where they have ended (3.10.8), or
         not yet. Nobody tells of their connections and of the states of their queues."""
-        return sorted(str(node["name"]) for node in self.nodes() if node.get("running") and "mem_used" not in node)
+        rows = self.get("nodes", params={"columns": "name,running,mem_used"}, timeout_s=timeout_s)
+        return sorted(str(row["name"]) for row in rows if row.get("running") and "mem_used" not in row)
 
     def running_nodes(self) -> frozenset[str]:
         """The Erlang names of the members that this node sees running."""
