@@ -146,7 +146,7 @@ def test_an_alarm_that_the_run_itself_has_raised_does_not(cluster: LocalCluster)
     cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.0000001")
     try:
         apis = [cluster.api(node) for node in TOPOLOGY.node_names]
-        told = partial(apis[0].get, "nodes", params={"columns": "mem_alarm"})
+        told = partial(apis[0].get, "nodes", params={"columns": "name,mem_alarm"})
         wait_until(lambda: any(row.get("mem_alarm") for row in told()), timeout_s=20, what="the alarm to be told")
         with Guard(AbortWhen(alarm=True), apis, lambda: ours) as watching:
             watching.check()

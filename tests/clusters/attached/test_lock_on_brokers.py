@@ -184,7 +184,11 @@ def test_a_given_virtual_host_is_refused_where_a_broker_tells_of_no_connection(
     cluster: LocalCluster, tmp_path: Path, given: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would see who is connected to it there."""
-    wait_until(given.silent_nodes, timeout_s=30, what="all nodes to tell", until=lambda names: not names)
+
+    def await_told() -> None:
+        wait_until(given.silent_nodes, timeout_s=30, what="all nodes to tell", until=lambda names: not names)
+
+    await_told()
     monkeypatch.setattr(attaching, "TOLD_WITHIN_S", 3.0)
     assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
     file = written(cluster, tmp_path, besides="virtual_host: given\n")
@@ -193,6 +197,7 @@ def test_a_given_virtual_host_is_refused_where_a_broker_tells_of_no_connection(
             Attachment(load(file))
     finally:
         await_whole(cluster)
+        await_told()
     Attachment(load(file)).close()
 
 
