@@ -152,6 +152,11 @@ class Observer:
                     self._look_at_flow(up[asked % len(up)])
             asked, took_s = asked + 1, time.monotonic() - begun_s
 
+    @property
+    def _short(self) -> Mapping[str, str]:
+        """The topology's names of nodes by their Erlang names."""
+        return {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
+
     def _look_at_flow(self, node: str) -> None:
         api = self._cluster.api(node)
         connections = Counter(api.connection_states(self._vhost, timeout_s=SAMPLE_TIMEOUT_S))
@@ -159,14 +164,12 @@ class Observer:
         if len(self._queues) <= FLOW_QUEUES_MAX:
             rows = api.queues(self._vhost, columns=("name", "state"), timeout_s=SAMPLE_TIMEOUT_S)
             flow = sorted(row["name"] for row in rows if row.get("state") == "flow")
-        short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
-        silent = [short.get(name, name) for name in api.silent_nodes(timeout_s=SAMPLE_TIMEOUT_S)]
+        silent = [self._short.get(name, name) for name in api.silent_nodes(timeout_s=SAMPLE_TIMEOUT_S)]
         self._record("flow_states", node=node, connections=dict(connections), flow_queues=flow, silent=silent)
 
     def _sample(self, node: str) -> None:
         begun_s = time.monotonic()
-        api = self._cluster.api(node)
-        short = {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
+        api, short = self._cluster.api(node), self._short
         ask = api.queues if self._mirrored else api.queue_states
         listed = ask(self._vhost, timeout_s=SAMPLE_TIMEOUT_S)
         self._queues = {row["name"]: _queue(row, short) for row in listed}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.broker.management import ALARMS, ApiError, ApiUnreachable
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
@@ -85,7 +85,7 @@ def _trouble(cluster: RunningCluster, node: str) -> str:
     if not tells_of_itself(cluster, node):
         return f"{node} tells nothing of itself: its statistics have ended"
     members = cluster.api(node).nodes()
-    told = ("partitions", "mem_alarm", "disk_free_alarm")
+    told = ("partitions", *ALARMS.values())
     return next((f"{node} reports {trouble}" for trouble in told if any(row.get(trouble) for row in members)), "")
 
 

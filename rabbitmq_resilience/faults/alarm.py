@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.broker.management import ALARMS, ApiError, ApiUnreachable
 from rabbitmq_resilience.clusters.changes import Change
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Topology
@@ -40,7 +40,7 @@ class Limit:
 LIMITS: Mapping[Resource, Limit] = {
     "memory": Limit(
         shown="mem_limit",
-        alarm="mem_alarm",
+        alarm=ALARMS["memory"],
         command="set_vm_memory_high_watermark",
         impossible_bytes=0,
         impossible=("0",),
@@ -48,7 +48,7 @@ LIMITS: Mapping[Resource, Limit] = {
     ),
     "disk": Limit(
         shown="disk_free_limit",
-        alarm="disk_free_alarm",
+        alarm=ALARMS["disk"],
         command="set_disk_free_limit",
         impossible_bytes=IMPOSSIBLE_BYTES,
         impossible=(str(IMPOSSIBLE_BYTES),),
