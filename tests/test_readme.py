@@ -21,7 +21,9 @@ from rabbitmq_resilience.workloads.spec import Workload
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 README_LINES_MAX = 150
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md"), *ROOT.glob("sweeps/**/*.md")]
+)
 
 
 def text_of(page: Path) -> str:

@@ -11,6 +11,8 @@ into ``findings.md`` beside them, which stays.
 from __future__ import annotations
 
 import argparse
+import os.path
+import re
 import shutil
 import sys
 from collections import Counter
@@ -68,7 +70,7 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
 
 @dataclass(frozen=True)
 class Kept:
-    """``findings``: Markdown, empty where nobody has written any."""
+    """``findings``: Markdown for a page beside the folder, empty where nobody has written any."""
 
     name: str
     of: Of
@@ -100,8 +102,17 @@ def all_kept(sweeps: Path = SWEEPS) -> list[Kept]:
         assert results.of is not None, "it has a first line"
         findings = folder / FINDINGS
         text = findings.read_text(encoding="utf-8").strip() if findings.is_file() else ""
-        found.append(Kept(folder.name, results.of, results, text))
+        found.append(Kept(folder.name, results.of, results, _one_level_up(text, folder.name)))
     return found
+
+
+def _one_level_up(text: str, folder: str) -> str:
+    """The Markdown of a page in ``folder``, with links as they are from a page beside that folder."""
+
+    def target(link: re.Match[str]) -> str:
+        return f"]({os.path.normpath(f'{folder}/{link[1]}')}"
+
+    return re.sub(r"\]\((?![a-z]+:|#)([^)#\s]+)", target, text)
 
 
 def page(kept: Sequence[Kept]) -> str:

@@ -35,7 +35,9 @@ def played(tmp_path: Path) -> Path:
 def test_tables_and_pages_are_kept_and_findings_stay(tmp_path: Path, played: Path) -> None:
     kept = tmp_path / "sweeps" / "results" / "mine"
     kept.mkdir(parents=True)
-    (kept / "findings.md").write_text("It is as they said.\n")
+    (kept / "findings.md").write_text(
+        "As [they](http://x/y.md) said, [here](table.md), [there](../other/table.md#a) and [then](../../a.yaml).\n"
+    )
     (kept / "comparison-9-gone.md").write_text("of another time")
     assert keep(played, sweeps=tmp_path / "sweeps") == kept
     assert {path.name for path in kept.iterdir()} == {
@@ -54,7 +56,10 @@ def test_tables_and_pages_are_kept_and_findings_stay(tmp_path: Path, played: Pat
     text = page([one])
     assert "| [In flight](mine/table.md) | 3.10.8, local | 2 cores, 24 GB | c1 |" in text
     assert "| 8 measured, 1 not held | 0.0 |" in text
-    assert "## In flight\n\nIt is as they said.\n" in text
+    assert (
+        "## In flight\n\nAs [they](http://x/y.md) said, [here](mine/table.md), [there](other/table.md#a) and "
+        "[then](../a.yaml).\n"
+    ) in text
 
 
 def test_what_is_kept_already_gets_its_pages_anew(tmp_path: Path, played: Path) -> None:
