@@ -102,15 +102,15 @@ def parted_nodes(seen: Seen) -> float | None:
 
 def cleaned_up_s(seen: Seen) -> float | None:
     """From when the first node that went was last seen up until the others tell of no queue that it leads any more:
-    they elected others, deleted it, or told that it is down. Infinity where they did not before it was back; None where
-    it led none when it went."""
+    they elected others, deleted it, or told that it is down. Infinity where they did not as long as it was surely away;
+    None where it led none when it went."""
     gone = _gone(seen)
     if gone is None:
         return None
-    node, up_us, back_us = gone
+    node, up_us, away_us = gone
     looks = list(seen.history.facts.of_kind(SampleEvent))
     before = [_leads(node, look) for look in looks if look.t_us <= up_us][-1:]
-    after = [(look.t_us, _leads(node, look)) for look in looks if up_us < look.t_us < back_us and look.node != node]
+    after = [(look.t_us, _leads(node, look)) for look in looks if up_us < look.t_us <= away_us and look.node != node]
     if before == [False] and not any(leads for _, leads in after):
         return None
     clean_us = math.inf
@@ -126,7 +126,8 @@ def _leads(node: str, look: SampleEvent) -> bool:
 
 
 def _gone(seen: Seen) -> tuple[str, float, float] | None:
-    """The first node that went in the chaos phase, when it was last seen up before, and when it was so again."""
+    """The first node that went in the chaos phase, when it was last seen up before, and until when it was surely away:
+    one that starts again looks paused, and leads its queues before it serves clients."""
     facts = seen.history.facts
     chaos_us = facts.phases.get("chaos")
     if chaos_us is None:
@@ -137,5 +138,14 @@ def _gone(seen: Seen) -> tuple[str, float, float] | None:
             if state == "up":
                 up_us[node] = t_us
             elif t_us >= chaos_us and node in up_us:
-                return node, up_us[node], facts.first_up_us(node, after_us=t_us)
+                return node, up_us[node], _away_us(facts, node, t_us)
     return None
+
+
+def _away_us(facts: Facts, node: str, gone_us: float) -> float:
+    """When it was last seen down or suspended before it was back; where it only paused, when its links healed."""
+    back_us = facts.first_up_us(node, after_us=gone_us)
+    states = [(t_us, states.get(node)) for t_us, states in facts.node_states if gone_us <= t_us < back_us]
+    if stopped := [t_us for t_us, state in states if state in ("down", "suspended")]:
+        return stopped[-1]
+    return min([back_us, *(step.sure_us[1] for step in facts.steps if step.cut and step.sure_us[1] >= gone_us)])

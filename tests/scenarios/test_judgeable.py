@@ -50,6 +50,15 @@ def test_phases_that_are_too_short_for_the_bounds_are_refused(
     assert fault_file.parse(yaml.safe_dump(short), driver=None), "it was played already"
 
 
+def test_recovery_of_exclusive_queues_needs_a_load_that_goes_on() -> None:
+    exclusive = {"queues": 2, "publishers": 6, "exclusive": True, "queue_type": "classic", "durable": False}
+    short = demanding({"recovery": {}}, {"settled_s": 1}) | {"workload": {**exclusive, "persistent": False}}
+    assert "phases.settled_s: recovery cannot be judged in 1 s of exclusive queues" in refused(short)
+    long = {**short, "phases": {"settled_s": 2}}
+    assert fault_file.parse(yaml.safe_dump(long)).settled_s == 2
+    assert fault_file.parse(yaml.safe_dump(demanding({"recovery": {}}, {"settled_s": 1}))).settled_s == 1
+
+
 @pytest.mark.parametrize(
     ("invariants", "phases", "settled_s"),
     [

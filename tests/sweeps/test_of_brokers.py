@@ -17,6 +17,7 @@ from tests.invariants.literal import (
     Row,
     cluster,
     event,
+    fault,
     history,
     node_states,
     phases,
@@ -128,3 +129,24 @@ def test_others_have_cleaned_up_when_none_tells_of_a_queue_that_is_led_by_who_we
     assert measured("cleaned_up_s", led_none, told_by("a1", 13, {"q1": "a1"}), states=gone) is None, "nothing to clean"
     empty = [told_by("a1", 12.7, {}), told_by("a1", 14, {"q1": "b1"}), told_by("a1", 16.2, {"q1": None})]
     assert measured("cleaned_up_s", before, *empty, states=gone) == pytest.approx(4.2), "it was told of once more"
+
+
+def test_a_queue_that_a_node_leads_again_while_it_starts_was_cleaned_up_before() -> None:
+    before, cleaned = told_by("a1", 11, {"q1": "b1"}), told_by("a1", 14.2, {"q1": None})
+    again = told_by("c1", 29.9, {"q1": "b1"})
+    killed = node_states(unlike={"b1": [(12.2, 24, "down"), (24, 30, "paused")]})
+    assert measured("cleaned_up_s", before, cleaned, again, states=killed) == pytest.approx(2.2)
+    late = [told_by("a1", 14.2, {"q1": "b1"}), told_by("a1", 25, {"q1": None})]
+    assert measured("cleaned_up_s", before, *late, states=killed) == math.inf, "it was started before"
+    halted = node_states(unlike={"b1": [(12.2, 24, "suspended")]})
+    assert measured("cleaned_up_s", before, cleaned, again, states=halted) == pytest.approx(2.2)
+
+
+def test_a_node_that_paused_is_away_until_its_links_heal() -> None:
+    before, cleaned = told_by("a1", 11, {"q1": "b1"}), told_by("a1", 14.2, {"q1": None})
+    again = told_by("c1", 29.9, {"q1": "b1"})
+    paused = node_states(unlike={"b1": [(12.2, 30, "paused")]})
+    cut = fault(11, 28, cut=[("b1", "a1"), ("b1", "c1")])
+    other = fault(11, 13, step=1, name="latency", slow=[("a1", "c1")], slow_s=0.1)
+    assert measured("cleaned_up_s", before, cleaned, again, *cut, *other, states=paused) == pytest.approx(2.2)
+    assert measured("cleaned_up_s", before, cleaned, states=paused) == pytest.approx(2.2), "nothing was cut"
