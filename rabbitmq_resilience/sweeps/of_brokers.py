@@ -18,6 +18,8 @@ from rabbitmq_resilience.sweeps.seen import Seen
 
 #: Of fewer connections the memory is lost in what brokers take and give back anyway.
 CONNECTIONS_MIN = 100
+#: Queues are looked at every second; brokers that have just lost one may let a look wait for 8 s.
+UNLOOKED_S_MAX = 5.0
 
 
 def brokers_cores(seen: Seen) -> float | None:
@@ -103,7 +105,7 @@ def parted_nodes(seen: Seen) -> float | None:
 def cleaned_up_s(seen: Seen) -> float | None:
     """From when the first node that went was last seen up until the others tell of no queue that it leads any more:
     they elected others, deleted it, or told that it is down. Infinity where they did not as long as it was surely away;
-    None where it led none when it went."""
+    None where it led none when it went, or where nobody looked for so long that it may as well have been then."""
     gone = _gone(seen)
     if gone is None:
         return None
@@ -113,12 +115,13 @@ def cleaned_up_s(seen: Seen) -> float | None:
     after = [(look.t_us, _leads(node, look)) for look in looks if up_us < look.t_us <= away_us and look.node != node]
     if before == [False] and not any(leads for _, leads in after):
         return None
-    clean_us = math.inf
+    clean_us, seen_us = math.inf, away_us
     for t_us, leads in reversed(after):
         if leads:
             break
-        clean_us = t_us
-    return seconds(clean_us - up_us)
+        clean_us = seen_us = t_us
+    ill_us = max([up_us, *(t_us for t_us, _ in after if t_us < seen_us)])
+    return seconds(clean_us - up_us) if seen_us - ill_us <= UNLOOKED_S_MAX * 1e6 else None
 
 
 def _leads(node: str, look: SampleEvent) -> bool:

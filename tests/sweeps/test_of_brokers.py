@@ -116,34 +116,49 @@ def told_by(node: str, at_s: float, leaders: Mapping[str, str | None]) -> Sample
     return replace(sample(at_s), node=node, queues=rows)
 
 
+def ill(*at_s: float) -> list[SampleEvent]:
+    """Looks that tell of a queue that ``b1`` leads."""
+    return [told_by("a1", at, {"q1": "b1", "q2": "a1"}) for at in at_s]
+
+
 def test_others_have_cleaned_up_when_none_tells_of_a_queue_that_is_led_by_who_went() -> None:
-    gone = node_states(unlike={"b1": [(12.2, 30, "down")]})
-    before = told_by("a1", 11, {"q1": "b1", "q2": "a1"})
-    late = [told_by("a1", 13, {"q1": "b1", "q2": "a1"}), told_by("a1", 15.5, {"q1": None, "q2": "a1"})]
-    assert measured("cleaned_up_s", before, *late, states=gone) == pytest.approx(3.5)
+    gone = node_states(unlike={"b1": [(12.2, 20, "down")]})
+    before, late = ill(11), ill(13)
+    clean = told_by("a1", 15.5, {"q1": None, "q2": "a1"})
+    assert measured("cleaned_up_s", *before, *late, clean, states=gone) == pytest.approx(3.5)
     deleted = told_by("c1", 14, {"q2": "a1"})
-    assert measured("cleaned_up_s", before, late[0], deleted, states=gone) == pytest.approx(2)
-    assert measured("cleaned_up_s", before, late[0], told_by("a1", 31, {}), states=gone) == math.inf, "it was back"
-    assert measured("cleaned_up_s", before, *late) is None, "nobody went"
+    assert measured("cleaned_up_s", *before, *late, deleted, states=gone) == pytest.approx(2)
+    never = [*before, *ill(13, 15, 17, 19), told_by("a1", 21, {})]
+    assert measured("cleaned_up_s", *never, states=gone) == math.inf, "it was back"
+    assert measured("cleaned_up_s", *before, *late) is None, "nobody went"
     led_none = told_by("a1", 11, {"q1": "a1"})
     assert measured("cleaned_up_s", led_none, told_by("a1", 13, {"q1": "a1"}), states=gone) is None, "nothing to clean"
     empty = [told_by("a1", 12.7, {}), told_by("a1", 14, {"q1": "b1"}), told_by("a1", 16.2, {"q1": None})]
-    assert measured("cleaned_up_s", before, *empty, states=gone) == pytest.approx(4.2), "it was told of once more"
+    assert measured("cleaned_up_s", *before, *empty, states=gone) == pytest.approx(4.2), "it was told of once more"
+
+
+def test_when_nobody_looked_it_is_not_told_when_they_cleaned_up() -> None:
+    gone = node_states(unlike={"b1": [(12.2, 30, "down")]})
+    before, clean = ill(11), told_by("a1", 21, {"q1": None})
+    assert measured("cleaned_up_s", *before, *ill(13), clean, states=gone) is None
+    assert measured("cleaned_up_s", *before, *ill(13, 16.5), clean, states=gone) == pytest.approx(9)
+    assert measured("cleaned_up_s", *before, clean, states=gone) is None
+    assert measured("cleaned_up_s", *before, *ill(13, 17, 21), states=gone) is None, "perhaps before it was back"
 
 
 def test_a_queue_that_a_node_leads_again_while_it_starts_was_cleaned_up_before() -> None:
-    before, cleaned = told_by("a1", 11, {"q1": "b1"}), told_by("a1", 14.2, {"q1": None})
+    before, cleaned = ill(11)[0], told_by("a1", 14.2, {"q1": None})
     again = told_by("c1", 29.9, {"q1": "b1"})
     killed = node_states(unlike={"b1": [(12.2, 24, "down"), (24, 30, "paused")]})
     assert measured("cleaned_up_s", before, cleaned, again, states=killed) == pytest.approx(2.2)
-    late = [told_by("a1", 14.2, {"q1": "b1"}), told_by("a1", 25, {"q1": None})]
+    late = [*ill(14.2, 18, 22), told_by("a1", 25, {"q1": None})]
     assert measured("cleaned_up_s", before, *late, states=killed) == math.inf, "it was started before"
     halted = node_states(unlike={"b1": [(12.2, 24, "suspended")]})
     assert measured("cleaned_up_s", before, cleaned, again, states=halted) == pytest.approx(2.2)
 
 
 def test_a_node_that_paused_is_away_until_its_links_heal() -> None:
-    before, cleaned = told_by("a1", 11, {"q1": "b1"}), told_by("a1", 14.2, {"q1": None})
+    before, cleaned = ill(11)[0], told_by("a1", 14.2, {"q1": None})
     again = told_by("c1", 29.9, {"q1": "b1"})
     paused = node_states(unlike={"b1": [(12.2, 30, "paused")]})
     cut = fault(11, 28, cut=[("b1", "a1"), ("b1", "c1")])
