@@ -77,10 +77,14 @@ class NoLoss(InvariantSpec):
 
 
 def _owed_since(history: History) -> str:
-    """What made messages owed: confirms, or that they were sent, where publishers heed none (in_flight is None)."""
+    """What made messages owed: confirms, or that they were sent, where publishers heed none."""
+    return "confirmed" if _heeded(history) else "sent, with no confirm awaited"
+
+
+def _heeded(history: History) -> bool:
+    """Whether publishers wait for confirms; where they do not (in_flight is None), "confirmed" is what was sent."""
     load = next(history.facts.of_kind(LoadEvent), None)
-    heeded = load is None or load.publishers is None or load.in_flight is not None
-    return "confirmed" if heeded else "sent, with no confirm awaited"
+    return load is None or load.publishers is None or load.in_flight is not None
 
 
 #: By publisher and lane, for each sequence.
@@ -198,10 +202,11 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: int)
     for row in matching(history.publishes(), _wanted([key[:2] for key in lost]), *columns):
         if (row["publisher"], row["sequence"], row["lane"]) not in lost:
             continue
-        sent_us, confirmed_us = row["sent_us"], row["outcome_us"]
+        sent_us, confirmed_us, by = row["sent_us"], row["outcome_us"], facts.node_name(row["node"])
+        fate = f", confirmed {facts.at(confirmed_us)} by {by}" if _heeded(history) else f" to {by}"
         yield (
             f"lost: publisher {row['publisher']} sequence {row['sequence']} to {facts.queue_name(row['queue'])}, "
-            f"sent {facts.at(sent_us)}, confirmed {facts.at(confirmed_us)} by {facts.node_name(row['node'])}, "
+            f"sent {facts.at(sent_us)}{fate}, "
             f"phase {facts.phase_at(sent_us)}, {facts.beside(sent_us, confirmed_us)}"
         )
     for row in matching(history.deliveries(), _wanted(ledger.strangers), "queue", "received_us", "consumer"):

@@ -43,6 +43,9 @@ def test_where_no_confirm_is_awaited_none_is_told_of() -> None:
     events = [*EVENTS, load(in_flight=None)]
     finding = NoLoss().check(history([publish(0), publish(1, 25)], [deliver(0)], events))
     assert finding.summary == "2 messages were sent, with no confirm awaited; 1 of them never arrived"
+    (example,) = finding.examples
+    assert "sent +25.000 s to a1, phase chaos" in example
+    assert "confirmed" not in example
     assert check([publish(0)], []).summary == "1 messages were confirmed; 1 of them never arrived"
 
 
