@@ -146,9 +146,10 @@ def _gone(seen: Seen) -> tuple[str, float, float] | None:
 
 
 def _away_us(facts: Facts, node: str, gone_us: float) -> float:
-    """When it was last seen down or suspended before it was back; where it only paused, when its links healed."""
-    back_us = facts.first_up_us(node, after_us=gone_us)
-    states = [(t_us, states.get(node)) for t_us, states in facts.node_states if gone_us <= t_us < back_us]
+    """When it was last seen down or suspended before it was back; where it only paused, when its links healed. The last
+    look at it where it did not come back."""
+    back_us = min(facts.first_up_us(node, after_us=gone_us), facts.node_states[-1][0])
+    states = [(t_us, states.get(node)) for t_us, states in facts.node_states if gone_us <= t_us <= back_us]
     if stopped := [t_us for t_us, state in states if state in ("down", "suspended")]:
         return stopped[-1]
     return min([back_us, *(step.sure_us[1] for step in facts.steps if step.cut and step.sure_us[1] >= gone_us)])

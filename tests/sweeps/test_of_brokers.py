@@ -165,3 +165,5 @@ def test_a_node_that_paused_is_away_until_its_links_heal() -> None:
     other = fault(11, 13, step=1, name="latency", slow=[("a1", "c1")], slow_s=0.1)
     assert measured("cleaned_up_s", before, cleaned, again, *cut, *other, states=paused) == pytest.approx(2.2)
     assert measured("cleaned_up_s", before, cleaned, states=paused) == pytest.approx(2.2), "nothing was cut"
+    for_good = node_states(unlike={"b1": [(12.2, 99, "paused")]}, end_s=20)
+    assert measured("cleaned_up_s", before, *ill(14, 17, 19), states=for_good) == math.inf, "it never came back"
