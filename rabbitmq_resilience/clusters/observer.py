@@ -158,13 +158,13 @@ class Observer:
         return {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
 
     def _look_at_flow(self, node: str) -> None:
-        api = self._cluster.api(node)
+        api, short = self._cluster.api(node), self._short
         connections = Counter(api.connection_states(self._vhost, timeout_s=SAMPLE_TIMEOUT_S))
         flow = None
         if len(self._queues) <= FLOW_QUEUES_MAX:
             rows = api.queues(self._vhost, columns=("name", "state"), timeout_s=SAMPLE_TIMEOUT_S)
             flow = sorted(row["name"] for row in rows if row.get("state") == "flow")
-        silent = [self._short.get(name, name) for name in api.silent_nodes(timeout_s=SAMPLE_TIMEOUT_S)]
+        silent = [short.get(name, name) for name in api.silent_nodes(timeout_s=SAMPLE_TIMEOUT_S)]
         self._record("flow_states", node=node, connections=dict(connections), flow_queues=flow, silent=silent)
 
     def _sample(self, node: str) -> None:

@@ -115,13 +115,10 @@ def cleaned_up_s(seen: Seen) -> float | None:
     after = [(look.t_us, _leads(node, look)) for look in looks if up_us < look.t_us <= away_us and look.node != node]
     if before == [False] and not any(leads for _, leads in after):
         return None
-    clean_us, seen_us = math.inf, away_us
-    for t_us, leads in reversed(after):
-        if leads:
-            break
-        clean_us = seen_us = t_us
-    ill_us = max([up_us, *(t_us for t_us, _ in after if t_us < seen_us)])
-    return seconds(clean_us - up_us) if seen_us - ill_us <= UNLOOKED_S_MAX * 1e6 else None
+    ill_us = max((t_us for t_us, leads in after if leads), default=up_us)
+    clean_us = next((t_us for t_us, _ in after if t_us > ill_us), math.inf)
+    unlooked_us = min(clean_us, away_us) - ill_us
+    return seconds(clean_us - up_us) if unlooked_us <= UNLOOKED_S_MAX * 1e6 else None
 
 
 def _leads(node: str, look: SampleEvent) -> bool:
