@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rabbitmq_resilience.sweeps.results import Depth
 from rabbitmq_resilience.sweeps.summary import Row
 
 WIDTH, HEIGHT = 260, 90
@@ -12,7 +13,7 @@ WIDTH, HEIGHT = 260, 90
 
 @dataclass(frozen=True)
 class DepthPanel:
-    """``runs``: lines as SVG has them. ``chaos_x``: where the steady phase ends."""
+    """``runs``: lines as SVG has them, broken where nobody told. ``chaos_x``: where the steady phase ends."""
 
     title: str
     runs: Sequence[str]
@@ -36,16 +37,22 @@ def depths(found: Sequence[Row]) -> Depths | None:
     if not every:
         return None
     from_s, to_s = min(0.0, *(s for s, _ in every)), max(0.1, *(s for s, _ in every))
-    top = max(1, *(held for _, held in every))
+    top = max(1, *(held or 0 for _, held in every))
 
-    def drawn(moments: Sequence[tuple[float, int]]) -> str:
-        points = [(WIDTH * (s - from_s) / (to_s - from_s), HEIGHT * (1 - held / top)) for s, held in moments]
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    def drawn(moments: Sequence[Depth]) -> list[str]:
+        """A line for each time that was told of without a gap."""
+        lines: list[list[str]] = [[]]
+        for s, held in moments:
+            if held is None:
+                lines.append([])
+            else:
+                lines[-1].append(f"{WIDTH * (s - from_s) / (to_s - from_s):.1f},{HEIGHT * (1 - held / top):.1f}")
+        return [" ".join(points) for points in lines if points]
 
     panels = [
         DepthPanel(
             ", ".join(f"{axis} {label}" for axis, label in row.labels.items()),
-            [drawn(line.depth) for line in row.lines if line.depth],
+            [points for line in row.lines for points in drawn(line.depth)],
             WIDTH * -from_s / (to_s - from_s),
         )
         for row in found

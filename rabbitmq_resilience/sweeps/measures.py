@@ -11,7 +11,6 @@ from statistics import fmean
 
 import numpy as np
 
-from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.latency import percentile_ms
 from rabbitmq_resilience.invariants.ledger import ledger_of
@@ -27,9 +26,6 @@ from rabbitmq_resilience.sweeps import of_brokers
 from rabbitmq_resilience.sweeps.seen import Seen
 from rabbitmq_resilience.sweeps.statistics import Better, Scale
 from rabbitmq_resilience.workloads.perf_test import PERCENTILES, Window
-
-#: Of how many moments a run keeps how much its queues held.
-MOMENTS_MAX = 120
 
 
 @dataclass(frozen=True)
@@ -148,23 +144,6 @@ def _round_trip_ms(of: str, seen: Seen) -> float | None:
     return math.inf if found["lost"] > 0.01 * (found["lost"] + found["answered"]) else value
 
 
-def _depth_max(seen: Seen) -> float | None:
-    span_us = seen.span_us or (0.0, 0.0)
-    return max(
-        (float(n) for t_us, n in depths_of(seen.history.facts) if span_us[0] <= t_us <= span_us[1]), default=None
-    )
-
-
-def depth_over_time(seen: Seen) -> list[tuple[float, int]]:
-    """What all queues held at moments, in seconds from the end of the steady phase; of many moments the most of each
-    stretch, so that no peak is lost."""
-    facts = seen.history.facts
-    begun_us = facts.phases.get("chaos", facts.origin_us)
-    told = [(round(seconds(t_us - begun_us), 2), n) for t_us, n in depths_of(facts)]
-    each = -(-len(told) // MOMENTS_MAX) or 1
-    return [max(told[i : i + each], key=lambda moment: moment[1]) for i in range(0, len(told), each)]
-
-
 def _of_perf_test(of: Callable[[Window], float | None], seen: Seen) -> float | None:
     """The mean of the windows; infinity where some of them have none: nothing came meanwhile."""
     told = [of(window) for window in seen.perf_test]
@@ -236,7 +215,7 @@ MEASURES: Mapping[str, Measure] = {
         )
         for of, words in (("clients", "from clients to brokers"), ("brokers", "between brokers"))
     },
-    "depth_max": Measure("", "lower", "difference", _depth_max, "messages that queues held at the most"),
+    "depth_max": Measure("", "lower", "difference", of_brokers.depth_max, "messages that queues held at the most"),
     "cpu_busy": Measure("", "lower", "ratio", _busy, "part of this machine's processors that was busy"),
     "memory_ratio": Measure("", "lower", "ratio", partial(_number, "memory_ratio_max"), "most of its memory limit"),
     "memory_mb": Measure("MB", "lower", "ratio", of_brokers.memory_mb, "memory of all brokers"),

@@ -1,25 +1,31 @@
-"""What a run tells of its brokers: their processors and memory, what they took before the load, and whom they held for
-gone."""
+"""What a run tells of its brokers: their processors and memory, what their queues held, what they took before the load,
+and whom they held for gone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
 
+from rabbitmq_resilience.invariants.backlog import depths_of
 from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.gaps import gaps
 from rabbitmq_resilience.invariants.measured import curves, of_nodes
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.events import IdleEvent, SampleEvent, SetUpEvent, WorkerEvent
+from rabbitmq_resilience.sweeps.results import Depth
 from rabbitmq_resilience.sweeps.seen import Seen
 
 #: Of fewer connections the memory is lost in what brokers take and give back anyway.
 CONNECTIONS_MIN = 100
 #: Queues are looked at every second; brokers that have just lost one may let a look wait for 8 s.
 UNLOOKED_S_MAX = 5.0
+#: Of how many moments a run keeps how much its queues held.
+MOMENTS_MAX = 120
 
 
 def brokers_cores(seen: Seen) -> float | None:
@@ -60,6 +66,33 @@ def memory_mb(seen: Seen) -> float | None:
     looks = (e.memory_bytes for e in facts.of_kind(SampleEvent) if first_us <= e.t_us <= last_us)
     told = [_mb(look) for look in looks if look.keys() == set(facts.cluster.nodes)]
     return median(told) if told else None
+
+
+def depth_max(seen: Seen) -> float | None:
+    """What all queues held at the most; None where not every queue told for so long that it may have been then."""
+    if seen.span_us is None:
+        return None
+    first_us, last_us = seen.span_us
+    told = list(depths_of(seen.history.facts))
+    if gaps([t_us for t_us, _ in told], seen.span_us, longer_than_s=UNLOOKED_S_MAX):
+        return None
+    return max((float(held) for t_us, held in told if first_us <= t_us <= last_us), default=None)
+
+
+def depth_over_time(seen: Seen) -> list[Depth]:
+    """Of many moments the most of each stretch, so that no peak is lost."""
+    facts = seen.history.facts
+    begun_us = facts.phases.get("chaos", facts.origin_us)
+    told = [(round(seconds(t_us - begun_us), 2), held) for t_us, held in depths_of(facts)]
+    each = -(-len(told) // MOMENTS_MAX) or 1
+    ends = [i for i in range(1, len(told)) if told[i][0] - told[i - 1][0] > UNLOOKED_S_MAX]
+    found: list[Depth] = []
+    for first, last in pairwise([0, *ends, len(told)]):
+        if first:
+            found.append(((told[first - 1][0] + told[first][0]) / 2, None))
+        stretches = (told[i : min(i + each, last)] for i in range(first, last, each))
+        found.extend(max(stretch, key=lambda moment: moment[1]) for stretch in stretches)
+    return found
 
 
 def connection_kb(seen: Seen) -> float | None:

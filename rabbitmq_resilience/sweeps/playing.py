@@ -28,7 +28,8 @@ from rabbitmq_resilience.sweeps.beside import play_beside, takes_s
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.estimates import round_s
-from rabbitmq_resilience.sweeps.measures import depth_over_time, disturbed_by, measured, shortfall
+from rabbitmq_resilience.sweeps.measures import disturbed_by, measured, shortfall
+from rabbitmq_resilience.sweeps.of_brokers import depth_over_time
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError, Status
 from rabbitmq_resilience.sweeps.seen import Seen

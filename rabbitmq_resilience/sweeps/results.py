@@ -80,13 +80,15 @@ def _written(value: float | None) -> float | str | None:
 
 
 Value = Annotated[float | None, BeforeValidator(_read), PlainSerializer(_written)]
+#: A moment in seconds from the end of the steady phase, and what all queues held; None where not each of them told.
+Depth = tuple[float, int | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """One run. ``labels``: {axis: label}. ``values``: {measure: number}, infinity for what never came, None for what
     was not measured; none at all unless the run was ``measured``. ``why``: in a sentence, where it was not. ``depth``:
-    what queues held at moments, as ``measures.depth_over_time``."""
+    what queues held at moments, as ``of_brokers.depth_over_time``."""
 
     round: int
     labels: Mapping[str, str]
@@ -99,7 +101,7 @@ class Line:
     took_s: float | None
     at: str
     broker_version: str = ""
-    depth: tuple[tuple[float, int], ...] = ()
+    depth: tuple[Depth, ...] = ()
 
     @property
     def key(self) -> tuple[int, tuple[tuple[str, str], ...]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from rabbitmq_resilience.record.events import SampleEvent
 from rabbitmq_resilience.sweeps.measures import MEASURES
+from rabbitmq_resilience.sweeps.of_brokers import depth_over_time
 from rabbitmq_resilience.sweeps.seen import Over, Seen
 from tests.invariants.literal import (
     THREE,
@@ -167,3 +169,22 @@ def test_a_node_that_paused_is_away_until_its_links_heal() -> None:
     assert measured("cleaned_up_s", before, cleaned, states=paused) == pytest.approx(2.2), "nothing was cut"
     for_good = node_states(unlike={"b1": [(12.2, 99, "paused")]}, end_s=20)
     assert measured("cleaned_up_s", before, *ill(14, 17, 19), states=for_good) == math.inf, "it never came back"
+
+
+def test_what_queues_held_at_the_most_is_not_told_where_nobody_looked_for_long() -> None:
+    def held(at_s: float, ready: int | None) -> SampleEvent:
+        return replace(sample(at_s), queues={"q1": {"ready": ready, "unacked": 0}})
+
+    looks = [held(at, 5 if at == 3 else 1) for at in range(-2, 12)]
+    assert measured("depth_max", *looks) == 5
+    assert measured("depth_max") is None, "nobody looked"
+    rare = [look for look in looks if look.t_us not in {held(at, 0).t_us for at in (4, 5, 6, 7)}]
+    assert measured("depth_max", *rare) == 5, "5 s without a look"
+    away = [held(at, None if 4 <= at < 9 else 1) for at in range(-2, 12)]
+    assert measured("depth_max", *away) is None, "the queue's broker was away for more"
+    early = [held(at, 1) for at in range(-2, 4)]
+    assert measured("depth_max", *early) is None, "nobody looked to the end"
+    whole = history((), (), [cluster(), queues("q1"), phases(), node_states(), *away])
+    told = depth_over_time(Seen(whole, "steady", PLAYED, {}))
+    assert [held for _, held in told].count(None) == 1
+    assert [b[0] - a[0] for a, b in pairwise(told)].count(3.0) == 2, "the gap is marked in its middle"

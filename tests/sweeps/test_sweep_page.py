@@ -85,11 +85,17 @@ def test_what_queues_held_is_drawn_on_the_same_axes_for_each_cell(tmp_path: Path
     results.begin(OF, sweep.text)
     results.enter(line("1", "quorum", 1, depth=((-5.0, 0), (5.0, 100))))
     results.enter(line("10", "quorum", 1, depth=((0.0, 50), (15.0, 0))))
-    results.enter(line("100", "quorum", 1))
+    results.enter(line("100", "quorum", 1, depth=((0.0, 50), (5.0, None), (10.0, 20), (15.0, 0))))
+    results.enter(line("1", "mirrored", 1))
     write_page(Results.read(tmp_path / "sweeps" / "mine"), sweep, tmp_path / "runs")
     text = (tmp_path / "sweeps" / "mine" / "index.html").read_text()
-    assert re.findall(r'class="depth" points="([^"]*)"', text) == ["0.0,90.0 130.0,0.0", "65.0,45.0 260.0,90.0"]
-    assert text.count('class="begun" x1="65.0"') == 2
+    assert re.findall(r'class="depth" points="([^"]*)"', text) == [
+        "0.0,90.0 130.0,0.0",
+        "65.0,45.0 260.0,90.0",
+        "65.0,45.0",
+        "195.0,72.0 260.0,90.0",
+    ], "broken where nobody told"
+    assert text.count('class="begun" x1="65.0"') == 3
     assert "0 to 100, from -5 s to 15 s" in text
 
 
