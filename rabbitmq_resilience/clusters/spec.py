@@ -188,7 +188,7 @@ class Network(Spec):
 class BrokerSize(Spec):
     """What each broker's container may use: so many CPU-seconds a second, and so much memory, above which the kernel
     kills it. RabbitMQ is told how much memory there is (``total_memory_available_override_value``), unless ``settings``
-    tell it otherwise."""
+    tell it otherwise. While the cluster forms, brokers have all cores."""
 
     cores: Annotated[float, Field(ge=0.01, le=1024)]
     memory_mb: Annotated[int, Field(ge=64, le=16_000_000)]

@@ -145,6 +145,10 @@ class DockerCluster(RunningCluster):
             raise ClusterError(f"nothing could be sent from {source}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
+    def _boot(self, *, timeout_s: float) -> None:
+        super()._boot(timeout_s=timeout_s)
+        self.host.hold_to_size()
+
     @property
     def _pumba_log(self) -> Path:
         return pumba_log(self._layout.folder)

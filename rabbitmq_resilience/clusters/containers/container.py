@@ -133,6 +133,10 @@ class Container:
             memory = memory_bytes or self._client.info()["MemTotal"]  # the engine knows no way back to none
             self._client.api.update_container(self.id, **_limits(cpus, memory))
 
+    def hold_to_size(self) -> None:
+        if self._size is not None:
+            self.limit(cpus=None, memory_bytes=None)
+
     def resources(self) -> Resources:
         with self._telling("asked what it uses"):
             return resources_of(self._client, self.id, self._size)
@@ -162,9 +166,10 @@ def _listed(client: docker.DockerClient, container: str) -> Sequence[Mapping[str
     return list(client.api.containers(all=True, filters={"id": container}))
 
 
-def limited_to(size: BrokerSize | None) -> dict[str, Any]:
-    """What the engine is told when it makes a container of that size."""
-    return {} if size is None else _limits(size.cores, size.memory_bytes)
+def limited_to(size: BrokerSize | None, *, forming: bool = False) -> dict[str, Any]:
+    """What the engine is told when it makes a container of that size; of its cores nothing yet while it is ``forming``
+    a cluster."""
+    return {} if size is None else _limits(None if forming else size.cores, size.memory_bytes)
 
 
 def _limits(cpus: float | None, memory_bytes: int) -> dict[str, Any]:

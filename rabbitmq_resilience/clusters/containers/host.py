@@ -85,6 +85,7 @@ class DockerHost:
         self._folder = folder
         self._image = image
         self._broker_size = broker_size
+        self._forming = True
         self._labels = {CLUSTER_LABEL: str(folder)}
         # The engine outlives what claims are made of: an older cluster's containers may still have the names.
         self._prefix = f"rabbitmq-resilience-{folder.name}-{secrets.token_hex(3)}"
@@ -157,6 +158,13 @@ class DockerHost:
             entrypoint=[],
         )
         return BrokerContainer(container, files, self._signals)
+
+    def hold_to_size(self) -> None:
+        """Brokers have all cores until this is called: held to a fifth of one, seven would take minutes to form a
+        cluster."""
+        self._forming = False
+        for container in self._containers.values():
+            container.hold_to_size()
 
     def address(self, name: str) -> str:
         return self._containers[name].address
@@ -242,7 +250,7 @@ class DockerHost:
             hostname=_NET.name_of(name),
             user=USER,
             working_dir=str(folder),
-            **limited_to(size),
+            **limited_to(size, forming=self._forming),
             **fields,
         ).with_command(command)
         published: dict[str, Any] = {str(port): (LOOPBACK, port) for port in ports}  # docker's own form

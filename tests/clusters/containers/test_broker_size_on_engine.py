@@ -1,4 +1,4 @@
-"""Brokers that are held to a size from their start on, and to less for a while."""
+"""Brokers that are held to a size once their cluster has formed, and to less for a while."""
 
 from __future__ import annotations
 
@@ -40,3 +40,8 @@ def test_a_broker_has_its_size_and_gets_it_back_after_a_limit() -> None:
         assert cluster.resources("a1").memory_bytes == 700 * 2**20
         cluster.limit("a1", cpus=None, memory_bytes=None)
         assert cluster.resources("a1").unlimited
+
+        cluster.kill("a1")
+        cluster.upgrade("a1", cluster.version_of("a1"))
+        cluster.start("a1")
+        assert cluster.resources("a1").unlimited, "also in a container that was made when the cluster was there"
