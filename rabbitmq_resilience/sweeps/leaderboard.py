@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rabbitmq_resilience.sweeps.cells import choices
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.paired import ByRound, by_round, in_both
 from rabbitmq_resilience.sweeps.prices import Leaderboard
 from rabbitmq_resilience.sweeps.results import Line, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
-from rabbitmq_resilience.sweeps.statistics import ALPHA, Interval, compared, median_interval
+from rabbitmq_resilience.sweeps.statistics import ALPHA, Interval, Word, compared, median_interval, runs_needed
 from rabbitmq_resilience.sweeps.summary import number
 from rabbitmq_resilience.sweeps.wheres import where
 
@@ -20,13 +21,19 @@ from rabbitmq_resilience.sweeps.wheres import where
 @dataclass(frozen=True)
 class Place:
     """One candidate in one condition. ``rank``: from 1, None where it is ``out``, which says why. ``cost``: of 1,000
-    messages/s a month. ``is_apart``: whether it is dearer than the one before beyond doubt."""
+    messages/s a month. ``beside``: what its cost is beside that of the one before: *worse* where it is dearer beyond
+    doubt; None where none is before."""
 
     rank: int | None
     cost: Interval | None
     rate: Interval | None
     out: str
-    is_apart: bool
+    beside: Word | None
+
+    @property
+    def mark(self) -> str:
+        """Of an order that is not beyond doubt: *=* where the runs do not tell it, *?* where so few cannot."""
+        return {None: "", "worse": "", "too few runs": "?"}.get(self.beside, "=")
 
 
 @dataclass(frozen=True)
@@ -41,13 +48,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranking:
-    """``candidates``: in the order of the first condition, those that are out there last."""
+    """``conditions``: in the order of the file. ``candidates``: in the order of the first condition, those that are out
+    there last. ``alpha``: the level of one comparison of neighbours, all of which are one family."""
 
     currency: str
     source: str | None
     scale: float
     conditions: Sequence[str]
     candidates: Sequence[Candidate]
+    alpha: float
+
+    @property
+    def runs_needed(self) -> int | None:
+        """The fewest runs of each cell that can tell an order; None where no place has too few."""
+        few = any(place.mark == "?" for one in self.candidates for place in one.places)
+        return runs_needed(self.alpha) if few else None
 
 
 @dataclass(frozen=True)
@@ -64,14 +79,16 @@ def ranking(results: Results, spec: SweepSpec) -> Ranking | None:
     board = spec.leaderboard
     if board is None:
         return None
-    conditions: dict[str, dict[str, list[Line]]] = {}
+    seen: dict[str, dict[str, list[Line]]] = {}
     for line in results.final:
-        mine = conditions.setdefault(where(line.labels, without=board.axis), {})
+        mine = seen.setdefault(where(line.labels, without=board.axis), {})
         mine.setdefault(line.labels[board.axis], []).append(line)
+    in_file = dict.fromkeys(where(choice.labels, without=board.axis) for choice in choices(spec))
+    conditions = {name: seen[name] for name in in_file if name in seen}
     prices = board.known_prices()
     names = [name for name in board.clusters if any(name in of for of in conditions.values())]
-    comparisons = max(1, len(conditions) * (len(names) - 1))
-    places = [_places(board, names, of, ALPHA / comparisons) for of in conditions.values()]
+    alpha = ALPHA / max(1, len(conditions) * (len(names) - 1))
+    places = [_places(board, names, of, alpha) for of in conditions.values()]
     candidates = [
         Candidate(
             name,
@@ -82,7 +99,7 @@ def ranking(results: Results, spec: SweepSpec) -> Ranking | None:
         for name in names
     ]
     candidates.sort(key=lambda candidate: [place.rank or math.inf for place in candidate.places])
-    return Ranking(prices.currency, prices.source, board.scale, list(conditions), candidates)
+    return Ranking(prices.currency, prices.source, board.scale, list(conditions), candidates, alpha)
 
 
 def _per_month(board: Leaderboard, name: str) -> float:
@@ -96,8 +113,8 @@ def _places(
     seen = {name: _seen(board, name, lines.get(name, [])) for name in names}
     costs = {name: median_interval([*one.costs.values()]) for name, one in seen.items() if one.costs}
     inside = sorted((name for name in costs if not seen[name].out), key=lambda name: costs[name].middle)
-    apart = {
-        after: _is_dearer(in_both(seen[before].costs, seen[after].costs), alpha)
+    beside = {
+        after: _beside(in_both(seen[before].costs, seen[after].costs), alpha)
         for before, after in itertools.pairwise(inside)
     }
     return {
@@ -106,15 +123,15 @@ def _places(
             costs.get(name),
             median_interval(one.rates) if one.rates else None,
             one.out,
-            apart.get(name, False),
+            beside.get(name),
         )
         for name, one in seen.items()
     }
 
 
-def _is_dearer(costs: tuple[Sequence[float], Sequence[float]], alpha: float) -> bool:
+def _beside(costs: tuple[Sequence[float], Sequence[float]], alpha: float) -> Word:
     before, after = costs
-    return compared(before, after, scale="ratio", better="lower", alpha=alpha)[0] == "worse"
+    return compared(before, after, scale="ratio", better="lower", alpha=alpha)[0]
 
 
 def _seen(board: Leaderboard, name: str, lines: Sequence[Line]) -> _Seen:

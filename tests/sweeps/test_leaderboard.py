@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,13 +107,44 @@ def test_the_cost_of_a_thousand_messages_is_that_by_hand(tmp_path: Path) -> None
         name: pytest.approx(cost) for name, cost in by_hand.items()
     }
     assert [one.name for one in found.candidates] == sorted(by_hand, key=lambda name: by_hand[name])
-    assert not any(one.places[0].is_apart for one in found.candidates), "three runs tell nothing apart"
+    assert [one.places[0].mark for one in found.candidates] == ["", "?", "?"], "three runs tell nothing apart"
+
+
+def test_conditions_stand_as_in_the_file_whichever_was_played_first(tmp_path: Path) -> None:
+    found = ranked(tmp_path, *(run("3 small", conditions, 1, 300.0) for conditions in (KILLED, GOOD)))
+    assert found.conditions == [f"conditions {GOOD}", f"conditions {KILLED}"]
 
 
 def test_a_difference_beyond_doubt_is_told_apart(tmp_path: Path) -> None:
     rates = {"3 small": 300.0, "5 small": 300.0}
     found = ranked(tmp_path, *(run(name, GOOD, n, rate + n) for name, rate in rates.items() for n in range(8)))
-    assert [(one.name, one.places[0].is_apart) for one in found.candidates] == [("3 small", False), ("5 small", True)]
+    assert [(one.name, one.places[0].beside) for one in found.candidates] == [("3 small", None), ("5 small", "worse")]
+    assert found.runs_needed is None
+
+
+def test_an_order_that_is_not_beyond_doubt_says_whether_more_runs_would_tell(tmp_path: Path) -> None:
+    """Two conditions and three clusters: four comparisons of neighbours at a level of 0.05 / 4. Of 5 and 5 runs that
+    are all apart the chance is 2 / 252, of 4 and 4 it is 2 / 70."""
+    names = ("3 small", "5 small", "3 large")
+
+    def marks(runs: int, rates: Sequence[float]) -> list[str]:
+        lines = [
+            run(name, conditions, number, rate + number)
+            for conditions in (GOOD, KILLED)
+            for name, rate in zip(names, rates, strict=True)
+            for number in range(runs)
+        ]
+        results, sweep = Results(tmp_path, OF, lines), loaded(tmp_path)
+        found = ranking(results, sweep.spec)
+        assert found is not None
+        told = table(results, sweep)
+        assert ("5 of each cell can" in told) == (found.runs_needed == 5)
+        return [one.places[0].mark for one in found.candidates]
+
+    apart, alike = (300.0, 300.0, 300.0), (300.0, 500.0, 1200.0)
+    assert marks(4, apart) == ["", "?", "?"]
+    assert marks(5, apart) == ["", "", ""]
+    assert marks(5, alike) == ["", "=", "="], "each machine carries the same for its price"
 
 
 def test_who_breaks_a_promise_or_misses_a_demand_drops_out_there_only(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_of_clusters_that_cost_the_same_none_is_dearer_in_nineteen_of_twenty_boa
         ]
         found = ranking(Results(tmp_path, OF, lines), spec)
         assert found is not None
-        said += any(one.places[0].is_apart for one in found.candidates)
+        said += any(one.places[0].beside == "worse" for one in found.candidates)
     assert said <= most(boards)
 
 
