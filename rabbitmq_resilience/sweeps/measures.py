@@ -30,13 +30,15 @@ from rabbitmq_resilience.workloads.perf_test import PERCENTILES, Window
 
 @dataclass(frozen=True)
 class Measure:
-    """``of`` gives None where it was not measured, and infinity for what never came."""
+    """``of`` gives None where it was not measured, and infinity for what never came. ``paced``: whether it is what a
+    load states that states a rate, so that cells of different rates are not compared by it."""
 
     unit: str
     better: Better
     scale: Scale
     of: Callable[[Seen], float | None]
     what: str
+    paced: bool = False
 
 
 def _confirmed(of: Callable[[Seen], float | None], seen: Seen) -> float | None:
@@ -152,7 +154,7 @@ def _of_perf_test(of: Callable[[Window], float | None], seen: Seen) -> float | N
 
 
 def _theirs(unit: str, better: Better, what: str, of: Callable[[Window], float | None]) -> Measure:
-    return Measure(unit, better, "ratio", partial(_of_perf_test, of), f"PerfTest: {what}")
+    return Measure(unit, better, "ratio", partial(_of_perf_test, of), f"PerfTest: {what}", paced=unit == "/s")
 
 
 def _percentile_of(field: str, percentile: int, window: Window) -> float | None:
@@ -193,9 +195,14 @@ _OF_CONFIRMS: Sequence[tuple[str, str, Better, str]] = (
 
 MEASURES: Mapping[str, Measure] = {
     "confirmed_per_s": Measure(
-        "/s", "higher", "ratio", partial(_confirmed, lambda seen: seen.confirmed_per_s), "messages confirmed"
+        "/s",
+        "higher",
+        "ratio",
+        partial(_confirmed, lambda seen: seen.confirmed_per_s),
+        "messages confirmed",
+        paced=True,
     ),
-    "received_per_s": Measure("/s", "higher", "ratio", _received_per_s, "messages received"),
+    "received_per_s": Measure("/s", "higher", "ratio", _received_per_s, "messages received", paced=True),
     **_WAITS,
     **{
         name: Measure("s", "lower", "difference", partial(_confirmed, partial(_outage_s, of, together)), words)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rabbitmq_resilience.pages.wording import NOTHING
+from rabbitmq_resilience.sweeps.cells import Cell
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.paired import ByRound, by_round, in_both
 from rabbitmq_resilience.sweeps.results import NEVER, Line, Results
@@ -22,8 +23,8 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 @dataclass(frozen=True)
 class Told:
-    """One measure of one cell. ``word``: beside the first cell; None of that itself, and where nothing is known.
-    ``common``: the rounds that it is of, where one of the two has more."""
+    """One measure of one cell. ``word``: beside the first cell; None of that itself, and of a rate where the loads of
+    the two state different ones. ``common``: the rounds that it is of, where one of the two has more."""
 
     values: Sequence[float]
     interval: Interval | None
@@ -68,10 +69,12 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
     first: dict[str, ByRound] = {}
     found = []
     for cell, mine in played:
+        is_same_rate = _stated_rate(cell) == _stated_rate(played[0][0])
         told = {}
         for name in sweep.spec.measures:
             numbers = by_round(mine, name)
-            both = in_both(first[name], numbers) if name in first else None
+            is_compared = name in first and (is_same_rate or not MEASURES[name].paced)
+            both = in_both(first[name], numbers) if is_compared else None
             word = _word(*both, name) if both else None
             common = len(both[0]) if both and len(both[0]) < max(len(first[name]), len(numbers)) else None
             first.setdefault(name, numbers)
@@ -79,6 +82,11 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
             told[name] = Told(values, median_interval(values) if values else None, word, common)
         found.append(Row(cell.labels, mine, _ended(mine), _why(mine), told))
     return found
+
+
+def _stated_rate(cell: Cell) -> tuple[object, ...]:
+    load = cell.scenario.workload
+    return load.rate_per_s, load.variable_rate
 
 
 def _word(first: Sequence[float], values: Sequence[float], name: str) -> Word:

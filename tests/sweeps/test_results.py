@@ -15,7 +15,7 @@ from rabbitmq_resilience.sweeps.playing import SweepInPlay
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
 from rabbitmq_resilience.sweeps.summary import rows
 from rabbitmq_resilience.sweeps.table import table, write_tables
-from tests.sweeps.written import SWEEP, loaded
+from tests.sweeps.written import SWEEP, loaded, with_changes
 
 OF = Of(
     title="In flight",
@@ -198,3 +198,46 @@ def test_tables_have_a_row_each_run_and_the_summary_one_each_cell(tmp_path: Path
     assert "| 10 | quorum | 52.5 (51 to 54) worse | - | 4 INVALID |" in lines
     assert "| 100 | quorum | - | - | 1 not held |" in lines
     assert "- 10, quorum: 2 messages / lost" in table(results, sweep).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [((100, 900), None), ((900, 900), "better"), ((None, None), "better"), ((None, 900), None), ((900, None), None)],
+)
+def test_rates_are_compared_where_loads_state_the_same(
+    tmp_path: Path, rates: tuple[int | None, int | None], told: str | None
+) -> None:
+    axis = {
+        "name": "load",
+        "settings": {
+            name: {"workload.rate_per_s": rate, "workload.in_flight": in_flight}
+            for name, rate, in_flight in zip(("first", "second"), rates, (1, 100), strict=True)
+        },
+    }
+    sweep = loaded(tmp_path, with_changes((("axes",), [axis])))
+    lines = [
+        replace(
+            line("1", "quorum", number),
+            labels={"load": load},
+            values={"confirmed_per_s": factor * (number + 100), "confirm_p99_ms": (number + 100) / factor},
+        )
+        for number in range(1, 5)
+        for load, factor in (("first", 1.0), ("second", 9.0))
+    ]
+    results = Results(tmp_path, OF, lines)
+    _, second = rows(results, sweep)
+    assert (second.told["confirmed_per_s"].word, second.told["confirm_p99_ms"].word) == (told, "better")
+    assert table(results, sweep).count("better") == 1 + (told is not None)
+
+
+def test_a_rate_that_varies_is_another_one(tmp_path: Path) -> None:
+    steps = [{"rate_per_s": 300, "for_s": 5}, {"rate_per_s": 900, "for_s": 5}]
+    axis = {"name": "load", "settings": {"steady": {}, "peak": {"workload.variable_rate": steps}}}
+    sweep = loaded(tmp_path, with_changes((("axes",), [axis])))
+    lines = [
+        replace(line("1", "quorum", number), labels={"load": load}, values={"confirmed_per_s": rate + number})
+        for number in range(1, 5)
+        for load, rate in (("steady", 300.0), ("peak", 600.0))
+    ]
+    _, peak = rows(Results(tmp_path, OF, lines), sweep)
+    assert peak.told["confirmed_per_s"].word is None
