@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rabbitmq_resilience.pages.html import render
+from rabbitmq_resilience.pages.wording import NOTHING
 from rabbitmq_resilience.record.whole_files import write_whole
 from rabbitmq_resilience.sweeps.capacity_told import capacity
 from rabbitmq_resilience.sweeps.comparison_page import comparison_file
@@ -222,8 +223,11 @@ def _heat(row: Row | None, name: str, least: float, most: float, links: _Links) 
     runs = [line.run for line in row.lines if line.run]
     link = links.to(runs[-1]) if runs else ""
     interval = row.told[name].interval
-    if interval is None or math.isinf(interval.middle):
-        return HeatCell(row.ended if interval is None else number(interval.middle), None, link)
+    if interval is None:
+        is_well = all(line.status == "measured" and line.verdict == "VALID" for line in row.lines)
+        return HeatCell(NOTHING if is_well else row.ended, None, link)
+    if math.isinf(interval.middle):
+        return HeatCell(number(interval.middle), None, link)
     share = (interval.middle - least) / (most - least) if most > least else 0.0
     return HeatCell(number(interval.middle), round(share, 3), link)
 

@@ -67,6 +67,10 @@ def test_a_heat_map_has_a_place_for_each_pair_of_labels(tmp_path: Path) -> None:
     assert [len(re.findall("<td", row)) for row in rows[1:]] == [2, 2]
     assert "--share: 1.0" in heat
     assert "1 not held" in heat
+    waits = text.split('<table class="heat">')[2].split("</table>")[0]
+    assert re.findall(r"<td.*?>(?:<a.*?>)?([^<]*)", waits) == ["5", "1 not held", "-", ""], (
+        "it was played, and has none"
+    )
 
 
 def test_with_one_axis_there_is_no_heat_map(tmp_path: Path) -> None:
