@@ -18,12 +18,16 @@ from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_prometheus
 from tests.needs import skipped_without
 
+pytest_plugins = ["tests.messages", "tests.tiers"]
+
 HERE = Path(__file__).resolve().parent
 
 # No property depends on how busy the machine is. Where CI=true, Hypothesis has chosen its profile `ci`: the same cases
 # each time, so that a change is judged by what it did. Elsewhere each run looks for new ones.
-settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+_patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", _patient, max_examples=25)
+settings.register_profile("many", _patient, max_examples=1000)
+settings.load_profile("few")
 
 
 _WORKERS_MAX, _LOOKED_FOR_S = 5, 2.0

@@ -15,7 +15,7 @@ from typing import Any, Self
 from unittest.mock import patch
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.clusters.spec import Link
@@ -245,10 +245,8 @@ def worlds(draw: st.DrawFn, *, acts: bool, lasts_s: float, busy: bool = True) ->
 
 
 A_TO_B = frozenset({Link("a1", "b1")})
-thorough = settings(max_examples=150, deadline=None)
 
 
-@thorough
 @given(worlds(acts=False, lasts_s=6.0))
 @example(World(A_TO_B, 6.0, False, (Other((-1, 9), cut=frozenset({Link("b1", "a1")})),)))
 @example(World(A_TO_B, 6.0, False, (Other((-1, 9), slow=A_TO_B, by_ms=1500),)))
@@ -257,7 +255,6 @@ def test_a_cut_that_is_not_made_is_not_proven(world: World) -> None:
     assert not proven(world).proven, world
 
 
-@thorough
 @given(worlds(acts=True, lasts_s=6.0))
 def test_a_cut_that_can_be_told_is_proven_and_no_other(world: World) -> None:
     """Two looks fit into the time: the first may begin too early."""
@@ -270,7 +267,6 @@ def test_a_cut_that_can_be_told_is_proven_and_no_other(world: World) -> None:
         assert max(told_alone_s(world, link, idle=False) for link in world.own) >= SILENT_S - 0.02, (world, proof)
 
 
-@thorough
 @given(worlds(acts=False, lasts_s=0.5, busy=False))
 @example(World(A_TO_B, 0.5, False, (Other((0.1, 2), cut=A_TO_B),)))
 @example(World(A_TO_B, 0.5, False, (Other((-1, 2), slow=A_TO_B, by_ms=1500),)))

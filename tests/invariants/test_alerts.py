@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.alerts import Alerts, FiringAlert
@@ -192,7 +192,6 @@ def fires(within_s: float = 10, labels: Mapping[str, str] | None = None, **more:
     return Alerts.model_validate({"fires": [one], **more})
 
 
-@settings(max_examples=400)
 @given(world=WORLDS, demanded=DEMANDED)
 @example(world=sane((23, 44), holes=[(24, 33)]), demanded=fires())
 @example(world=sane((25, 30), (48, 60), holes=[(45, 55)]), demanded=fires())

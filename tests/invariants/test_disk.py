@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.disk import Disk
@@ -91,7 +91,6 @@ def test_a_limit_of_nothing_is_never_reached() -> None:
     taken=st.none() | st.integers(1, 20),
     alarm=st.none() | st.tuples(st.integers(0, 90), st.integers(1, 20)),
 )
-@settings(max_examples=60, deadline=None)
 def test_the_same_as_slowly(
     free: list[int], limits: list[int], ratio: int, taken: int | None, alarm: tuple[int, int] | None
 ) -> None:

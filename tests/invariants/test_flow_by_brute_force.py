@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.flow import Answer
@@ -110,7 +110,6 @@ def shapes(draw: st.DrawFn) -> History:
 
 
 @given(shapes())
-@settings(max_examples=25, deadline=None)
 def test_the_same_as_slowly(past: History) -> None:
     finding = check(past)
     assert finding.numbers["answer"] == slowly(past)
@@ -122,7 +121,6 @@ def test_the_same_as_slowly(past: History) -> None:
     noise=st.floats(0, 0.15),
     length_s=st.integers(24, 48),
 )
-@settings(max_examples=25, deadline=None)
 def test_known_shapes(shape: str, seed: int, noise: float, length_s: int) -> None:
     """Each with a rate that is off by as much as ``noise``, window by window."""
     chance = random.Random(seed)  # noqa: S311

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.consequences import consequences
@@ -149,7 +149,6 @@ def test_unknown_where_a_broker_that_ran_told_nothing_of_itself() -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from(["a1", "b1"])), min_size=18, max_size=18))
-@settings(max_examples=200, deadline=None)
 def test_whoever_is_not_told_of_for_too_long_leaves_it_unknown(silent: list[set[str]]) -> None:
     """As a look at each window of a little more than 20 s finds."""
     looks = [{5 * n for n, names in enumerate(silent) if node not in names} for node in ("a1", "b1")]
@@ -168,7 +167,6 @@ COUNTS = st.fixed_dictionaries({}, optional={state: st.integers(0, 3) for state 
 @given(
     st.lists(COUNTS, min_size=18, max_size=18), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1), st.booleans()
 )
-@settings(max_examples=80, deadline=None)
 def test_the_same_as_by_hand(
     counts: list[dict[str, int]], blocked: float | None, flow: float | None, alarmed: bool
 ) -> None:

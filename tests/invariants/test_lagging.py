@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.waits import LAGS_US, confirm_waits
@@ -78,13 +78,11 @@ def acted(draw: st.DrawFn, *, sleeps: bool = True) -> Acted:
     return Acted(draw(st.sampled_from([10, 100, 250])), draw(st.sampled_from([1, 2, 10, 60])), confirms_ms, told)
 
 
-@settings(max_examples=100, deadline=None)
 @given(acted(sleeps=False))
 def test_who_never_sleeps_never_lags_however_slow_the_cluster_is(drawn: Acted) -> None:
     assert drawn.lagged(drawn.rows()) == set()
 
 
-@settings(max_examples=100, deadline=None)
 @given(acted())
 def test_what_lags_was_due_in_a_long_sleep_or_could_have_gone_out_in_it(drawn: Acted) -> None:
     rows = drawn.rows()
@@ -96,7 +94,6 @@ def test_what_lags_was_due_in_a_long_sleep_or_could_have_gone_out_in_it(drawn: A
     assert drawn.lagged(rows) <= explained
 
 
-@settings(max_examples=100, deadline=None)
 @given(acted())
 def test_what_could_have_gone_out_in_a_long_sleep_lags(drawn: Acted) -> None:
     rows = drawn.rows()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.latency import LatencyBounds, percentile_ms
@@ -237,7 +237,6 @@ def slowly(rows: list[Row], arrived: list[Row], rate_per_s: float, in_flight: in
     return sorted(found)
 
 
-@settings(max_examples=300)
 @given(schedules())
 def test_a_slow_count_finds_the_same(drawn: tuple[list[Row], list[Row], float, int]) -> None:
     rows, arrived, rate_per_s, in_flight = drawn

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.consequences import consequences
@@ -148,7 +148,6 @@ TRIP = st.one_of(st.none(), st.floats(0.1, 400))
     took_ms=st.dictionaries(st.integers(0, 99), st.integers(0, 3000), max_size=20),
     ways=st.lists(st.tuples(*[st.lists(TRIP, min_size=10, max_size=10)] * 2), min_size=1, max_size=12),
 )
-@settings(max_examples=60, deadline=None)
 def test_the_same_as_slowly(took_ms: Mapping[int, float], ways: Sequence[tuple[Trips, Trips]]) -> None:
     spells = [told(5 * place + 2, clients, brokers) for place, (clients, brokers) in enumerate(ways)]
     past = history(took_ms, *spells)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX
@@ -90,7 +90,6 @@ def nodes(draw: st.DrawFn) -> Node:
     return Node(some(["down", "starved", "cut", "skipped"]), some(["down", "paused", "suspended"]))
 
 
-@settings(max_examples=300)
 @given(st.tuples(nodes(), nodes(), nodes()), st.sets(st.integers(0, 94)))
 def test_second_by_second(three: tuple[Node, Node, Node], unlooked: set[int]) -> None:
     """The same verdict from each second alone: a step began before, and since its end the node was not seen up."""

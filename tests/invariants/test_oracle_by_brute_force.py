@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
@@ -93,7 +93,6 @@ def whole(world: World, group: Set) -> bool:
     return all(talk(world, a, b) for a in group for b in group)
 
 
-@settings(max_examples=300)
 @given(cases())
 def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, World]) -> None:
     cluster, world = case
@@ -112,7 +111,6 @@ def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, World]) -> None:
         assert (forecast.may_pause_beside, forecast.aftermath) == (frozenset(), "whole")
 
 
-@settings(max_examples=300)
 @given(cases(), queue_kinds, st.data())
 def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, World], kind: str, data: st.DataObject) -> None:
     cluster, world = case
@@ -134,7 +132,6 @@ def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, World], kind: str
         assert not any(sides_apart(cluster, world, queue.members))
 
 
-@settings(max_examples=300)
 @given(cases(), st.data())
 def test_where_a_queue_whose_copies_move_is_surely_written_to(
     case: tuple[ClusterFacts, World], data: st.DataObject

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.backlog import REST_RATIO, UNTOLD_S_MAX, Backlog
@@ -70,7 +70,6 @@ def recoveries(draw: st.DrawFn) -> Recovered:
 WITHIN_S = 15
 
 
-@settings(max_examples=400, deadline=None)
 @given(recoveries())
 @example(Recovered(ill=((0, 21), (26, 46)), holes=((21, 45),), end=47))  # a look that is not believed tells nothing
 def test_recovery(truth: Recovered) -> None:
@@ -108,7 +107,6 @@ def test_recovery(truth: Recovered) -> None:
             assert finding.verdict is Verdict.INVALID, finding.summary
 
 
-@settings(max_examples=200, deadline=None)
 @given(recoveries(), st.integers(0, 60))
 def test_what_nobody_saw_until_the_end_is_never_valid(truth: Recovered, last_look: int) -> None:
     """Planted: the samples end early."""
@@ -166,7 +164,6 @@ def verdict(piled: Piled) -> Verdict:
     return Backlog(drained_within_s=BOUND_S).check(history((), (), [cluster(), queues("q1"), told, *samples])).verdict
 
 
-@settings(max_examples=400, deadline=None)
 @given(piles())
 def test_backlog_where_all_is_told(piled: Piled) -> None:
     whole = Piled(piled.depths, ())
@@ -179,7 +176,6 @@ def test_backlog_where_all_is_told(piled: Piled) -> None:
         assert verdict(whole) is (Verdict.INVALID if watched >= BOUND_S else Verdict.UNKNOWN)
 
 
-@settings(max_examples=400, deadline=None)
 @given(piles())
 def test_backlog_where_some_is_not_told(piled: Piled) -> None:
     """What is not told for up to 10 s is taken as being as before and after."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.facts import Facts
@@ -123,7 +123,6 @@ def seconds(draw: st.DrawFn) -> list[Second]:
     return rows
 
 
-@settings(max_examples=300, deadline=None)
 @given(seconds())
 def test_second_by_second(truth: list[Second]) -> None:
     looks = [look(at, int(ready), int(held)) for at, (ready, held, _, _) in enumerate(truth)]

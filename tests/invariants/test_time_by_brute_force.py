@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.availability import Availability
@@ -175,7 +175,6 @@ def available(case: Case) -> Verdict:
     return Verdict.UNKNOWN if doubtful or not stretches else Verdict.VALID
 
 
-@settings(max_examples=300, deadline=None)
 @given(cases())
 @example(Case(((0, 0, CONFIRMED),), (), 20 * S))
 @example(Case(tuple((t, t, CONFIRMED) for t in range(500)), (Kill(("a1", "b1"), 951, 1001, 0),), 1400))
@@ -186,7 +185,6 @@ def test_availability(case: Case) -> None:
     assert 0 <= finding.coverage.judged <= finding.coverage.demanded
 
 
-@settings(max_examples=100, deadline=None)
 @given(cases(), st.integers(0, 70 * S))
 def test_a_queue_that_dies_for_good_is_never_valid_and_one_that_lives_always_is(case: Case, dies: int) -> None:
     """Whatever is killed, and whenever: it confirms four times a second, until it dies."""
@@ -233,7 +231,6 @@ def in_ticks(periods: Sequence[tuple[float, float]]) -> list[tuple[float, float]
     return [((start - us(0)) / TICK_US, (end - us(0)) / TICK_US) for start, end in periods]
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_outages(case: Case) -> None:
     traffic = ledger_of(judged := case.history).traffic
@@ -270,7 +267,6 @@ def up(case: Case, outage_s_max: float, ratio_min: float) -> Verdict:
     return Verdict.INVALID if broken(ticks) else Verdict.UNKNOWN if broken(maybe) else Verdict.VALID
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from([1, 3, 8, 20]), st.sampled_from([0.5, 0.8, 0.97]))
 def test_uptime(case: Case, outage_s_max: float, ratio_min: float) -> None:
     finding = Uptime(outage_s_max=outage_s_max, ratio_min=ratio_min).check(case.history)
@@ -335,7 +331,6 @@ def kept_pace(case: Case) -> Verdict:
     return Verdict.VALID if windows and seen else Verdict.UNKNOWN
 
 
-@settings(max_examples=200, deadline=None)
 @given(one_by_one())
 def test_throughput(case: Case) -> None:
     demands = Throughput(ratio_min=0.5, window_s=WINDOW_S, grace_s=SETTLE_S, lost_grace_s=LOST_S)

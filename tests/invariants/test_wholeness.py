@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
@@ -264,7 +264,6 @@ DAMAGES = [value for name, value in sorted(globals().items()) if name.startswith
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
-@settings(max_examples=40)
 @given(record=records(), data=st.data())
 def test_what_is_missing_or_another_is_noticed(damage: Damage, record: Record, data: st.DataObject) -> None:
     damage(record, data)

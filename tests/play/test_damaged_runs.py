@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.verdict import Verdict
@@ -107,7 +107,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
-@settings(max_examples=120)
 @given(damages(VERSION_2))
 @example(("history/publisher-0.0.underway.bin", "removed", 0, 0))
 @example(("history/publisher-0.settled.publishes.arrows", "removed", 0, 0))
@@ -136,7 +135,6 @@ def same_json(run: Path, name: str) -> bool:
         return False
 
 
-@settings(max_examples=60)
 @given(st.lists(damages(VERSION_2), min_size=1, max_size=3))
 def test_no_damage_of_a_run_that_was_broken_off_is_more_than_unknown(folder: Path, some: Sequence[Damage]) -> None:
     """Nobody came to write checksums, so that all is read as far as it goes."""
@@ -151,7 +149,6 @@ def test_no_damage_of_a_run_that_was_broken_off_is_more_than_unknown(folder: Pat
     assert judged(VERSION_2, folder, damage)["verdict"] == "UNKNOWN"
 
 
-@settings(max_examples=80)
 @example(("history/consumer-0.0.deliveries.arrows", "with a part twice", 0.0, 1.0))
 @given(damages(VERSION_1))
 def test_of_a_record_of_version_1_all_is_noticed_that_it_can_tell(folder: Path, damage: Damage) -> None:

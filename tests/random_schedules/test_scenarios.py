@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.clusters.drivers import DRIVERS
@@ -17,14 +17,12 @@ from rabbitmq_resilience.scenarios.model import Scenario
 KINDS = {kind for kind, _ in (*OF_BROKERS, *BESIDE_BROKERS)}
 #: The versions whose promises differ.
 GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
-thorough = settings(max_examples=100)
 
 
 @pytest.mark.parametrize(("version", "driver"), GROUNDS)
 def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
     strategy = scenarios(version=version, driver=driver, net_ticktime_s=5)
 
-    @thorough
     @given(strategy)
     def accepted(scenario: Scenario) -> None:
         assert fault_file.parse(fault_file.dump(scenario), driver=driver) == scenario
@@ -40,7 +38,6 @@ def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
     accepted()
 
 
-@settings(max_examples=200)
 @given(
     st.data(),
     st.sampled_from(["quorum", "mirrored", "classic"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.record.history import (
@@ -137,7 +137,6 @@ def write_batches(path: Path, sizes: Sequence[int]) -> None:
     writer.close()
 
 
-@settings(max_examples=50)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60),
     window_bytes=st.sampled_from([8, 600, 2000, 1 << 21]),
@@ -265,7 +264,6 @@ def test_what_is_written_in_pieces_is_written_whole(tmp_path: Path) -> None:
     assert (tmp_path / "pieces").read_bytes() == bytes(range(100))
 
 
-@settings(max_examples=200)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), together=st.booleans())
 def test_a_flipped_bit_is_read_as_a_value_or_told_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, place: float, bit: int, together: bool

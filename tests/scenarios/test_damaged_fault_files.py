@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.scenarios import fault_file
@@ -27,7 +27,6 @@ def places(plain: Any, place: tuple[str | int, ...] = ()) -> list[tuple[str | in
     return [*([place] if place else []), *(found for key, value in inner for found in places(value, (*place, key)))]
 
 
-@settings(max_examples=600)
 @given(st.lists(st.tuples(st.sampled_from(places(SANE)), PLAIN), min_size=1, max_size=3))
 def test_a_damaged_file_is_read_or_refused(damages: list[tuple[tuple[str | int, ...], Any]]) -> None:
     plain: Any = copy.deepcopy(SANE)
@@ -42,7 +41,6 @@ def test_a_damaged_file_is_read_or_refused(damages: list[tuple[tuple[str | int, 
     read_or_refused(yaml.safe_dump(plain, allow_unicode=True))
 
 
-@settings(max_examples=600)
 @given(st.data())
 def test_a_file_with_wrong_characters_is_read_or_refused(data: st.DataObject) -> None:
     text = yaml.safe_dump(SANE, sort_keys=False)

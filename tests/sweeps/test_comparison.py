@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compare
@@ -49,7 +49,6 @@ def slow_chance(a: list[float], b: list[float]) -> float:
     return sum(unequal >= seen for unequal in dealt) / len(dealt)
 
 
-@settings(max_examples=300, deadline=None)
 @given(both=sides())
 def test_a_word_about_a_cell_is_one_that_a_rank_test_of_all_dealings_gives_too(both: tuple[Side, Side]) -> None:
     found = compare(*both)
@@ -62,7 +61,6 @@ def test_a_word_about_a_cell_is_one_that_a_rank_test_of_all_dealings_gives_too(b
         assert (one.word == "better") == (higher == (MEASURES[one.measure].better == "higher"))
 
 
-@settings(max_examples=300, deadline=None)
 @given(both=sides())
 def test_nothing_that_both_have_is_left_out_and_the_other_way_round_is_the_other_word(both: tuple[Side, Side]) -> None:
     found, back = compare(*both), compare(both[1], both[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -73,7 +73,6 @@ answers = st.tuples(
 steps = st.lists(st.one_of(answers, st.sampled_from(["tick", "lose"])), max_size=60)
 
 
-@settings(max_examples=60)
 @given(steps, st.sampled_from(["one", "per_queue"]), st.integers(1, 4), st.integers(1, 3), st.integers(1, 12))
 def test_each_message_ends_as_the_broker_says_on_its_own_channel(  # noqa: PLR0917 - what is generated
     tmp_path_factory: pytest.TempPathFactory, steps: list[Any], channel: str, run: int, queues: int, in_flight: int

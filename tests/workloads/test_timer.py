@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pika.adapters.select_connection import IOLoop
 
@@ -47,7 +47,6 @@ def test_none_is_early_and_they_come_in_their_order(loop: IOLoop) -> None:
     assert all(late_us >= 0 for _, late_us in called)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(-10, 3_000), min_size=1, max_size=50))
 def test_each_is_called_once(after_us: list[int]) -> None:
     loop = IOLoop()

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pika import frame, spec
 from pika.adapters.select_connection import IOLoop
@@ -49,7 +49,6 @@ def confirm(tag: int, *, multiple: bool, channel: int = 1) -> bytes:
 HEARTBEAT = frame.Heartbeat().marshal()
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(1, 400), max_size=10))
 def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: list[int]) -> None:
     long = b"x" * 250

@@ -1,4 +1,4 @@
-"""What people read is short, its links lead somewhere, its commands name what there is, and nothing is left out."""
+"""List what is wrong on the pages that people read: broken links, wrong commands, missing files and descriptions."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from rabbitmq_resilience import command, options, options_page
 from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.faults.conditions import When
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenarios import documentation, schema
 from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
 from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.spec import Workload
 
-ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
 README_LINES_MAX = 150
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md"), *ROOT.glob("sweeps/**/*.md")]
@@ -32,16 +29,6 @@ def text_of(page: Path) -> str:
 
 def page_id(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= README_LINES_MAX
-
-
-def test_its_fault_file_is_accepted() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    scenario = fault_file.parse(example, source="README.md")
-    assert [step.fault for step in scenario.schedule] == ["partition", "latency"]
 
 
 def without_blocks(page: Path) -> str:
@@ -66,33 +53,16 @@ def broken_links(page: Path) -> Iterator[str]:
             yield f"{link}: {path.name} has no such heading"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    assert list(broken_links(page)) == []
-
-
-def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    (tmp_path / "there.md").write_text("# A title: of `mine`\n", encoding="utf-8")
-    page = tmp_path / "page.md"
-    page.write_text(
-        "[a](there.md#a-title-of-mine) [b](there.md#other) [c](gone.md) [d](http://x/y)\n", encoding="utf-8"
-    )
-    assert [found.partition(":")[0] for found in broken_links(page)] == ["there.md#other", "gone.md"]
-
-
 BOUNDS = [field for checker in (*INVARIANTS.values(), *FAULTS.values()) for field in checker.model_fields]
 SPECS = (Scenario, Workload, Mirroring, QueueLimits, Phases, Expectation)
 FIELDS = {*BOUNDS, *(field for spec in SPECS for field in spec.model_fields)} - {"fault"}
 
 
-@pytest.mark.parametrize("name", sorted({*FAULTS, *When.model_fields, *INVARIANTS, *FIELDS}))
-def test_every_fault_condition_invariant_and_field_is_described(name: str) -> None:
-    assert f"`{name}`" in text_of(ROOT / "docs" / "fault-files.md")
-
-
-def test_the_page_of_options_is_what_is_generated() -> None:
-    assert text_of(ROOT / "docs" / "options.md") == options_page.page()
+def undescribed_names() -> Iterator[str]:
+    """Yield each fault, condition, invariant and field of a fault file that its page does not have."""
+    page = text_of(ROOT / "docs" / "fault-files.md")
+    names = sorted({*FAULTS, *When.model_fields, *INVARIANTS, *FIELDS})
+    yield from (f"docs/fault-files.md: {name}" for name in names if f"`{name}`" not in page)
 
 
 def known_options() -> set[str]:
@@ -100,10 +70,23 @@ def known_options() -> set[str]:
     return ours | {f"--{name}" for name in options_page.checkout_options()}
 
 
-@pytest.mark.parametrize("name", sorted({f"--resilience-{o.name}" for o in options.OPTIONS} | known_options()))
-def test_every_option_is_described(name: str) -> None:
-    short = name.replace("--resilience-", "--")
-    assert re.search(rf"`(?:{name}|{short.replace('--', '--resilience-')})`", text_of(ROOT / "docs" / "options.md"))
+def undescribed_options() -> Iterator[str]:
+    """Yield each option that the page of options does not have, under its short or its long name."""
+    page = text_of(ROOT / "docs" / "options.md")
+    for name in sorted({f"--resilience-{option.name}" for option in options.OPTIONS} | known_options()):
+        short = name.replace("--resilience-", "--")
+        if not re.search(rf"`(?:{name}|{short.replace('--', '--resilience-')})`", page):
+            yield f"docs/options.md: {name}"
+
+
+def outdated_pages() -> Iterator[str]:
+    """Yield each generated page that is not what is generated from the code."""
+    made = {
+        "options.md": options_page.page,
+        "fault-files.md": documentation.page,
+        "fault-file.schema.json": schema.text,
+    }
+    yield from (f"docs/{name}" for name, make in made.items() if text_of(ROOT / "docs" / name) != make())
 
 
 #: Of pytest, and of the commands beside it.
@@ -142,27 +125,17 @@ def wrong_in(line: str) -> Iterator[str]:
             yield f"no file {name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_every_command_names_what_there_is(page: Path) -> None:
-    assert [f"{line}: {wrong}" for line in commands(page) for wrong in wrong_in(line)] == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "make partition",
-        "rabbitmq-resilience set-up",
-        ".venv/bin/pytest --fault-fil=x",
-        "pytest faults/unsafe/gone.fault.yaml",
-        "python -m rabbitmq_resilience.gone",
-    ],
-)
-def test_a_wrong_command_is_found(line: str) -> None:
-    assert list(wrong_in(line)) != []
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != ROOT / "reports"], ids=page_id)
-def test_files_that_are_named_in_words_are_there(page: Path) -> None:
+def missing_files(page: Path) -> Iterator[str]:
+    """Yield each file that a page names in its sentences and that is not there."""
     named = re.findall(r"`((?:rabbitmq_resilience|tests|faults|docs|suites)/[\w./-]+)`", without_blocks(page))
     gone = {"suites/test_incidents.py", "suites/test_unsafe.py"} if page.name == "CHANGELOG.md" else set()
-    assert [name for name in named if name not in gone and not (ROOT / name).exists()] == []
+    yield from (f"no file {name}" for name in named if name not in gone and not (ROOT / name).exists())
+
+
+def wrong_on_pages() -> Iterator[str]:
+    """Yield each link, command and file name that leads nowhere, by its page."""
+    for page in PAGES:
+        found = [*broken_links(page), *(f"{line}: {wrong}" for line in commands(page) for wrong in wrong_in(line))]
+        if page.parent != ROOT / "reports":
+            found += missing_files(page)
+        yield from (f"{page_id(page)}: {offender}" for offender in found)

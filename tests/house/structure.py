@@ -1,4 +1,4 @@
-"""The shape of the project: who may import whom, how long a module is, which words are not used."""
+"""List what offends the structure of the project: imports, lengths, names, packages, hosts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from setup.environment import requirements
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODULE_LINES_MAX = 350
 BANNED_WORDS = ("manager", "helper", "utils")
 
@@ -159,89 +158,84 @@ def is_wiring(path: Path) -> bool:
     return room_of(path) in ("tests", "conftest") or path.name == "conftest.py"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_imports_go_downwards(path: Path) -> None:
-    if is_wiring(path):
-        return
-    barred = BESIDE - MAY_IMPORT[room_of(path)]
-    assert [f"line {line}: {name}" for line, name in imported(path) if name.split(".")[0] in barred] == []
-    assert upward(path, inside=PACKAGE, order=ROOMS) == []
-    assert upward(path, inside=f"{PACKAGE}.clusters", order=CLUSTERS) == []
+def imports_upwards(modules: Iterable[Path] = MODULES) -> Iterator[str]:
+    """Yield each import that goes up in the order of rooms, or to a folder that its own may not use."""
+    for path in modules:
+        if is_wiring(path):
+            continue
+        barred = BESIDE - MAY_IMPORT[room_of(path)]
+        found = [f"line {line}: {name}" for line, name in imported(path) if name.split(".")[0] in barred]
+        found += upward(path, inside=PACKAGE, order=ROOMS)
+        found += upward(path, inside=f"{PACKAGE}.clusters", order=CLUSTERS)
+        yield from (f"{module_id(path)}, {offender}" for offender in found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_modules_are_short_and_say_what_they_are(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < MODULE_LINES_MAX
-    if not is_wiring(path):
-        assert ast.get_docstring(ast.parse(text)), "a module starts by saying what it is for"
+def unknown_rooms() -> Iterator[str]:
+    """Yield each module that stands in no room of the order."""
+    rooms, clusters = set().union(*ROOMS), {*set().union(*CLUSTERS), "__init__"}
+    for path in MODULES:
+        folder, *inside = path.relative_to(ROOT).with_suffix("").parts
+        known = room_of(path) in BESIDE
+        if folder == PACKAGE and len(inside) > 1:
+            known = inside[0] in rooms and (inside[0] != "clusters" or inside[1] in clusters)
+        if not known:
+            yield module_id(path)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_no_name_hides_what_it_does(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = [path.stem, *(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
-    assert [name for name in names if any(word in name.lower() for word in BANNED_WORDS)] == []
+def shapeless_modules() -> Iterator[str]:
+    """Yield each module that is too long, does not begin with a docstring, or has a name that hides what it does."""
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        if len(text.splitlines()) >= MODULE_LINES_MAX:
+            yield f"{module_id(path)}: {MODULE_LINES_MAX} lines or more"
+        if not is_wiring(path) and not ast.get_docstring(tree):
+            yield f"{module_id(path)}: no docstring"
+        names = [path.stem, *(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
+        hiding = [name for name in names if any(word in name.lower() for word in BANNED_WORDS)]
+        yield from (f"{module_id(path)}: the name {name}" for name in hiding)
 
 
-def test_every_room_is_known() -> None:
-    assert {room_of(path) for path in MODULES} <= BESIDE
-    names = [path.relative_to(ROOT / PACKAGE).with_suffix("").parts for path in MODULES if room_of(path) == PACKAGE]
-    assert {parts[0] for parts in names if len(parts) > 1} <= set().union(*ROOMS)
-    assert {parts[1] for parts in names if parts[0] == "clusters"} - {"__init__"} <= set().union(*CLUSTERS)
-
-
-def test_no_committed_file_names_a_registry() -> None:
+def named_registries() -> Iterator[str]:
+    """Yield each committed file that names the host of a package registry."""
     hosts = re.compile("|".join(map(re.escape, REGISTRY_HOSTS)).encode())
-    assert [module_id(path) for path in committed() if hosts.search(path.read_bytes())] == []
+    yield from (module_id(path) for path in committed() if hosts.search(path.read_bytes()))
 
 
 def files_of(name: str) -> Iterator[Path]:
-    """What is run where the module of that name is imported, as far as it is the project's own."""
+    """Yield the project's own files that run where the module ``name`` is imported."""
     parts = name.split(".")
     for length in range(1, len(parts) + 1):
         stem = ROOT.joinpath(*parts[:length])
         yield from filter(Path.is_file, (stem.with_suffix(".py"), stem / "__init__.py"))
 
 
-def test_what_set_up_imports_needs_no_package() -> None:
-    """Set-up runs before there is any package; what speaks to engines it imports only when there are some."""
+def reached_by_set_up() -> set[Path]:
+    """Return the files that set-up imports before there is any package."""
     todo = [path for path in MODULES if room_of(path) == "setup"]
     reached: set[Path] = set()
     while todo:
         path = todo.pop()
-        if path not in reached:
-            reached.add(path)
-            todo += [
-                file
-                for _, name in imported(path, when_run=True)
-                if name not in IN_ENVIRONMENT
-                for file in files_of(name)
-            ]
-    tools = ROOT / PACKAGE / "tools"
-    assert {tools / f"{name}.py" for name in ("broker", "toxiproxy", "prometheus", "haproxy")} <= reached
-    assert {path.parent for path in reached} == {ROOT / "setup", ROOT / "setup" / "kubernetes", ROOT / PACKAGE, tools}
-    roots = {name.split(".")[0] for path in reached for _, name in imported(path, when_run=True)}
-    assert roots - set(sys.stdlib_module_names) == {"setup", PACKAGE}
-    without_packages = [sys.executable, "-S", "-E", "-c", "import setup.__main__"]
-    subprocess.run(without_packages, cwd=ROOT, check=True)
+        if path in reached:
+            continue
+        reached.add(path)
+        names = [name for _, name in imported(path, when_run=True) if name not in IN_ENVIRONMENT]
+        todo += [file for name in names for file in files_of(name)]
+    return reached
 
 
-def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
-    """What comes only with another package could go with its next version."""
+def packages_of_set_up() -> Iterator[str]:
+    """Yield what set-up imports and a bare Python does not have."""
+    for path in sorted(reached_by_set_up()):
+        roots = {name.split(".")[0] for _, name in imported(path, when_run=True)}
+        missing = roots - set(sys.stdlib_module_names) - {"setup", PACKAGE}
+        yield from (f"{module_id(path)}: {name}" for name in sorted(missing))
+
+
+def unnamed_packages() -> Iterator[str]:
+    """Yield each package that is imported and not in pyproject.toml: it could go with the next version of another."""
     called = {"yaml": "pyyaml", "websocket": "websocket-client"}
     named = {canonicalize_name(Requirement(text).name) for text in requirements(ROOT / "pyproject.toml")}
     roots = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
     foreign = roots - BESIDE - set(sys.stdlib_module_names)
-    assert {canonicalize_name(called.get(name, name)) for name in foreign} - named == set()
-
-
-def test_the_check_sees_imports_in_functions_and_relative_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = tmp_path / PACKAGE / "record" / "deep.py"
-    module.parent.mkdir(parents=True)
-    text = f"def late():\n    import {PACKAGE}.play.run\nfrom . import events\nfrom ..pages import page\n"
-    module.write_text(text + f"from {PACKAGE} import clusters, tables\n")
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    above = upward(module, inside=PACKAGE, order=ROOMS)
-    told = [(2, "play.run"), (4, "pages"), (4, "pages.page"), (5, "tables")]
-    assert sorted(above) == [f"line {line}: {PACKAGE}.{name}" for line, name in told]
+    yield from sorted({canonicalize_name(called.get(name, name)) for name in foreign} - named)

@@ -1,0 +1,84 @@
+"""Check the house: each item lists all that offends one rule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.scenarios import fault_file
+from tests import messages
+from tests.house import pages, structure
+
+ROOT = structure.ROOT
+
+
+def test_imports_go_downwards() -> None:
+    assert [*structure.imports_upwards(), *structure.unknown_rooms()] == []
+
+
+def test_modules_are_short_and_say_what_they_are() -> None:
+    assert list(structure.shapeless_modules()) == []
+
+
+def test_no_committed_file_names_a_registry() -> None:
+    assert list(structure.named_registries()) == []
+
+
+def test_packages_are_named_and_set_up_needs_none() -> None:
+    assert [*structure.unnamed_packages(), *structure.packages_of_set_up()] == []
+    tools = ROOT / structure.PACKAGE / "tools"
+    reached = structure.reached_by_set_up()
+    assert {tools / f"{name}.py" for name in ("broker", "toxiproxy", "prometheus", "haproxy")} <= reached
+
+
+def test_pages_lead_somewhere() -> None:
+    assert list(pages.wrong_on_pages()) == []
+
+
+def test_pages_describe_what_there_is() -> None:
+    assert [*pages.undescribed_names(), *pages.undescribed_options(), *pages.outdated_pages()] == []
+
+
+def test_the_readme_is_short_and_its_fault_file_is_accepted() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= pages.README_LINES_MAX
+    (example,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    assert [step.fault for step in fault_file.parse(example, source="README.md").schedule] == ["partition", "latency"]
+
+
+def test_golden_messages_are_those_of_tests() -> None:
+    gone = []
+    for node in messages.read():
+        file, _, name = node.partition("::")
+        function = name.partition("[")[0].rpartition("::")[2]
+        if not (ROOT / file).exists() or f"def {function}(" not in (ROOT / file).read_text(encoding="utf-8"):
+            gone.append(node)
+    assert gone == [], "pytest tests --write-messages removes them"
+
+
+def test_offenders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in (
+        "make partition",
+        "rabbitmq-resilience set-up",
+        ".venv/bin/pytest --fault-fil=x",
+        "pytest faults/unsafe/gone.fault.yaml",
+        "python -m rabbitmq_resilience.gone",
+    ):
+        assert list(pages.wrong_in(line)) != [], line
+    for checked in (pages, structure):
+        monkeypatch.setattr(checked, "ROOT", tmp_path)
+    (tmp_path / "there.md").write_text("# A title: of `mine`\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    links = "[a](there.md#a-title-of-mine) [b](there.md#other) [c](gone.md) [d](http://x/y)\n"
+    page.write_text(links, encoding="utf-8")
+    assert [found.partition(":")[0] for found in pages.broken_links(page)] == ["there.md#other", "gone.md"]
+    package = structure.PACKAGE
+    module = tmp_path / package / "record" / "deep.py"
+    module.parent.mkdir(parents=True)
+    text = f"def late():\n    import {package}.play.run\nfrom . import events\nfrom ..pages import page\n"
+    module.write_text(text + f"from {package} import clusters, tables\n", encoding="utf-8")
+    expected = [(2, "play.run"), (4, "pages"), (4, "pages.page"), (5, "tables")]
+    offenders = [f"{package}/record/deep.py, line {line}: {package}.{name}" for line, name in expected]
+    assert sorted(structure.imports_upwards([module])) == offenders

@@ -1,0 +1,123 @@
+"""Put each test into a tier, and hold the first tier to what it promises.
+
+A test without one of these marks belongs to ``check``: no broker, no socket, no sleep, and less than a second of
+processor time. ``core`` marks what ``make test`` runs as well. A mark of ``PARTS`` marks what only ``make test-all``
+runs, in the part of that name. docs/tests.md says where a new test goes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.parts import MARKED_PARTS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TIERS = ("check", "test", "all")
+CPU_S_MAX = 1.0
+_CPU_S = "cpu_s"
+
+#: What an item of ``check`` must not do, by the interpreter's audit events.
+_BARRED = {"socket.bind", "socket.connect", "socket.getaddrinfo", "time.sleep"}
+_checked: list[str] = []
+
+
+class BarredError(Exception):
+    """An item of ``check`` used a socket, or slept."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, default="all", help="leave out later tiers (all)")
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return ``check``, ``test`` or ``all``."""
+    marks = {mark.name for mark in item.iter_markers()}
+    if marks & MARKED_PARTS:
+        return "all"
+    return "test" if "core" in marks else "check"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sys.addaudithook(_refuse_barred)
+    if not hasattr(config, "workerinput") and config.getoption("--tier") != "all":
+        config.pluginmanager.register(Measured())
+
+
+def _refuse_barred(event: str, _: object) -> None:
+    if _checked and event in _BARRED:
+        raise BarredError(f"{_checked[0]} uses {event}: mark it `core`, or give it a clock or a client of its own")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = {"check": {"check"}, "test": {"check", "test"}, "all": {"check", "test", "all"}}[
+        config.getoption("--tier")
+    ]
+    left_out = [item for item in items if tier_of(item) not in wanted]
+    if left_out:
+        items[:] = [item for item in items if tier_of(item) in wanted]
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Bar what ``check`` must not do, and measure the processor time of its items."""
+    if tier_of(item) != "check":
+        return (yield)
+    _checked.append(item.nodeid)
+    began_s = _cpu_s()
+    try:
+        return (yield)
+    finally:
+        _checked.clear()
+        item.user_properties.append((_CPU_S, _cpu_s() - began_s))
+
+
+def _cpu_s() -> float:
+    """Return the processor time of this process and of its children that ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+class Measured:
+    """Names the items of ``check`` that took too long. A busy machine cannot make one: each is measured again alone."""
+
+    def __init__(self) -> None:
+        self.slow: dict[str, float] = {}
+        self.offenders: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        taken_s = dict(report.user_properties).get(_CPU_S, 0.0)
+        if report.when == "teardown" and taken_s > CPU_S_MAX:
+            self.slow[report.nodeid] = taken_s
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        again = {node: _alone_s(node) for node in self.slow}
+        self.offenders = [f"{node}: {taken_s:.1f} s" for node, taken_s in again.items() if taken_s > CPU_S_MAX]
+        if self.offenders and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.offenders:
+            terminalreporter.section(f"items of `check` that take over {CPU_S_MAX:g} s of processor time, also alone")
+            terminalreporter.write_line("\n".join(self.offenders))
+
+
+def _alone_s(node: str) -> float:
+    """Return the processor time that an item takes in a process of its own; 0 if it does not pass there."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}"]
+        subprocess.run([sys.executable, "-m", "pytest", *options, node], cwd=ROOT, capture_output=True, check=False)
+        if not report.exists():
+            return 0.0
+        properties = ElementTree.parse(report).iter("property")  # noqa: S314 - pytest has just written it
+        return sum(float(found.get("value", 0)) for found in properties if found.get("name") == _CPU_S)
