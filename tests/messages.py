@@ -88,6 +88,7 @@ _Dumper.add_representer(str, _shown)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-messages", action="store_true", help="write tests/messages.yaml instead of comparing")
+    parser.addoption("--write-golden", action="store_true", help="write tests/corpus/golden.txt instead of comparing")
 
 
 @pytest.fixture(scope="session")
