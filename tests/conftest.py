@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import docker
-import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -20,8 +19,6 @@ from tests.needs import skipped_without
 
 pytest_plugins = ["tests.messages", "tests.tiers"]
 
-HERE = Path(__file__).resolve().parent
-
 # No property depends on how busy the machine is. Where CI=true, Hypothesis has chosen its profile `ci`: the same cases
 # each time, so that a change is judged by what it did. Elsewhere each run looks for new ones.
 _patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,27 +27,21 @@ settings.register_profile("many", _patient, max_examples=1000)
 settings.load_profile("few")
 
 
-_WORKERS_MAX, _LOOKED_FOR_S = 5, 2.0
+_WORKERS_MAX = 5
 
-#: The rooms whose tests of brokers take longest come first, so that none is waited for alone at the end.
-_LONGEST_FIRST = ("play", "faults", "workloads", "clusters")
+#: The files that take longest, by measured seconds: they come first, so that none is waited for alone at the end.
+LONGEST_FIRST: tuple[str, ...] = ()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.filterwarnings("error"))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need no broker come first, and are told soon. The tests of a file share its clusters, so they stay
-    together, also where several workers share the tests (``--dist loadfile``)."""
-    of_brokers = {item.path for item in items if item.get_closest_marker("broker") is not None}
-
-    def turn(item: pytest.Item) -> tuple[bool, int]:
-        room = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-        place = _LONGEST_FIRST.index(room) if room in _LONGEST_FIRST else len(_LONGEST_FIRST)
-        return item.path in of_brokers, place
-
-    items.sort(key=turn)
+    """Begin with the files that take longest. The tests of a file share its clusters, so they stay together."""
+    turns = {name: turn for turn, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: turns.get(item.nodeid.partition("::")[0], len(turns)))
 
 
 def pytest_collection_finish() -> None:
@@ -60,11 +51,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors which nobody else keeps busy: tests mostly wait for brokers. Each worker has a
-    cluster of some 500 MB."""
-    idle = (os.cpu_count() or 1) * (1 - psutil.cpu_percent(interval=_LOOKED_FOR_S) / 100)
-    return min(round(idle) + 1, _WORKERS_MAX)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return as many as there are processors for tests that compute, and one more for those that wait for brokers."""
+    return min(len(os.sched_getaffinity(0)) + (config.getoption("--tier") != "check"), _WORKERS_MAX)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ import pytest
 
 from tests.parts import MARKED_PARTS
 
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
 
 TIERS = ("check", "test", "all")
 CPU_S_MAX = 1.0
@@ -39,7 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def tier_of(item: pytest.Item) -> str:
-    """Return ``check``, ``test`` or ``all``."""
+    """Return ``check``, ``test`` or ``all``; the latter for scenarios, which are no tests of this project."""
+    if not item.path.is_relative_to(TESTS):
+        return "all"
     marks = {mark.name for mark in item.iter_markers()}
     if marks & MARKED_PARTS:
         return "all"
@@ -58,27 +61,40 @@ def _refuse_barred(event: str, _: object) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = {"check": {"check"}, "test": {"check", "test"}, "all": {"check", "test", "all"}}[
-        config.getoption("--tier")
-    ]
-    left_out = [item for item in items if tier_of(item) not in wanted]
+    last = TIERS.index(config.getoption("--tier"))
+    left_out = [item for item in items if TIERS.index(tier_of(item)) > last]
     if left_out:
-        items[:] = [item for item in items if tier_of(item) in wanted]
+        items[:] = [item for item in items if TIERS.index(tier_of(item)) <= last]
         config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Bar what ``check`` must not do, and measure the processor time of its items."""
-    if tier_of(item) != "check":
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Bar what ``check`` must not do from its fixtures, too."""
+    with _barred(item):
         return (yield)
-    _checked.append(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Bar what ``check`` must not do, and measure the processor time of an item."""
     began_s = _cpu_s()
     try:
-        return (yield)
+        with _barred(item):
+            return (yield)
+    finally:
+        if tier_of(item) == "check":
+            item.user_properties.append((_CPU_S, _cpu_s() - began_s))
+
+
+@contextmanager
+def _barred(item: pytest.Item) -> Iterator[None]:
+    if tier_of(item) == "check":
+        _checked.append(item.nodeid)
+    try:
+        yield
     finally:
         _checked.clear()
-        item.user_properties.append((_CPU_S, _cpu_s() - began_s))
 
 
 def _cpu_s() -> float:
@@ -116,7 +132,9 @@ def _alone_s(node: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--junitxml={report}"]
-        subprocess.run([sys.executable, "-m", "pytest", *options, node], cwd=ROOT, capture_output=True, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *options, node], cwd=TESTS.parent, capture_output=True, check=False
+        )
         if not report.exists():
             return 0.0
         properties = ElementTree.parse(report).iter("property")  # noqa: S314 - pytest has just written it

@@ -90,7 +90,17 @@ def outdated_pages() -> Iterator[str]:
 
 
 #: Of pytest, and of the commands beside it.
-OTHERS_OPTIONS = {"--junitxml", "--to", "--zone", "--net-ticktime-s", "--into", "--help", "--loadscope"}
+OTHERS_OPTIONS = {
+    "--write-messages",
+    "--write-golden",
+    "--junitxml",
+    "--to",
+    "--zone",
+    "--net-ticktime-s",
+    "--into",
+    "--help",
+    "--loadscope",
+}
 
 
 def commands(page: Path) -> Iterator[str]:
