@@ -107,7 +107,8 @@ def commit() -> str:
 
 def run_part(name: str, part: Part, *, load: str = "idle") -> Run:
     """Run a part, and enter what came of it in the ledger."""
-    began, began_s, lines = datetime.now(UTC), time.monotonic(), []
+    began, began_s = datetime.now(UTC), time.monotonic()
+    lines: list[str] = []
     outcome = "interrupted"
     at = commit()
     try:

@@ -83,7 +83,7 @@ def test_the_tests_of_the_example_of_an_invariant_pass(written: Path) -> None:
     assert "3 passed" in done.stdout
 
 
-@pytest.mark.broker
+@pytest.mark.plays
 def test_the_examples_of_a_fault_and_an_invariant_are_played(written: Path) -> None:
     (schedule,), (invariants,) = blocks("add-a-fault.md", "yaml"), blocks("add-an-invariant.md", "yaml")
     (written / "theirs.fault.yaml").write_text(HEAD + schedule + invariants, encoding="utf-8")
@@ -102,7 +102,7 @@ with NICE.open(None).form(catalogue.load("three_nodes_three_zones")) as cluster:
 """
 
 
-@pytest.mark.broker
+@pytest.mark.plays
 def test_the_example_of_a_driver_forms_a_cluster(written: Path) -> None:
     mine = psutil.Process().nice()
     done = run(written, "-c", FORM)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import venv
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from rabbitmq_resilience.tools.locations import TOOLS
 
 ROOT = Path(__file__).resolve().parents[1]
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.core
 
 QUIET = """
 version: 1
@@ -97,19 +98,34 @@ class Installed:
         )
 
 
-@pytest.fixture(scope="module", params=["wheel", "editable"])
+#: A wheel over the packages of this environment is quick; all that a user's pip installs takes a minute.
+HOW = ["wheel", *(pytest.param(how, marks=pytest.mark.installed) for how in ("wheel_and_packages", "editable"))]
+
+
+def pip(*arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", "--no-input", "-q", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module", params=HOW)
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     place = tmp_path_factory.mktemp(request.param)
+    python = place / "venv" / "bin" / "python"
     venv.create(place / "venv", with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", str(place / "venv" / "bin" / "python"), "--no-input", "-q"]
-    what = [str(ROOT)] if request.param == "wheel" else ["hatchling", "editables", "--editable", str(ROOT)]
-    done = subprocess.run(
-        [*pip, "install", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"), *what],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    constrained = ("--python", python, "install", "-c", ROOT / "constraints.txt")
+    if request.param == "editable":
+        pip(*constrained, "hatchling", "editables", "--editable", ROOT)
+    elif request.param == "wheel_and_packages":
+        pip(*constrained, ROOT)
+    else:
+        pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", place, ROOT)
+        pip("--python", python, "install", "--no-deps", *place.glob("*.whl"))
+        (packages,) = (place / "venv").glob("lib/python*/site-packages")
+        (packages / "packages.pth").write_text(sysconfig.get_path("purelib"))
+        command = python.with_name("pytest")  # as pip writes it
+        command.write_text(f"#!{python}\nimport sys, pytest\nsys.exit(pytest.console_main())\n")
+        command.chmod(0o755)
     mine = place / "others"
     (mine / "mine").mkdir(parents=True)
     (mine / "mine.py").write_text(MINE)
