@@ -9,6 +9,7 @@ from rabbitmq_resilience.invariants.alarms import Alarms
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told, us
+from tests.messages import Messages
 
 METRICS = {"memory": "alarm_memory", "disk": "alarm_disk"}
 
@@ -54,10 +55,12 @@ def test_sane_raised_and_cleared_in_time(kind: str) -> None:
     assert (finding.verdict, finding.numbers["alarms_expected"]) == (Verdict.VALID, 2)
 
 
-def test_pathological_raised_without_cause() -> None:
+def test_pathological_raised_without_cause(message: Messages) -> None:
     finding = check(alarms(("memory", "c1", 30, 31)))
     assert finding.verdict is Verdict.INVALID
-    assert finding.summary == "the memory alarm of c1 was raised without cause at +30.000 s, beside no fault"
+    message(finding.summary)
+    assert "c1" in finding.summary
+    assert "+30.000 s" in finding.summary
 
 
 @pytest.mark.parametrize("seen", [("disk", "a1", 20, 50), ("memory", "b1", 20, 50)])
@@ -66,30 +69,36 @@ def test_pathological_another_kind_or_node(seen: tuple[str, str, float, float]) 
     assert (finding.verdict, finding.numbers["violations"]) == (Verdict.INVALID, 1)
 
 
-def test_pathological_not_raised() -> None:
+def test_pathological_not_raised(message: Messages) -> None:
     finding = check(alarms(("memory", "a1", 26, 50)), raises("memory", "a1"))
     assert finding.verdict is Verdict.INVALID
-    assert "was to raise the memory alarm on a1" in finding.summary
+    message(finding.summary)
+    assert "a1" in finding.summary
     assert len(finding.examples) == 1
 
 
-def test_pathological_not_cleared() -> None:
+def test_pathological_not_cleared(message: Messages) -> None:
     finding = check(alarms(("memory", "a1", 20, 60)), raises("memory", "a1"))
     assert finding.verdict is Verdict.INVALID
-    assert "was still raised at +59.000 s" in finding.summary
+    message(finding.summary)
+    assert "+59.000 s" in finding.summary
 
 
 BUSY = [event(at_s, "machine", busy=1.0, others=0.5) for at_s in range(1, 96)]
 
 
-def test_late_while_others_have_the_machine_is_not_told_and_very_late_is() -> None:
+def test_late_while_others_have_the_machine_is_not_told_and_very_late_is(message: Messages) -> None:
     raised = check(alarms(("memory", "a1", 30, 50)), raises("memory", "a1"), BUSY)
     assert raised.verdict is Verdict.UNKNOWN
-    assert "and it was seen only at +30.000 s; other programs took up to 50%" in raised.summary
+    message(raised.summary)
+    assert "+30.000 s" in raised.summary
+    assert "50%" in raised.summary
     assert check(alarms(("memory", "a1", 32, 50)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
     cleared = check(alarms(("memory", "a1", 20, 66)), raises("memory", "a1"), BUSY)
     assert cleared.verdict is Verdict.UNKNOWN
-    assert "was still raised at +59.000 s, beside no fault; other programs took up to 50%" in cleared.summary
+    message(cleared.summary)
+    assert "+59.000 s" in cleared.summary
+    assert "50%" in cleared.summary
     assert check(alarms(("memory", "a1", 20, 68)), raises("memory", "a1"), BUSY).verdict is Verdict.INVALID
 
 
@@ -128,9 +137,10 @@ def test_it_is_late_for_as_long_as_was_seen() -> None:
     assert check(rows, raises("memory", "a1"), BUSY).verdict is Verdict.UNKNOWN
 
 
-def test_one_that_comes_again_is_not_still_raised() -> None:
+def test_one_that_comes_again_is_not_still_raised(message: Messages) -> None:
     finding = check(alarms(("memory", "a1", 20, 50), ("memory", "a1", 70, 71)), raises("memory", "a1"))
-    assert "was raised without cause at +70.000 s" in finding.summary
+    message(finding.summary)
+    assert "+70.000 s" in finding.summary
 
 
 def test_what_is_no_number_tells_nothing() -> None:
@@ -196,15 +206,18 @@ def test_a_step_that_was_skipped_raises_nothing() -> None:
     assert check(alarms(("memory", "a1", 22, 24)), skipped).verdict is Verdict.INVALID
 
 
-def test_unknown_where_a_node_said_nothing() -> None:
+def test_unknown_where_a_node_said_nothing(message: Messages) -> None:
     silent = [[row for row in rows if not (row["node"] == "b1" and row["t_us"] % 10**9 > 40e6)] for rows in alarms()]
     finding = check(silent)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "b1 served and said nothing" in finding.summary
+    message(finding.summary)
+    assert "b1" in finding.summary
 
 
-def test_unknown_where_it_has_time_to_be_cleared_and_the_record_ends() -> None:
+def test_unknown_where_it_has_time_to_be_cleared_and_the_record_ends(message: Messages) -> None:
     raised = alarms(("memory", "a1", 62, 99))
     finding = check(raised, raises("memory", "a1", start_s=60, end_s=90))
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary == "the memory alarm of a1 was still raised when it told for the last time, at +95.000 s"
+    message(finding.summary)
+    assert "a1" in finding.summary
+    assert "+95.000 s" in finding.summary

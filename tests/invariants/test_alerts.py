@@ -17,6 +17,7 @@ from rabbitmq_resilience.record.alerts import Active, RuleGroup
 from rabbitmq_resilience.record.alerts import Alerts as Record
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues, us
+from tests.messages import Messages
 
 STEADY, END = 0, 95
 #: Between evaluations of a group that is evaluated each second.
@@ -201,34 +202,38 @@ def test_both_ways_come_to_the_same_verdict(world: World, demanded: Alerts) -> N
     assert judged(demanded, world).verdict is slowly_judged(demanded, world)
 
 
-def test_empty() -> None:
+def test_empty(message: Messages) -> None:
     assert check(Alerts(), None).verdict is Verdict.UNKNOWN
     finding = judged(Alerts(), World([], [], []))
-    assert (finding.verdict, finding.summary) == (Verdict.VALID, "no alert fired")
+    assert finding.verdict is Verdict.VALID
+    message(finding.summary)
     assert finding.coverage is not None
     assert finding.coverage.judged == finding.coverage.demanded == 95
 
 
-def test_sane_in_time() -> None:
+def test_sane_in_time(message: Messages) -> None:
     finding = judged(fires(), sane((28, 45)))
     assert (finding.verdict, finding.numbers["slowest_s"]) == (Verdict.VALID, 8)
-    assert finding.summary == "1 alert fired in time, the slowest 8 s after its step, and no other did"
+    message(finding.summary)
 
 
-def test_pathological_too_late_and_never() -> None:
+def test_pathological_too_late_and_never(message: Messages) -> None:
     finding = judged(fires(), sane((31, 45)))
     assert finding.verdict is Verdict.INVALID
-    assert finding.summary == (
-        "A was to fire within 10 s of step 0 (kill) at +20.000 s, and it fired only 11 s after it"
-    )
-    assert judged(fires(), sane()).summary.endswith("and it never did")
+    message(finding.summary)
+    assert "11 s" in finding.summary
+    never = judged(fires(), sane())
+    assert never.verdict is Verdict.INVALID
+    message(never.summary)
 
 
-def test_late_while_others_have_the_machine_is_not_told_and_very_late_is() -> None:
+def test_late_while_others_have_the_machine_is_not_told_and_very_late_is(message: Messages) -> None:
     late = replace(sane((31, 45)), busy=True)
     finding = judged(fires(), late)
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary.endswith("11 s after it; other programs took up to 50% of this machine's processors then")
+    message(finding.summary)
+    assert "11 s" in finding.summary
+    assert "50%" in finding.summary
     assert judged(fires(), replace(sane((41, 55)), busy=True)).verdict is Verdict.INVALID
     assert judged(fires(), replace(sane(), busy=True)).verdict is Verdict.INVALID
     assert judged(fires(labels={"node": "b1"}), late).verdict is Verdict.INVALID, "another is never excused"
@@ -242,17 +247,23 @@ def test_an_alert_that_fires_anew_on_an_idle_machine_is_not_excused_by_one_that_
     assert (finding.verdict, finding.numbers["others"]) == (Verdict.INVALID, 1)
 
 
-def test_one_that_was_seen_late_may_have_come_before() -> None:
+def test_one_that_was_seen_late_may_have_come_before(message: Messages) -> None:
     world = World([Fired("A", "a1", [(34, 60)])], [(33, 44)], [(20, 50)], busy=True)
     finding = judged(fires(), world)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "it was seen to fire only 25 s after it; other programs took up to 50%" in " ".join(finding.examples)
+    told = " ".join(finding.examples)
+    message(told)
+    assert "25 s" in told
+    assert "50%" in told
 
 
-def test_pathological_of_another_node() -> None:
+def test_pathological_of_another_node(message: Messages) -> None:
     finding = judged(fires(labels={"node": "b1"}), sane((25, 45)))
     assert (finding.verdict, finding.numbers["others"]) == (Verdict.INVALID, 1)
-    assert finding.examples[1] == "A (node a1) fired at +25.000 s, beside step 0 (kill)"
+    message(finding.examples[1])
+    assert "a1" in finding.examples[1]
+    assert "+25.000 s" in finding.examples[1]
+    assert "step 0" in finding.examples[1]
 
 
 @pytest.mark.parametrize(
@@ -263,34 +274,41 @@ def test_another_that_fires(more: dict[str, Any], verdict: str) -> None:
     assert judged(fires(**more), world).verdict == verdict
 
 
-def test_again_long_after_its_step_is_another() -> None:
+def test_again_long_after_its_step_is_another(message: Messages) -> None:
     finding = judged(fires(), sane((25, 45), (51, 52)))
-    assert (finding.verdict, finding.summary) == (Verdict.INVALID, "A (node a1) fired at +51.000 s, beside no fault")
+    assert finding.verdict is Verdict.INVALID
+    message(finding.summary)
+    assert "a1" in finding.summary
+    assert "+51.000 s" in finding.summary
     assert judged(fires(), sane((25, 45), (50, 52))).verdict is Verdict.VALID
 
 
-def test_unknown_where_nobody_looked_when_it_was_due() -> None:
+def test_unknown_where_nobody_looked_when_it_was_due(message: Messages) -> None:
     finding = judged(fires(), sane((23, 29), holes=[(21, 31)]))
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary == "A was not seen to fire, and its rule was not evaluated for 10 s after step 0 (kill)"
+    message(finding.summary)
+    assert "10 s" in finding.summary
 
 
-def test_unknown_where_others_may_have_fired_unseen() -> None:
+def test_unknown_where_others_may_have_fired_unseen(message: Messages) -> None:
     finding = judged(fires(), sane((25, 45), holes=[(60, 70)]))
-    assert finding.summary == "the rules were not evaluated for 12 s from +59.000 s on, and others may have fired"
+    message(finding.summary)
+    assert "12 s" in finding.summary
+    assert "+59.000 s" in finding.summary
     assert finding.coverage is not None
     assert (finding.verdict, finding.coverage.judged) == (Verdict.UNKNOWN, 83)
 
 
-def test_unknown_where_the_step_never_was() -> None:
+def test_unknown_where_the_step_never_was(message: Messages) -> None:
     finding = check(fires(), World([], [], []).record, fault(20, 40, states=["skipped"]))
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary == "step 0, after which A was to fire, did not take effect"
+    message(finding.summary)
+    assert "step 0" in finding.summary
 
 
-def test_unknown_where_the_record_ends_before_it_is_due() -> None:
+def test_unknown_where_the_record_ends_before_it_is_due(message: Messages) -> None:
     finding = judged(fires(within_s=80), sane())
-    assert (finding.verdict, finding.summary) == (
-        Verdict.UNKNOWN,
-        "A was to fire by +100.000 s, and the record ends at +95.000 s",
-    )
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert "+100.000 s" in finding.summary
+    assert "+95.000 s" in finding.summary

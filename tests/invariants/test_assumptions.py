@@ -17,45 +17,52 @@ from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.record.events import Event
 from rabbitmq_resilience.record.history import Outcome
 from tests.invariants.literal import cluster, deliver, event, fault, history, node_states, phases, publish, us
+from tests.messages import Messages
 
 DONE = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
 
 
 @pytest.mark.parametrize(
-    ("states", "verdict", "told"),
+    ("states", "verdict"),
     [
-        (DONE, Verdict.VALID, "1 faults were proven"),
-        (("injecting", "injected", "unproven", "healing", "healed", "heal_proven"), Verdict.UNKNOWN, "not seen to act"),
-        (("injecting", "injected", "healing", "healed", "heal_proven"), Verdict.UNKNOWN, "not seen to act"),
-        (("injecting",), Verdict.UNKNOWN, "not seen to act"),
-        (DONE[:-1], Verdict.UNKNOWN, "not seen to be healed"),
-        ((*DONE[:-1], "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
-        (DONE[:3], Verdict.UNKNOWN, "not seen to be healed"),
-        ((*DONE, "unproven"), Verdict.UNKNOWN, "not seen to act"),
-        ((*DONE, "heal_unproven"), Verdict.UNKNOWN, "not seen to be healed"),
-        (("skipped", "injecting"), Verdict.UNKNOWN, "not seen to act"),
+        (DONE, Verdict.VALID),
+        (("injecting", "injected", "unproven", "healing", "healed", "heal_proven"), Verdict.UNKNOWN),
+        (("injecting", "injected", "healing", "healed", "heal_proven"), Verdict.UNKNOWN),
+        (("injecting",), Verdict.UNKNOWN),
+        (DONE[:-1], Verdict.UNKNOWN),
+        ((*DONE[:-1], "heal_unproven"), Verdict.UNKNOWN),
+        (DONE[:3], Verdict.UNKNOWN),
+        ((*DONE, "unproven"), Verdict.UNKNOWN),
+        ((*DONE, "heal_unproven"), Verdict.UNKNOWN),
+        (("skipped", "injecting"), Verdict.UNKNOWN),
     ],
 )
-def test_faults_proven(states: Sequence[str], verdict: Verdict, told: str) -> None:
+def test_faults_proven(states: Sequence[str], verdict: Verdict, message: Messages) -> None:
     finding = FaultsProven().check(history((), (), [fault(20, 30, states=states)]))
     assert finding.verdict is verdict
-    assert told in finding.summary
+    message(finding.summary)
     assert finding.numbers == {"faults": 1}
 
 
-def test_faults_proven_tells_what_the_proof_lacked() -> None:
+def test_faults_proven_tells_what_the_proof_lacked(message: Messages) -> None:
     unproven = event(20, "fault", step=3, fault="latency", state="unproven", effect={}, detail="probe took 2 ms")
     finding = FaultsProven().check(history((), (), [unproven, fault(20, 30, step=4)]))
-    assert finding.summary == "step 3 (latency) was not seen to act (probe took 2 ms)"
+    message(finding.summary)
+    assert "step 3" in finding.summary
+    assert "latency" in finding.summary
+    assert "2 ms" in finding.summary
 
 
-def test_a_step_that_never_began_has_nothing_to_prove_and_is_told() -> None:
+def test_a_step_that_never_began_has_nothing_to_prove_and_is_told(message: Messages) -> None:
     why = "follower:q1: no node follows the leader of the queue at this moment"
     skipped = event(20, "fault", step=3, fault="kill", state="skipped", effect=None, detail=why)
     recorded = history((), (), [skipped, fault(20, 30, step=4)])
     assert FaultsProven().check(recorded).verdict is Verdict.VALID
     finding = FaultsBegun().check(recorded)
-    assert (finding.verdict, finding.summary) == (Verdict.UNKNOWN, f"step 3 (kill) never began ({why})")
+    assert finding.verdict is Verdict.UNKNOWN
+    assert why in finding.summary
+    message(finding.summary)
+    assert "step 3" in finding.summary
     assert FaultsBegun().check(history((), (), [fault(20, 30, step=4)])).verdict is Verdict.VALID
 
 
@@ -112,25 +119,27 @@ def test_load_not_zero() -> None:
     assert check(history([publish(0, 5)], [deliver(0, 6, intact=False)], phases())).verdict is Verdict.UNKNOWN
 
 
-def test_drain_complete() -> None:
+def test_drain_complete(message: Messages) -> None:
     def drain(complete: bool, at_s: float = 94) -> Event:
         return event(at_s, "drain", complete=complete, confirmed=5, received=4, unconsumed=1, detail="1 left in q1")
 
     assert DrainComplete().check(history((), (), [drain(True)])).verdict is Verdict.VALID
     finding = DrainComplete().check(history((), (), [drain(False)]))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "1 left in q1" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
     assert DrainComplete().check(history()).verdict is Verdict.UNKNOWN
     assert DrainComplete().check(history((), (), [drain(False, 93), drain(True)])).verdict is Verdict.VALID
 
 
-def test_watched() -> None:
+def test_watched(message: Messages) -> None:
     assert Watched().check(history()).verdict is Verdict.UNKNOWN
     assert Watched().check(history((), (), [phases(), node_states()])).verdict is Verdict.VALID
     late = [sight for sight in node_states() if not us(40) < sight.t_us < us(58)]
     finding = Watched().check(history((), (), [phases(), late]))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "nobody looked at the nodes for 18 s from +40.000 s on" in finding.summary
+    message(finding.summary)
+    assert "+40.000 s" in finding.summary
     assert finding.numbers["unwatched_s"] == 18
     early_end = [sight for sight in node_states() if sight.t_us < us(15)]
     assert Watched().check(history((), (), [phases(), early_end])).verdict is Verdict.UNKNOWN

@@ -22,6 +22,7 @@ from tests.invariants.literal import (
     queues,
     us,
 )
+from tests.messages import Messages
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases()]
 MINORITY = apart(["a1"], ["b1", "c1"])
@@ -59,11 +60,14 @@ def test_sane_stall_within_the_bound_is_measured() -> None:
     assert abs(float(finding.numbers["stall_s"] or 0) - 11.1) < 0.1
 
 
-def test_pathological_stall_with_a_majority_up_names_queue_time_and_fault() -> None:
+def test_pathological_stall_with_a_majority_up_names_queue_time_and_fault(message: Messages) -> None:
     finding = check(confirms((0, 20), (45, 90)), fault(20, 50, cut=MINORITY))
     assert finding.verdict is Verdict.INVALID
-    for part in ("on q1 from +19.9", "phase chaos", "step 0 (partition)"):
-        assert part in finding.examples[0]
+    message(finding.examples[0])
+    assert "q1" in finding.examples[0]
+    assert "+19.9" in finding.examples[0]
+    assert "chaos" in finding.examples[0]
+    assert "step 0" in finding.examples[0]
 
 
 def test_pathological_never_confirmed() -> None:
@@ -255,12 +259,14 @@ def test_after_a_split_nothing_is_promised_until_it_is_mended(
     assert Availability(stall_s_max=15, grace_s=5).check(history(confirms(*spans), (), events)).verdict is verdict
 
 
-def test_pathological_nothing_is_ever_confirmed_again_and_each_demanded_stretch_is_short() -> None:
+def test_pathological_nothing_is_ever_confirmed_again_and_each_demanded_stretch_is_short(message: Messages) -> None:
     """Two of three nodes are away again and again: 10 s of majority between, where 20 s are allowed."""
     kills = [fault(at, at + 10, step=i, down=["a1", "b1"], name="kill") for i, at in enumerate((20, 45, 70))]
     finding = check(confirms((0, 20)), *kills, node_states(), stall_s_max=20)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "q1 confirmed nothing from +19.910 s until publishing ended" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "+19.910 s" in finding.summary
     assert "phases.settled_s" in finding.summary
     assert (
         check(confirms((0, 20), (32, 45), (57, 70), (82, 90)), *kills, node_states(), stall_s_max=20).verdict
@@ -268,11 +274,14 @@ def test_pathological_nothing_is_ever_confirmed_again_and_each_demanded_stretch_
     )
 
 
-def test_pathological_nothing_in_a_whole_stretch_between_two_faults() -> None:
+def test_pathological_nothing_in_a_whole_stretch_between_two_faults(message: Messages) -> None:
     kills = [fault(at, at + 10, step=i, down=["a1", "b1"], name="kill") for i, at in enumerate((20, 45))]
     finding = check(confirms((0, 20), (57, 90)), *kills, node_states(), stall_s_max=20)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "q1 confirmed nothing from +35.000 s to +45.000 s" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "+35.000 s" in finding.summary
+    assert "+45.000 s" in finding.summary
     assert finding.coverage == Coverage(50.0, 60.0)
 
 
@@ -306,12 +315,16 @@ def test_a_queue_may_confirm_once_in_the_steady_phase(confirms: int, verdict: Ve
     assert check(seldom, stall_s_max=100).verdict is verdict
 
 
-def test_pathological_nothing_was_confirmed_in_the_moment_that_is_left_after_the_last_healing() -> None:
+def test_pathological_nothing_was_confirmed_in_the_moment_that_is_left_after_the_last_healing(
+    message: Messages,
+) -> None:
     events = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=56, drain=56.2, end=60)]
     told = [*events, fault(20, 55.6, cut=MINORITY)]
     finding = Availability().check(history(confirms((0, 55.5)), (), told))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "q1 confirmed nothing after the last healing at +55.600 s" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "+55.600 s" in finding.summary
     assert Availability().check(history(confirms((0, 56)), (), told)).verdict is Verdict.VALID
 
 

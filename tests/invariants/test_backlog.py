@@ -9,6 +9,7 @@ import pytest
 from rabbitmq_resilience.invariants.backlog import Backlog
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import PHASES, cluster, event, history, phases, queues
+from tests.messages import Messages
 
 
 def held_at(depths: Sequence[tuple[float, int | None]], at: float) -> int | None:
@@ -74,10 +75,11 @@ def test_sane_queues_that_never_grew_have_nothing_to_drain() -> None:
     assert check((5, 100), (10, 100), (20, 301), (30, 250), (50, 80), drained_within_s=1).verdict is Verdict.INVALID
 
 
-def test_pathological_drained_too_late() -> None:
+def test_pathological_drained_too_late(message: Messages) -> None:
     finding = check(*GROWN, drained_within_s=19)
     assert finding.verdict is Verdict.INVALID
-    assert "10000 messages waited" in finding.summary
+    message(finding.summary)
+    assert "10000" in finding.summary
 
 
 def test_pathological_grown_again() -> None:
@@ -98,10 +100,11 @@ def test_a_backlog_that_was_not_built_cannot_tell() -> None:
     assert check(*GROWN, peak_min=10_000).verdict is Verdict.VALID
 
 
-def test_pathological_nobody_tells_from_the_fault_on() -> None:
+def test_pathological_nobody_tells_from_the_fault_on(message: Messages) -> None:
     finding = check((0, 100), (12, None), end_s=60)
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary.startswith("from +11.000 s to the end no node told what all queues held")
+    message(finding.summary)
+    assert "+11.000 s" in finding.summary
     assert finding.coverage == Coverage(1.0, 50.0)
     assert check((0, 100), (20, 5000), (40, 90), (50, None), end_s=65, drained_within_s=30).verdict is Verdict.UNKNOWN
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rabbitmq_resilience.invariants.disk import Disk
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
+from tests.messages import Messages
 
 GB = 1e9
 LIMIT = 0.05 * GB
@@ -34,27 +35,36 @@ def test_empty() -> None:
     assert check([told("disk_free", "a1", GB)]).verdict is Verdict.UNKNOWN
 
 
-def test_sane_tells_who_had_least() -> None:
+def test_sane_tells_who_had_least(message: Messages) -> None:
     finding = check(disk(lambda at: 4 * GB if at == 40 else 9 * GB), fault(35, 45, name="kill", down=["c1"]))
     assert (finding.verdict, finding.numbers["free_ratio_min"]) == (Verdict.VALID, 80)
     assert finding.numbers["taken_bytes_max"] == 5 * GB
-    assert finding.summary == "at the least, b1 had 80.0 times its limit free at +40.000 s, beside step 0 (kill)"
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "+40.000 s" in finding.summary
+    assert "step 0" in finding.summary
 
 
-def test_pathological_the_limit_is_reached() -> None:
+def test_pathological_the_limit_is_reached(message: Messages) -> None:
     finding = check(disk(lambda at: LIMIT if 50 <= at < 53 else 9 * GB))
     assert (finding.verdict, finding.numbers["violations"]) == (Verdict.INVALID, 1)
-    assert finding.examples == ("b1 had 1.0 times its limit free at +50.000 s, beside no fault",)
+    (example,) = finding.examples
+    message(example)
+    assert "b1" in example
+    assert "+50.000 s" in example
     assert check(disk(lambda at: 1.001 * LIMIT if at == 50 else 9 * GB)).verdict is Verdict.VALID
     assert check(disk(lambda at: 1.9 * LIMIT if at == 50 else 9 * GB), free_ratio_min=2).verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize(("bound", "verdict"), [(2 * GB, Verdict.VALID), (2 * GB - 1, Verdict.INVALID)])
-def test_what_is_taken_has_a_bound_of_its_own(bound: float, verdict: Verdict) -> None:
+def test_what_is_taken_has_a_bound_of_its_own(bound: float, verdict: Verdict, message: Messages) -> None:
     finding = check(disk(lambda at: 10 * GB if at < 30 else 8 * GB), taken_bytes_max=int(bound))
     assert finding.verdict is verdict
     if verdict is Verdict.INVALID:
-        assert finding.summary == "b1 had 2000000000 bytes less free than at first at +30.000 s, beside no fault"
+        message(finding.summary)
+        assert "b1" in finding.summary
+        assert "2000000000" in finding.summary
+        assert "+30.000 s" in finding.summary
 
 
 def test_an_alarm_on_purpose_is_exempt() -> None:
@@ -67,17 +77,20 @@ def test_an_alarm_on_purpose_is_exempt() -> None:
     assert check(short, other).verdict is Verdict.INVALID
 
 
-def test_unknown_where_an_alarm_excuses_to_the_end() -> None:
+def test_unknown_where_an_alarm_excuses_to_the_end(message: Messages) -> None:
     raised = fault(30, 40, name="alarm", alarm="disk", alarmed=["b1"], states=("injecting", "injected", "proven"))
     finding = check(disk(limit=lambda at: 20 * GB if at >= 30 else LIMIT), raised)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "b1 was still short of disk when it told for the last time, at +95.000 s" in finding.summary
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "+95.000 s" in finding.summary
 
 
-def test_unknown_where_a_node_that_served_said_nothing() -> None:
+def test_unknown_where_a_node_that_served_said_nothing(message: Messages) -> None:
     finding = check(disk(lambda at: None if 30 <= at < 50 else 9 * GB))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "b1 served and said nothing for" in finding.summary
+    message(finding.summary)
+    assert "b1" in finding.summary
 
 
 def test_a_limit_of_nothing_is_never_reached() -> None:

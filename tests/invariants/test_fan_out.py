@@ -38,6 +38,7 @@ from tests.invariants.literal import (
     us,
     write_stream,
 )
+from tests.messages import Messages
 
 QUEUES = ("q1", "q2", "q3", "q4", "q5", "q6")
 #: A topic exchange, a headers one and one that shards two queues; what nothing takes goes to q6.
@@ -251,7 +252,7 @@ def test_the_first_of_a_group_stands_for_all_of_it() -> None:
     assert [shards.first_of(queue) for queue in (1, 4, 9)] == [1, 3, 7]
 
 
-def test_a_message_from_two_shards_came_twice() -> None:
+def test_a_message_from_two_shards_came_twice(message: Messages) -> None:
     """Where nothing had happened, that is a broken promise."""
     routing = Routing.model_validate(
         {
@@ -272,4 +273,7 @@ def test_a_message_from_two_shards_came_twice() -> None:
     calm = History(recorded.publishes, recorded.deliveries, [e for e in recorded.events if e.kind != "fault"])
     found = NoLoss().check(calm)
     assert (found.verdict, found.numbers["duplicates_unmarked"]) == (Verdict.INVALID, 1)
-    assert "sequence 0 was received again from q5 by consumer 4" in found.examples[0]
+    message(found.examples[0])
+    assert "sequence 0" in found.examples[0]
+    assert "q5" in found.examples[0]
+    assert "consumer 4" in found.examples[0]

@@ -11,12 +11,13 @@ from rabbitmq_resilience.invariants.verdict import Verdict
 from tests.invariants import literal
 from tests.invariants.flowing import Curve, answer, check, history, in_turn, load
 from tests.invariants.literal import blocked, event, fault
+from tests.messages import Messages
 
 
-def test_takes_all_and_collapses() -> None:
+def test_takes_all_and_collapses(message: Messages) -> None:
     finding = check(history(lambda at_s: 95 if at_s < 15 else 15))
     assert (finding.verdict, finding.numbers["answer"]) == (Verdict.INVALID, Answer.COLLAPSES.value)
-    assert "the cluster takes all and collapses: it took" in finding.summary
+    message(finding.summary)
     assert finding.examples == (finding.summary,)
 
 
@@ -75,12 +76,13 @@ def test_each_of_two_queues_is_owed_the_message() -> None:
     assert answer(literal.history(rows, half, past.events))[1] == Answer.GROWS.value
 
 
-def test_unknown_where_clients_did_not_make_the_load() -> None:
+def test_unknown_where_clients_did_not_make_the_load(message: Messages) -> None:
     """60/s of 100/s were taken, and 24 of 50 messages are under way on average, or 26."""
     told = load(in_flight=50)
     finding = check(history(lambda _: 60, in_flight_s=0.4, told=told))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "publishers had 48% of what they may have in flight" in finding.summary
+    message(finding.summary)
+    assert "48%" in finding.summary
     assert check(history(lambda _: 60, in_flight_s=0.44, told=told)).verdict is Verdict.VALID
     assert check(history(in_turn(90, 5, 3), in_flight_s=0.1)).verdict is Verdict.UNKNOWN
 
@@ -108,22 +110,27 @@ def test_without_a_target_the_confirms_limit_it() -> None:
     assert answer(history(in_turn(90, 5, 3), told=load(None, in_flight=30)))[0] is Verdict.INVALID
 
 
-def test_unknown_where_the_time_is_too_short() -> None:
+def test_unknown_where_the_time_is_too_short(message: Messages) -> None:
     assert check(history(lambda _: 100, end_s=15.5)).verdict is Verdict.UNKNOWN
     assert check(history(lambda _: 100, end_s=16)).verdict is Verdict.VALID
     finding = check(history(lambda _: 100), window_s=3)
-    assert "no 45 s of the same load were 15 s after all faults" in finding.summary
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert "45 s" in finding.summary
+    assert "15 s" in finding.summary
 
 
-def test_unknown_with_too_few_messages() -> None:
-    assert "in a window are too few" in check(history(lambda _: 20, told=load(20))).summary
+def test_unknown_with_too_few_messages(message: Messages) -> None:
+    finding = check(history(lambda _: 20, told=load(20)))
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
     assert check(history(lambda _: 20, told=load(20)), window_s=2).verdict is Verdict.VALID
 
 
 def test_faults_are_left_out() -> None:
     """What it does beside one, and for a while after it, is another matter."""
     broken = history(lambda at_s: 0 if 15 < at_s < 20 else 100, lambda _: 0.02, fault(16, 20))
-    assert "too short" not in check(broken, grace_s=10).summary
+    assert check(broken, grace_s=10).verdict is Verdict.VALID
     assert check(broken, grace_s=10).coverage == check(history(lambda _: 100, lambda _: 0.02, fault(16, 20))).coverage
     assert check(broken, grace_s=0).verdict is Verdict.VALID
     for_good = history(lambda _: 100, lambda _: 0.02, fault(5, 9, states=("injecting", "injected")))

@@ -16,6 +16,7 @@ from rabbitmq_resilience.pages.charts import charts
 from rabbitmq_resilience.pages.impact import impact
 from rabbitmq_resilience.pages.series import series
 from tests.invariants.literal import cluster, event, fault, history, phases, publish, queues, us
+from tests.messages import Messages
 
 
 def look(at_s: float, *flow_queues: str, **connections: int) -> Any:
@@ -33,7 +34,7 @@ def test_nobody_was_asked() -> None:
     assert "held_back" not in (consequences(told()) or {})
 
 
-def test_counted() -> None:
+def test_counted(message: Messages) -> None:
     looks = [look(5, running=4), look(10, "q1", "q2", running=1, flow=3), look(15, flow=1, blocked=2, blocking=1)]
     found = held_back(told(*looks, look(20, running=4)))
     assert found == {
@@ -45,11 +46,7 @@ def test_counted() -> None:
     }
     whole = consequences(told(*looks, look(20, running=4)))
     assert whole is not None and whole["held_back"] == found
-    assert list(impact({"consequences": whole}))[-1] == (
-        "Brokers told of 3 connections in flow at once at the most, and some in 50% of the looks; 3 connections "
-        "blocked at once at the most, and some in 25% of the looks; 2 queues in flow at once at the most, and some in "
-        "25% of the looks; there were 4 connections."
-    )
+    message(list(impact({"consequences": whole}))[-1])
 
 
 def test_drawn_where_there_was_any() -> None:
@@ -81,11 +78,15 @@ def test_sane() -> None:
 
 
 @pytest.mark.parametrize("state", ["blocked", "blocking"])
-def test_pathological_a_connection_is_blocked(state: str) -> None:
+def test_pathological_a_connection_is_blocked(state: str, message: Messages) -> None:
     finding = check(*regularly(_3={state: 2, "flow": 1}))
     assert finding.verdict is Verdict.INVALID
-    assert finding.summary == "there was a connection blocked in 6% of the looks, allowed are 0%"
-    assert finding.examples == ("at +15.000 s: flow 1, blocked 2, beside no fault",)
+    message(finding.summary)
+    assert "6%" in finding.summary
+    (example,) = finding.examples
+    message(example)
+    assert "+15.000 s" in example
+    assert "flow 1" in example
     assert check(*regularly(_3={state: 2}), blocked_ratio_max=None).verdict is Verdict.VALID
 
 
@@ -112,11 +113,15 @@ def test_an_alarm_on_purpose_does_not_count() -> None:
     assert check(*looks, *fault(32, 40, name="kill", down=["b1"])).verdict is Verdict.INVALID
 
 
-def test_unknown_where_no_broker_told() -> None:
+def test_unknown_where_no_broker_told(message: Messages) -> None:
     assert check().verdict is Verdict.UNKNOWN
     assert HeldBack().check(history()).verdict is Verdict.UNKNOWN
     silent = [one for one in regularly() if not us(31) < one.t_us < us(51)]
-    assert check(*silent).summary == "no broker told of its connections for 25 s from +30.000 s"
+    finding = check(*silent)
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert "25 s" in finding.summary
+    assert "+30.000 s" in finding.summary
     assert check(*silent[:-4], *regularly(_17={"blocked": 1})[-4:]).verdict is Verdict.INVALID
 
 
@@ -128,7 +133,7 @@ def in_turn(silent: Sequence[Collection[str]]) -> list[Any]:
     ]
 
 
-def test_unknown_where_a_broker_that_ran_told_nothing_of_itself() -> None:
+def test_unknown_where_a_broker_that_ran_told_nothing_of_itself(message: Messages) -> None:
     """Its connections are not among those that others tell of, nor its queues among those in flow."""
 
     def silent(*turns: tuple[str, ...]) -> list[Any]:
@@ -136,14 +141,18 @@ def test_unknown_where_a_broker_that_ran_told_nothing_of_itself() -> None:
 
     finding = check(*silent(("b1",)))
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary == "no broker told of those of b1, which ran, for 90 s from +0.000 s"
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "90 s" in finding.summary
     assert finding.coverage is not None and finding.coverage.judged == 0
     assert check(*silent(("b1",)), look(7, blocked=1)).verdict is Verdict.INVALID
     parted = [("b1", "c1"), ("a1",), ("a1",)]
     assert check(*silent(*parted)).verdict is Verdict.VALID, "each was told of by itself"
-    assert check(*silent(*parted, ("a1",), ("a1",))).summary.startswith(
-        "no broker told of those of a1, which ran, for 25"
-    )
+    finding = check(*silent(*parted, ("a1",), ("a1",)))
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert "a1" in finding.summary
+    assert "25" in finding.summary
     back = [*silent(("b1",))[:3], *silent(())[3:]]
     assert check(*back).verdict is Verdict.VALID, "it had just been started"
 

@@ -37,6 +37,7 @@ from tests.invariants.literal import (
     told,
     us,
 )
+from tests.messages import Messages
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
@@ -121,22 +122,25 @@ def test_nothing_is_valid_without_what_all_validity_needs(verdicts: Sequence[Ver
     assert "of_valid" in forgiving.reason
 
 
-def test_findings_are_shown_though_the_run_means_nothing() -> None:
+def test_findings_are_shown_though_the_run_means_nothing(message: Messages) -> None:
     judgement = judged(INVALID, whole=UNKNOWN)
     assert judgement.findings["a"].verdict is INVALID
-    assert judgement.reason == "whole: said UNKNOWN on 0 events"
+    message(judgement.reason)
+    assert "whole" in judgement.reason
 
 
-def test_a_guarded_finding_tells_what_it_lacks_and_what_was_seen() -> None:
+def test_a_guarded_finding_tells_what_it_lacks_and_what_was_seen(message: Messages) -> None:
     finding = judged(INVALID, of_some=UNKNOWN).findings["a"]
     assert finding.verdict is UNKNOWN
-    assert finding.summary == "not to be told without of_some; as far as was seen: said INVALID on 0 events"
+    message(finding.summary)
+    assert "of_some" in finding.summary
 
 
-def test_a_checker_that_raises_is_unknown_and_tells_why() -> None:
+def test_a_checker_that_raises_is_unknown_and_tells_why(message: Messages) -> None:
     judgement = judge(history(), {"a": Raises(VALID), "b": Says(VALID)}, {})
     assert judgement.verdict is UNKNOWN
-    assert judgement.reason == "a: the check itself failed: ZeroDivisionError: 0 is not enough"
+    message(judgement.reason)
+    assert "ZeroDivisionError: 0 is not enough" in judgement.reason
 
 
 def test_a_checker_that_raises_hides_no_violation() -> None:
@@ -241,7 +245,7 @@ def test_a_recorded_run_gives_the_same_judgement(tmp_path: Path) -> None:
     assert json.loads(json.dumps(again.as_dict()))["verdict"] == "VALID"
 
 
-def test_what_is_valid_though_nothing_was_judged_is_unknown() -> None:
+def test_what_is_valid_though_nothing_was_judged_is_unknown(message: Messages) -> None:
     class Covers(Says):
         def check(self, history: History) -> Finding:
             return Finding(self.verdict, "all is well", coverage=Coverage(len(history.events), 5))
@@ -250,4 +254,6 @@ def test_what_is_valid_though_nothing_was_judged_is_unknown() -> None:
         judgement = judge(history((), (), events), {"covers": Covers(verdict)}, {})
         assert judgement.verdict is overall
         assert judgement.as_dict()["invariants"]["covers"]["coverage"] == {"judged_s": 5 * len(events), "demanded_s": 5}
-    assert judge(history(), {"covers": Covers(VALID)}, {}).reason.startswith("covers: nothing of what is demanded")
+    reason = judge(history(), {"covers": Covers(VALID)}, {}).reason
+    message(reason)
+    assert "covers" in reason

@@ -19,6 +19,7 @@ from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.record.events import Event
 from tests.invariants.literal import THREE, cluster, event, history, node_states, phases, queues, sample
 from tests.invariants.test_availability import confirms
+from tests.messages import Messages
 
 HEALED_S = 70  # the recovery phase begins then
 TICKS_PER_S = 2
@@ -51,10 +52,12 @@ def waits(node: str, *, from_s: int, to_s: int, each_s: float) -> dict[str, list
     return {node: [each_s if from_s <= at < to_s else 0.0 for at in range(140)]}
 
 
-def test_late_by_no_more_than_the_late_node_waited_for_a_processor() -> None:
+def test_late_by_no_more_than_the_late_node_waited_for_a_processor(message: Messages) -> None:
     told = recovery(95, looks(5, waits("a1", from_s=70, to_s=95, each_s=0.8)))
     assert told.verdict is Verdict.UNKNOWN
-    assert told.summary.endswith("; a1 waited for a processor of this machine for 20 s of that")
+    message(told.summary)
+    assert "a1" in told.summary
+    assert "20 s" in told.summary
     assert recovery(95, looks(5, waits("a1", from_s=70, to_s=95, each_s=0.3))).verdict is Verdict.INVALID
 
 
@@ -203,11 +206,13 @@ def test_made_up_queues_stall_by_themselves_or_by_their_machine(seed: int) -> No
     assert all(told[verdict] > 5 for verdict in ("VALID", "UNKNOWN", "INVALID")), told
 
 
-def test_others_excuse_what_came_and_not_what_never_came() -> None:
+def test_others_excuse_what_came_and_not_what_never_came(message: Messages) -> None:
     facts = history((), (), [cluster(), phases(), looks(5, {"a1": [0.0] * 140}, others=0.5)]).facts
     start_us, end_us = (facts.origin_us + at * 1_000_000 for at in (70, 95))
     told = {came: of_this_machine(facts, THREE, start_us, end_us, allowed_s=15, came=came) for came in (True, False)}
-    assert told == {True: "other programs took up to 50% of this machine's processors then", False: ""}
+    message(told[True])
+    assert "50%" in told[True]
+    assert told[False] == ""
     assert not of_this_machine(facts, THREE, start_us, end_us, allowed_s=12, came=True)  # over twice as late
 
 

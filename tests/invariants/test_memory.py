@@ -7,6 +7,7 @@ import pytest
 from rabbitmq_resilience.invariants.memory import Memory
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told, us
+from tests.messages import Messages
 
 GB = 1e9
 
@@ -33,10 +34,13 @@ def test_unknown_without_the_steady_phase() -> None:
     assert Memory().check(history((), (), events, metrics=memory())).verdict is Verdict.UNKNOWN
 
 
-def test_sane_tells_who_used_most() -> None:
+def test_sane_tells_who_used_most(message: Messages) -> None:
     finding = check(memory(lambda at: 0.7 * GB if at == 40 else 0.3 * GB), fault(35, 45, name="kill", down=["c1"]))
     assert (finding.verdict, finding.numbers["memory_ratio_max"]) == (Verdict.VALID, 0.7)
-    assert finding.summary == "at most, b1 used 70.0% of its watermark at +40.000 s, beside step 0 (kill)"
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "+40.000 s" in finding.summary
+    assert "step 0" in finding.summary
 
 
 def test_sane_before_the_steady_phase_nothing_is_demanded() -> None:
@@ -52,11 +56,13 @@ def test_sane_an_alarm_that_a_step_raised() -> None:
     assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.VALID, 20)
 
 
-def test_unknown_where_an_alarm_excuses_to_the_end() -> None:
+def test_unknown_where_an_alarm_excuses_to_the_end(message: Messages) -> None:
     raised = fault(30, 40, name="alarm", alarm="memory", alarmed=["b1"], states=("injecting", "injected", "proven"))
     finding = check(memory(0.24687 * GB, limit=lambda at: 0.1 * GB if at >= 30 else 1 * GB), raised)
     assert (finding.verdict, finding.numbers["exempt_s"]) == (Verdict.UNKNOWN, 65)
-    assert "b1 was still over it when it told for the last time, at +95.000 s" in finding.summary
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "+95.000 s" in finding.summary
     assert finding.numbers["memory_ratio_max"] == 0.2469
 
 
@@ -68,10 +74,14 @@ def test_a_limit_of_nothing_is_no_silence() -> None:
     assert check(nothing).verdict is Verdict.INVALID
 
 
-def test_pathological_the_watermark_is_reached() -> None:
+def test_pathological_the_watermark_is_reached(message: Messages) -> None:
     finding = check(memory(lambda at: GB if 50 <= at < 53 else 0.3 * GB))
     assert (finding.verdict, finding.numbers["nodes_over"]) == (Verdict.INVALID, 1)
-    assert finding.examples == ("b1 used 100.0% of its watermark at +50.000 s, beside no fault",)
+    (example,) = finding.examples
+    message(example)
+    assert "b1" in example
+    assert "100.0%" in example
+    assert "+50.000 s" in example
 
 
 def test_pathological_another_node_than_the_alarmed_one() -> None:
@@ -96,10 +106,11 @@ def test_a_disk_alarm_excuses_no_memory() -> None:
     assert check(memory(lambda at: 2 * GB if at == 35 else 0), raised).verdict is Verdict.INVALID
 
 
-def test_unknown_where_a_node_that_served_said_nothing() -> None:
+def test_unknown_where_a_node_that_served_said_nothing(message: Messages) -> None:
     finding = check(memory(lambda at: None if 30 <= at < 50 else 0.3 * GB))
     assert finding.verdict is Verdict.UNKNOWN
-    assert "b1 served and said nothing for" in finding.summary
+    message(finding.summary)
+    assert "b1" in finding.summary
 
 
 def test_sane_a_node_that_was_down_has_a_gap() -> None:
@@ -107,20 +118,23 @@ def test_sane_a_node_that_was_down_has_a_gap() -> None:
     assert check(memory(lambda at: None if 30 <= at < 52 else 0.3 * GB), states=states).verdict is Verdict.VALID
 
 
-def test_unknown_where_a_node_that_came_back_told_nothing() -> None:
+def test_unknown_where_a_node_that_came_back_told_nothing(message: Messages) -> None:
     """Each silence is shorter than 15 s, and the second is all that there is of b1 after its restart."""
     back = node_states(unlike={"b1": [(70, 84, "down")]})
     silent = [[row for row in rows if row["node"] != "b1" or row["t_us"] < us(70)] for rows in memory()]
     finding = check(silent, states=back)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "b1 served and said nothing for 10.5 s from +84.000 s" in finding.summary
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "10.5 s" in finding.summary
+    assert "+84.000 s" in finding.summary
     assert check(memory(), states=back).coverage == Coverage(94.5, 94.5)
 
 
 @pytest.mark.parametrize(
     ("bytes_max", "verdict"), [(None, Verdict.VALID), (301, Verdict.VALID), (300, Verdict.INVALID)]
 )
-def test_bytes_have_a_bound_of_their_own(bytes_max: int | None, verdict: Verdict) -> None:
+def test_bytes_have_a_bound_of_their_own(bytes_max: int | None, verdict: Verdict, message: Messages) -> None:
     metrics = [
         *(told("memory_used", node, lambda at: 300.0 if at == 40 else 200.0) for node in THREE),
         *(told("memory_limit", node, 1 * GB) for node in THREE),
@@ -129,5 +143,8 @@ def test_bytes_have_a_bound_of_their_own(bytes_max: int | None, verdict: Verdict
     finding = Memory(bytes_max=bytes_max).check(history((), (), whole, metrics=metrics))
     assert (finding.verdict, finding.numbers["memory_bytes_max"]) == (verdict, 300)
     if verdict is Verdict.INVALID:
-        assert finding.summary == "c1 used 300 bytes at +40.000 s, beside no fault"
+        message(finding.summary)
+        assert "c1" in finding.summary
+        assert "300" in finding.summary
+        assert "+40.000 s" in finding.summary
         assert finding.numbers["nodes_over"] == 3

@@ -18,6 +18,7 @@ from rabbitmq_resilience.pages.impact import network_text
 from rabbitmq_resilience.record.history import Outcome
 from tests.invariants import literal
 from tests.invariants.literal import cluster, event, phases, publish, queues, us
+from tests.messages import Messages
 
 Trips = Sequence[float | None]
 
@@ -53,30 +54,33 @@ def test_nothing_is_told_where_nobody_measured() -> None:
     assert "network" not in (consequences(history({})) or {})
 
 
-def test_rabbitmq_was_slow() -> None:
+def test_rabbitmq_was_slow(message: Messages) -> None:
     found = measured(history({40: 500}, regularly(2, 3)))
     assert (found["median_ms"], found["slowest_ms"], found["network_ratio"]) == (10, 10, 0.5)
     slow = measured(history({40: 500, 41: 400}, regularly(2, 3)))
     assert (slow["slowest_ms"], slow["network_ratio"]) == (400, pytest.approx((5 / 500 + 5 / 400) / 2, abs=1e-4))
-    assert "it was RabbitMQ, or the machine under it, and not the network" in network_text(slow)
+    message(network_text(slow))
     assert (consequences(history({40: 500, 41: 400}, regularly(2, 3))) or {})["network"] == slow
 
 
-def test_the_network_was_slow_then() -> None:
+def test_the_network_was_slow_then(message: Messages) -> None:
     """By the round trips of the same time, and no others."""
     spells = [told(0.5, [1.0] * 4), *(told(at_s, [300.0 if at_s == 25 else 1.0] * 10) for at_s in range(5, 96, 5))]
     found = measured(history({40: 400, 41: 400}, *spells))
     assert found["network_ratio"] == 0.75
-    assert "make up 75% at most: it was the network. Raw round trips: clients 16" in network_text(found)
+    message(network_text(found))
+    assert "75%" in network_text(found)
+    assert "clients 16" in network_text(found)
     assert measured(history({60: 400, 61: 400}, *spells))["network_ratio"] == pytest.approx(0.0025)
 
 
-def test_where_a_way_did_not_answer_it_was_the_network() -> None:
+def test_where_a_way_did_not_answer_it_was_the_network(message: Messages) -> None:
     spells = [told(0.5, [1.0] * 4), *(told(at_s, [None if at_s == 25 else 1.0] * 10) for at_s in range(5, 96, 5))]
     found = measured(history({40: 9000, 41: 9000}, *spells))
     assert found["network_ratio"] == pytest.approx(10 / 21, abs=0.03)
     assert found["round_trips"]["clients"]["lost"] == 10
-    assert "clients 1 ms on average and 1 ms at p99, 10 lost" in network_text(found)
+    message(network_text(found))
+    assert "10 lost" in network_text(found)
 
 
 def test_a_way_that_took_longer_than_the_confirm_was_none_of_its_ways() -> None:
@@ -99,13 +103,11 @@ def test_the_way_between_brokers_counts_too() -> None:
     }
 
 
-def test_nothing_was_confirmed() -> None:
+def test_nothing_was_confirmed(message: Messages) -> None:
     found = measured(history({}, regularly(1, None), count=0))
     assert (found["median_ms"], found["slowest_ms"], found["network_ratio"]) == (None, None, None)
-    assert network_text(found) == (
-        "Nothing was confirmed. Raw round trips over the same ways: clients 1 ms on average and 1 ms at p99; "
-        "brokers no time on average and no time at p99, 190 lost."
-    )
+    message(network_text(found))
+    assert "190 lost" in network_text(found)
 
 
 def slowly(past: History) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX
 from rabbitmq_resilience.invariants.no_crash import NoCrash
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases, queues
+from tests.messages import Messages
 
 
 def check(*events: Any, states: Any = None) -> Finding:
@@ -40,12 +41,13 @@ def test_sane_what_pauses_keeps_its_process() -> None:
     assert check(fault(20, 40, cut=apart(["b1"], ["a1", "c1"])), states=paused).verdict is Verdict.VALID
 
 
-def test_pathological_a_broker_that_is_back_before_the_end() -> None:
+def test_pathological_a_broker_that_is_back_before_the_end(message: Messages) -> None:
     finding = check(fault(20, 40, name="kill", down=["a1"]), states=gone("b1", (30, 33)))
     assert (finding.verdict, finding.numbers["crashed"]) == (Verdict.INVALID, "b1")
-    assert finding.summary == (
-        "the process of b1 was gone at +30.000 s though no step had taken it away, beside step 0 (kill)"
-    )
+    message(finding.summary)
+    assert "b1" in finding.summary
+    assert "+30.000 s" in finding.summary
+    assert "step 0" in finding.summary
 
 
 @pytest.mark.parametrize("spell", [(19, 25), (50, 55)])
@@ -67,10 +69,13 @@ def test_what_ends_with_the_run_is_no_crash() -> None:
     assert check(states=node_states(unlike={"b1": [(95, 99, "down")]}, end_s=99)).verdict is Verdict.VALID
 
 
-def test_unknown_where_nobody_looked() -> None:
+def test_unknown_where_nobody_looked(message: Messages) -> None:
     finding = check(states=[e for e in node_states() if not 30e6 < e.t_us - 1e9 < 45e6])
     assert finding.verdict is Verdict.UNKNOWN
-    assert "nobody looked at a1 from +30.000 s to +45.000 s" in finding.summary
+    message(finding.summary)
+    assert "a1" in finding.summary
+    assert "+30.000 s" in finding.summary
+    assert "+45.000 s" in finding.summary
 
 
 @dataclass(frozen=True)

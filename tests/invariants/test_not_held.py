@@ -7,17 +7,11 @@ import pytest
 from rabbitmq_resilience.invariants.throughput import Throughput
 from rabbitmq_resilience.invariants.verdict import Verdict
 from tests.invariants.literal import cluster, event, history, node_states, phases, publish, queues, us
+from tests.messages import Messages
 
 
-@pytest.mark.parametrize(
-    ("in_flight", "told"),
-    [
-        (1, "publishers waited for the cluster, which does not hold the load"),
-        (100, "publishers lagged with 97% of them by themselves: this machine does not hold the load"),
-        (None, "the cluster or this machine does not hold the load"),
-    ],
-)
-def test_who_kept_the_steady_phase_from_its_target(in_flight: int | None, told: str) -> None:
+@pytest.mark.parametrize("in_flight", [1, 100, None])
+def test_who_kept_the_steady_phase_from_its_target(in_flight: int | None, message: Messages) -> None:
     """Of 10 messages/s that were due 5 are sent, each as soon as the one before it is confirmed."""
     rows = [publish(n, n / 5) | {"due_us": us(n / 10), "outcome_us": us((n + 1) / 5)} for n in range(450)]
     events = [
@@ -26,6 +20,6 @@ def test_who_kept_the_steady_phase_from_its_target(in_flight: int | None, told: 
     ]
     finding = Throughput().check(history(rows, (), [cluster(), queues("q1"), phases(), node_states(), *events]))
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary == (
-        f"5 of 10 messages/s were confirmed in the steady phase, so there is nothing to compare with; {told}"
-    )
+    assert "5 of 10" in finding.summary
+    assert ("97%" in finding.summary) is (in_flight == 100)
+    message(finding.summary)

@@ -24,6 +24,7 @@ from tests.invariants.literal import (
     queues,
     us,
 )
+from tests.messages import Messages
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1", "q2"), phases(), node_states()]
 KILL = fault(30, 40, name="kill", down=["a1", "b1"])
@@ -98,7 +99,8 @@ def test_all_queues_are_out_where_none_confirms() -> None:
         "count": 1,
     }
     assert {name: row["count"] for name, row in found["queues"].items()} == {"q1": 1, "q2": 1}
-    assert [row["beside"] for row in found["worst"]] == ["beside step 0 (kill)"] * 2
+    assert all("step 0" in row["beside"] for row in found["worst"])
+    assert len(found["worst"]) == 2
     assert found["worst"][0]["start_s"] == pytest.approx(19.9, abs=0.05)
 
 
@@ -152,23 +154,28 @@ OUT = [*confirms((0, 20), (50, 90)), waiting(19, 80)]
         ({"outage_s_max": 31, "ratio_min": 0.67}, Verdict.INVALID),
     ],
 )
-def test_uptime_at_its_bounds(bounds: dict[str, float], verdict: Verdict) -> None:
+def test_uptime_at_its_bounds(bounds: dict[str, float], verdict: Verdict, message: Messages) -> None:
     finding = objective(OUT, KILL, node_states(), **bounds)
     assert (finding.verdict, finding.coverage) == (verdict, Coverage(90.0, 90.0))
-    assert "30.1 s on q1 from +19.91" in finding.summary.replace("30.08", "30.1")
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "+19.91" in finding.summary
+    assert "30.1 s" in finding.summary.replace("30.08", "30.1")
     assert len(finding.examples) == (verdict is Verdict.INVALID)
 
 
 def test_no_fault_is_an_excuse() -> None:
     assert objective(OUT, KILL, outage_s_max=10).verdict is Verdict.INVALID
-    assert "beside step 0 (kill)" in objective(OUT, KILL, outage_s_max=10).examples[0]
+    assert "step 0" in objective(OUT, KILL, outage_s_max=10).examples[0]
 
 
-def test_where_nobody_tried_an_outage_may_hide() -> None:
+def test_where_nobody_tried_an_outage_may_hide(message: Messages) -> None:
     silent = confirms((0, 20), (50, 90))
     finding = objective(silent, outage_s_max=20)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "nobody tried to publish to q1 from +19.91" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "+19.91" in finding.summary
     assert finding.coverage is not None
     assert finding.coverage.judged == pytest.approx(60, abs=0.2)
     assert objective(silent, outage_s_max=31).verdict is Verdict.VALID

@@ -28,6 +28,7 @@ from tests.invariants.literal import (
     publish,
     queues,
 )
+from tests.messages import Messages
 
 A1, B1, C1 = 0, 1, 2
 CUT = fault(20, 60, cut=apart(["a1"], ["b1", "c1"]))
@@ -56,15 +57,17 @@ def mode_of(
 PAUSED: Seen = {"a1": [(28, 63, "paused")]}
 
 
-def test_the_minority_pauses_all_the_while() -> None:
+def test_the_minority_pauses_all_the_while(message: Messages) -> None:
     assert mode_of(CUT, KILL, seen={**PAUSED, **KILLED, "c1": [(43, 46, "paused")]}).verdict is Verdict.VALID
     back = {"a1": [(28.0, 43.0, "paused"), (46.0, 63.0, "paused")]}
     finding = mode_of(CUT, KILL, seen={**back, **KILLED})
     assert finding.verdict is Verdict.INVALID
-    assert "a1 was up at +43.000 s, before its minority ended" in finding.examples[0]
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "+43.000 s" in finding.examples[0]
 
 
-def test_a_minority_that_does_not_pause_is_told_though_no_piece_of_the_cut_is_long_enough() -> None:
+def test_a_minority_that_does_not_pause_is_told_though_no_piece_of_the_cut_is_long_enough(message: Messages) -> None:
     """Each piece between two kills is shorter than a node may need."""
     kills = [
         step
@@ -74,10 +77,12 @@ def test_a_minority_that_does_not_pause_is_told_though_no_piece_of_the_cut_is_lo
     seen: Seen = {"b1": [(at_s, at_s + 2, "down") for at_s in (27, 34, 41, 48, 55)]}
     finding = mode_of(CUT, *kills, seen=seen)
     assert finding.verdict is Verdict.INVALID
-    assert "a1 did not pause, though it was in a minority from +20.000 s on" in finding.examples[0]
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "+20.000 s" in finding.examples[0]
 
 
-def test_a_node_that_stands_paused_when_it_loses_another_must_stay_so() -> None:
+def test_a_node_that_stands_paused_when_it_loses_another_must_stay_so(message: Messages) -> None:
     """a2 is lost while a1 is paused for the others, of which one comes back before."""
     first = fault(20, 40, cut=apart(["a1"], ["b1", "b2", "c1"]))
     then = fault(35, 70, step=1, cut=apart(["a1"], ["a2", "b1", "b2"]))
@@ -87,16 +92,24 @@ def test_a_node_that_stands_paused_when_it_loses_another_must_stay_so() -> None:
     assert mode_of(first, then, seen=stays, nodes=FIVE, margin_s=1).verdict is Verdict.VALID
     back: Seen = {"a1": [(25.0, 60.0, "paused"), (62.0, 73.0, "paused")]}
     finding = mode_of(first, then, seen=back, nodes=FIVE, margin_s=1)
-    assert "a1 was up at +60.000 s, before its minority ended" in finding.examples[0]
+    assert finding.verdict is Verdict.INVALID
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "+60.000 s" in finding.examples[0]
 
 
 @pytest.mark.parametrize("also", [(), (KILL,)], ids=["alone", "beside a kill"])
-def test_a_quorum_queue_that_confirms_on_the_minority_side_is_told(also: Sequence[list[Event]]) -> None:
+def test_a_quorum_queue_that_confirms_on_the_minority_side_is_told(
+    also: Sequence[list[Event]], message: Messages
+) -> None:
     confirmed = [(at_s, A1) for at_s in range(22, 58)]
     seen: Seen = {"a1": [(62, 66, "paused")], **(KILLED if also else {})}
     finding = mode_of(CUT, *also, seen=seen, mode="autoheal", confirmed=confirmed)
     assert finding.verdict is Verdict.INVALID
-    assert "36 messages of q1 were confirmed through a1" in finding.examples[0]
+    message(finding.examples[0])
+    assert "36" in finding.examples[0]
+    assert "q1" in finding.examples[0]
+    assert "a1" in finding.examples[0]
 
 
 def test_members_that_were_reached_one_after_another_make_a_majority_together() -> None:
@@ -112,13 +125,15 @@ def test_members_that_were_reached_one_after_another_make_a_majority_together() 
     assert PartitionMode().check(history([sent_meanwhile], (), events)).verdict is Verdict.INVALID
 
 
-def test_autoheal_restarts_the_side_that_lost_once_though_a_node_was_killed_meanwhile() -> None:
+def test_autoheal_restarts_the_side_that_lost_once_though_a_node_was_killed_meanwhile(message: Messages) -> None:
     """b1 and c1 were one side all the time, so the restart of a1 alone is right."""
     restart: Seen = {**KILLED, "a1": [(62, 66, "paused")]}
     assert mode_of(CUT, KILL, seen=restart, mode="autoheal").verdict is Verdict.VALID
     finding = mode_of(CUT, KILL, seen=KILLED, mode="autoheal")
     assert finding.verdict is Verdict.INVALID
-    assert "all but one had to restart within 30 s after +60.000 s; it was nobody that did" in finding.examples[0]
+    message(finding.examples[0])
+    assert "30 s" in finding.examples[0]
+    assert "+60.000 s" in finding.examples[0]
 
 
 def lost(

@@ -31,6 +31,7 @@ from tests.invariants.literal import (
     publish,
     us,
 )
+from tests.messages import Messages
 
 #: Of two consumers.
 QUEUES = event(
@@ -68,11 +69,12 @@ def judged(*lost: tuple[float, int], told: Told = LOST_AT_30) -> Finding:
         (29, 1, Verdict.INVALID),  # its consumer was there all the time
     ],
 )
-def test_lost_with_its_consumer(at_s: float, queue: int, verdict: Verdict) -> None:
+def test_lost_with_its_consumer(at_s: float, queue: int, verdict: Verdict, message: Messages) -> None:
     finding = judged((at_s, queue))
     assert finding.verdict is verdict
     assert finding.numbers["lost_permitted"] == (verdict is Verdict.VALID)
     assert ("exclusive" in finding.summary) == (verdict is Verdict.VALID)
+    message(finding.summary)
 
 
 def test_nothing_is_permitted_while_no_consumer_was_lost() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rabbitmq_resilience.invariants.partition_mode import PartitionMode
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from tests.invariants.literal import PHASES, apart, cluster, event, fault, history, node_states, phases, publish, queues
+from tests.messages import Messages
 
 #: net_ticktime is 4 s: with 5 s of margin a node has until 30 s to pause.
 CUT_S, DUE_S, HEALED_S, END_S = 20, 30, 50, 95
@@ -49,14 +50,14 @@ def machine(*, from_s: int = 0, to_s: int = 200, node: str = "a1", waited: float
     ]
 
 
-def test_a_node_that_waited_for_a_processor_may_have_paused_late_for_that() -> None:
+def test_a_node_that_waited_for_a_processor_may_have_paused_late_for_that(message: Messages) -> None:
     told = check(machine(from_s=20, to_s=40, waited=0.9), a1=(38, 52))
     assert told.verdict is Verdict.UNKNOWN
-    assert told.summary == (
-        "a1 had to pause; 1 things went otherwise: a1 paused only after 18 s, though it was in a minority from "
-        "+20.000 s on; 10 s are allowed, beside step 0 (partition); a1 waited for a processor of this machine for "
-        "15.8 s of that"
-    )
+    message(told.summary)
+    assert "18 s" in told.summary
+    assert "+20.000 s" in told.summary
+    assert "10 s" in told.summary
+    assert "15.8 s" in told.summary
     assert (told.examples, told.numbers["had_to_pause"], told.numbers["paused_after_s_max"]) == ((), "a1", None)
 
 
@@ -64,14 +65,14 @@ def test_another_node_that_waited_is_no_excuse() -> None:
     assert check(machine(node="b1", waited=0.9), a1=(38, 52)).verdict is Verdict.INVALID
 
 
-def test_what_a_busy_machine_made_late_hides_nothing_else() -> None:
+def test_what_a_busy_machine_made_late_hides_nothing_else(message: Messages) -> None:
     busy = machine(others=0.5)
     assert check(busy, a1=(38, 52)).verdict is Verdict.UNKNOWN
     told = check(busy, a1=(38, 52), c1=(62, 64))
-    assert (told.verdict, told.examples[0]) == (
-        Verdict.INVALID,
-        "c1 was paused without need at +62.000 s, beside no fault",
-    )
+    assert told.verdict is Verdict.INVALID
+    message(told.examples[0])
+    assert "c1" in told.examples[0]
+    assert "+62.000 s" in told.examples[0]
     for up_again in ([(38, 45)], [(38, 39), (41, 42)]):
         assert check(busy, a1=up_again).verdict is Verdict.INVALID
 
@@ -125,19 +126,23 @@ def test_any_node_may_keep_the_others_from_mending_a_split() -> None:
 
 
 @pytest.mark.parametrize(("cut", "node"), [(ALONE, "a1"), (AROUND, "b1")])
-def test_late_is_late_however_soon_the_cut_is_healed(cut: Any, node: str) -> None:
+def test_late_is_late_however_soon_the_cut_is_healed(cut: Any, node: str, message: Messages) -> None:
     """It was due at 30 s, and was seen at 31.5 s."""
     away: dict[str, Any] = {node: (31.5, 36)}
     for healed_s in (31, 33):
         told = check(BUSY, cut=cut, healed_s=healed_s, **away)
-        assert (told.verdict, "did not pause" in told.summary) == (Verdict.UNKNOWN, False)
+        assert told.verdict is Verdict.UNKNOWN
+        message(told.summary)
         assert check(cut=cut, healed_s=healed_s, **away).verdict is Verdict.INVALID
 
 
-def test_a_pause_that_may_be_and_is_late_is_no_pause_without_need() -> None:
+def test_a_pause_that_may_be_and_is_late_is_no_pause_without_need(message: Messages) -> None:
     """The cut is over at 28 s, so that it may pause until 38 s, and need not."""
     told = check(machine(waited=0.9), healed_s=28, a1=(38.5, 44))
-    assert (told.verdict, "a1 was paused only at +38.500 s" in told.summary) == (Verdict.UNKNOWN, True)
+    assert told.verdict is Verdict.UNKNOWN
+    message(told.summary)
+    assert "a1" in told.summary
+    assert "+38.500 s" in told.summary
     assert check(healed_s=28, a1=(38.5, 44)).verdict is Verdict.INVALID
 
 
@@ -160,11 +165,14 @@ def test_a_restart_of_the_split_before_does_not_count_for_this_one() -> None:
     assert told.verdict is Verdict.UNKNOWN, told.summary
 
 
-def test_who_restarted_in_time_is_not_excused_for_doing_so_again() -> None:
+def test_who_restarted_in_time_is_not_excused_for_doing_so_again(message: Messages) -> None:
     seen = node_states(unlike={"a1": [(52, 58, "paused"), (81, 99, "paused")]}, end_s=END_S)
     events = [cluster(mode="autoheal"), phases(), seen, fault(CUT_S, HEALED_S, cut=ALONE), machine(others=0.9)]
     told = PartitionMode(margin_s=5).check(history((), (), events))
-    assert (told.verdict, "a1 was paused without need at +81.000 s" in told.summary) == (Verdict.INVALID, True)
+    assert told.verdict is Verdict.INVALID
+    message(told.summary)
+    assert "a1" in told.summary
+    assert "+81.000 s" in told.summary
 
 
 def test_sides_of_which_each_restarted_are_not_excused() -> None:

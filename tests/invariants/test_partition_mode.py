@@ -25,6 +25,7 @@ from tests.invariants.literal import (
     queues,
     us,
 )
+from tests.messages import Messages
 
 A = apart(["a1"], ["b1", "c1"])
 #: net_ticktime is 4 s, so a cut is noticed after 3 to 5 s, and with 5 s of margin a node has 10 s to pause.
@@ -114,29 +115,36 @@ def test_sane_even_split_pauses_all() -> None:
     assert check([cut], {node: [(25, 53, "paused")] for node in FOUR}, FOUR).verdict is Verdict.VALID
 
 
-def test_pathological_minority_does_not_pause() -> None:
+def test_pathological_minority_does_not_pause(message: Messages) -> None:
     finding = check([CUT], {})
     assert finding.verdict is Verdict.INVALID
-    assert "a1 did not pause" in finding.examples[0]
-    assert "step 0 (partition)" in finding.examples[0]
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "step 0" in finding.examples[0]
 
 
-def test_pathological_pauses_too_late() -> None:
+def test_pathological_pauses_too_late(message: Messages) -> None:
     finding = check([CUT], {"a1": [(35, 52, "paused")]})
     assert finding.verdict is Verdict.INVALID
-    assert "a1 paused only after 15 s" in finding.examples[0]
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "15 s" in finding.examples[0]
 
 
-def test_pathological_comes_back_before_the_cut_is_healed() -> None:
+def test_pathological_comes_back_before_the_cut_is_healed(message: Messages) -> None:
     finding = check([CUT], {"a1": [(25, 40, "paused")]})
     assert finding.verdict is Verdict.INVALID
-    assert "a1 was up at +40.000 s, before its minority ended" in finding.examples[0]
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "+40.000 s" in finding.examples[0]
 
 
-def test_pathological_majority_pauses() -> None:
+def test_pathological_majority_pauses(message: Messages) -> None:
     finding = check([CUT], {**PAUSED, "b1": [(26, 30, "paused")]})
     assert finding.verdict is Verdict.INVALID
-    assert "b1 was paused without need at +26.000 s" in finding.examples[0]
+    message(finding.examples[0])
+    assert "b1" in finding.examples[0]
+    assert "+26.000 s" in finding.examples[0]
 
 
 def test_pathological_pauses_before_anything_happens() -> None:
@@ -212,10 +220,12 @@ def test_partial_cut_pauses_at_least_one_of_the_two() -> None:
     assert check([AROUND], everybody).verdict is Verdict.VALID
 
 
-def test_pathological_partial_cut_pauses_nobody() -> None:
+def test_pathological_partial_cut_pauses_nobody(message: Messages) -> None:
     finding = check([AROUND], {})
     assert finding.verdict is Verdict.INVALID
-    assert "neither a1 nor b1 paused" in finding.examples[0]
+    message(finding.examples[0])
+    assert "a1" in finding.examples[0]
+    assert "b1" in finding.examples[0]
 
 
 def test_pathological_partial_cut_pauses_only_the_one_in_between() -> None:
@@ -265,10 +275,12 @@ def confirmed_by(*nodes: int, at_s: float, mode: str, kind: str = "quorum") -> F
     return PartitionMode().check(history(publishes, (), events))
 
 
-def test_pathological_quorum_confirms_in_a_minority() -> None:
+def test_pathological_quorum_confirms_in_a_minority(message: Messages) -> None:
     finding = confirmed_by(0, at_s=40, mode="autoheal")
     assert finding.verdict is Verdict.INVALID
-    assert "1 messages of q1 were confirmed through a1, where nothing could be written to it" in finding.examples[0]
+    message(finding.examples[0])
+    assert "q1" in finding.examples[0]
+    assert "a1" in finding.examples[0]
 
 
 def test_sane_confirms_where_the_majority_is_or_of_what_was_sent_before_the_cut() -> None:

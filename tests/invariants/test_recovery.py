@@ -9,6 +9,7 @@ from rabbitmq_resilience.invariants.recovery import Recovery, ill_nodes
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from rabbitmq_resilience.record.events import Event, SampleEvent
 from tests.invariants.literal import THREE, cluster, event, fault, history, node_states, phases, queues, sample, us
+from tests.messages import Messages
 
 
 def samples(ill_until_s: float = 0, *, end_s: int = 95, **ill: int | str | None) -> list[SampleEvent]:
@@ -40,10 +41,12 @@ def test_sane_a_run_that_was_broken_off_before_its_end() -> None:
     assert Recovery(within_s=15).check(history((), (), events)).verdict is Verdict.VALID
 
 
-def test_pathological_one_good_look_and_none_until_the_end() -> None:
+def test_pathological_one_good_look_and_none_until_the_end(message: Messages) -> None:
     finding = check(node_states(), [sample(72)])
     assert finding.verdict is Verdict.UNKNOWN
-    assert "nobody told of all nodes and queues from +72.000 s to +95.000 s, after they were whole" in finding.summary
+    message(finding.summary)
+    assert "+72.000 s" in finding.summary
+    assert "+95.000 s" in finding.summary
     assert finding.coverage == Coverage(2.0, 25.0)
     assert check(node_states(end_s=75), samples()).verdict is Verdict.UNKNOWN
 
@@ -55,10 +58,11 @@ def test_pathological_without_leader_in_every_second_look() -> None:
         assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, None if last == 94 else 24)
 
 
-def test_pathological_whole_only_in_the_last_look() -> None:
+def test_pathological_whole_only_in_the_last_look(message: Messages) -> None:
     finding = check(node_states(), samples(94), within_s=60)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "all was there for 1 s only before the record ended" in finding.summary
+    message(finding.summary)
+    assert "1 s" in finding.summary
     assert check(node_states(), samples(93), within_s=60).verdict is Verdict.VALID
 
 
@@ -85,43 +89,53 @@ def test_mirrors_that_are_behind_at_the_end_are_counted_and_not_judged() -> None
     assert (finding.verdict, finding.numbers["mirrors_behind"]) == (Verdict.VALID, 3)
 
 
-def test_pathological_node_comes_back_late() -> None:
+def test_pathological_node_comes_back_late(message: Messages) -> None:
     finding = check(node_states(unlike={"a1": [(40, 87, "paused")]}), samples())
     assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, 17)
+    message(finding.examples[0])
     assert "a1 is paused" in finding.examples[0]
 
 
-def test_pathological_node_never_comes_back() -> None:
+def test_pathological_node_never_comes_back(message: Messages) -> None:
     finding = check(node_states(unlike={"a1": [(40, 99, "down")]}), samples())
     assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, None)
+    message(finding.summary)
     assert "a1 is down" in finding.summary
 
 
-def test_pathological_node_dies_at_the_very_end() -> None:
+def test_pathological_node_dies_at_the_very_end(message: Messages) -> None:
     finding = check(node_states(unlike={"a1": [(94.5, 99, "down")]}), samples())
     assert finding.verdict is Verdict.INVALID
+    message(finding.summary)
     assert "a1 is down" in finding.summary
     soon_well = check(node_states(unlike={"a1": [(94.5, 99, "down")], "b1": [(0, 94.5, "down")]}), samples())
-    assert "b1 is down" not in soon_well.summary
+    message(soon_well.summary)
+    assert "b1" not in soon_well.summary
 
 
-def test_pathological_queue_stays_without_leader() -> None:
+def test_pathological_queue_stays_without_leader(message: Messages) -> None:
     finding = check(node_states(), samples(99, leader=None))
     assert finding.verdict is Verdict.INVALID
-    assert finding.examples == ("q1 has no leader at +94.000 s",)
-    assert "q1 has no leader" in finding.summary
+    (example,) = finding.examples
+    message(example)
+    assert "q1" in example
+    assert "+94.000 s" in example
+    assert "q1" in finding.summary
 
 
-def test_pathological_member_stays_offline() -> None:
+def test_pathological_member_stays_offline(message: Messages) -> None:
     finding = check(node_states(), samples(99, online=2))
     assert finding.verdict is Verdict.INVALID
-    assert "q1 has 2 of 3 members online" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "2 of 3" in finding.summary
 
 
-def test_pathological_queue_vanishes() -> None:
+def test_pathological_queue_vanishes(message: Messages) -> None:
     finding = check(node_states(), [sample(at, names=["q1"] if at < 70 else []) for at in range(95)])
     assert finding.verdict is Verdict.INVALID
-    assert "q1 is not listed" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
 
 
 def test_a_queue_that_is_listed_as_ill_once_was_slow_to_tell() -> None:
@@ -194,11 +208,13 @@ def test_what_happens_after_the_end_does_not_count() -> None:
     assert check(node_states(), late).verdict is Verdict.VALID
 
 
-def test_pathological_split_outlives_the_cut() -> None:
+def test_pathological_split_outlives_the_cut(message: Messages) -> None:
     split = [replace(event, partitions={"a1": ["c1"], "c1": ["a1"]}) for event in samples()]
     finding = check(node_states(), split)
     assert finding.verdict is Verdict.INVALID
-    assert "a1 says that it is partitioned from c1" in finding.summary
+    message(finding.summary)
+    assert "a1" in finding.summary
+    assert "c1" in finding.summary
 
 
 def test_the_clock_starts_when_the_last_fault_is_healed() -> None:
@@ -208,27 +224,35 @@ def test_the_clock_starts_when_the_last_fault_is_healed() -> None:
     assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, 39)
 
 
-def test_pathological_what_the_run_waited_for_in_vain() -> None:
+def test_pathological_what_the_run_waited_for_in_vain(message: Messages) -> None:
     vain = event(90, "recovery", complete=False, detail="publisher 1 gets no confirms")
     events = [cluster(), queues("q1"), phases(), node_states(), samples(), vain]
     finding = Recovery(within_s=15).check(history((), (), events))
     assert finding.verdict is Verdict.INVALID
     assert finding.numbers == {"recovered_after_s": None, "watched_s": 20}
-    assert finding.examples == ("publisher 1 gets no confirms at +90.000 s",)
+    (example,) = finding.examples
+    message(example)
+    assert "publisher 1" in example
+    assert "+90.000 s" in example
     assert Recovery(within_s=25).check(history((), (), events)).verdict is Verdict.UNKNOWN
 
 
-def test_of_many_that_are_ill_some_are_named_and_the_others_counted() -> None:
+def test_of_many_that_are_ill_some_are_named_and_the_others_counted(message: Messages) -> None:
     names = [f"n{i}" for i in range(12)]
-    assert "more" not in ill_nodes(dict.fromkeys(names[:10], "down"))
-    assert ill_nodes(dict.fromkeys(names, "down")).endswith("n9 is down and 2 more")
+    assert "n9" in ill_nodes(dict.fromkeys(names[:10], "down"))
+    message(ill_nodes(dict.fromkeys(names[:10], "down")))
+    told = ill_nodes(dict.fromkeys(names, "down"))
+    assert "n9" in told
+    assert "n10" not in told
+    message(told)
 
 
-def test_late_while_others_keep_the_machine_busy_is_not_told_and_very_late_is() -> None:
+def test_late_while_others_keep_the_machine_busy_is_not_told_and_very_late_is(message: Messages) -> None:
     """Whole 8 s after healing."""
     states = node_states(unlike={"a1": [(40, 73, "paused")]})
     busy = [event(at_s, "machine", busy=1.0, others=0.6) for at_s in range(1, 80)]
     told = {within_s: check(states, [*samples(78), *busy], within_s=within_s) for within_s in (8, 5, 3.9)}
     assert [finding.verdict for finding in told.values()] == [Verdict.VALID, Verdict.UNKNOWN, Verdict.INVALID]
-    assert "other programs took up to 60% of this machine's processors then" in told[5].summary
+    message(told[5].summary)
+    assert "60%" in told[5].summary
     assert check(states, samples(78), within_s=5).verdict is Verdict.INVALID

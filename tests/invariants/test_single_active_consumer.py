@@ -29,6 +29,7 @@ from tests.invariants.literal import (
     queues,
     sample,
 )
+from tests.messages import Messages
 
 EVENTS = [cluster(), queues("q1", "q2"), phases()]
 
@@ -64,14 +65,14 @@ def test_another_takes_over_from_one_that_is_gone() -> None:
     assert (finding.verdict, finding.numbers["handovers"]) == (Verdict.VALID, 1)
 
 
-def test_consumers_in_turn_are_told_by_the_messages() -> None:
+def test_consumers_in_turn_are_told_by_the_messages(message: Messages) -> None:
     finding = check([(0, 1), (1, 2), (0, 3), (1, 4)])
     assert (finding.verdict, finding.numbers["received_beside"]) == (Verdict.INVALID, 2)
-    assert (
-        "q1: consumer 0 received publisher 0 sequence 0 (sent +0.900 s) at +1.000 s, consumer 1 received publisher 0 "
-        "sequence 1 (sent +1.900 s) at +2.000 s, and over the same connection consumer 0 received publisher 0 "
-        "sequence 2 (sent +2.900 s) at +3.000 s, beside no fault"
-    ) in finding.examples
+    (told,) = [
+        example for example in finding.examples if "publisher 0 sequence 2 " in example and "+1.000 s" in example
+    ]
+    assert all(f"sequence {n} " in told and f"+{n + 1}.000 s" in told for n in range(3))
+    message(told)
 
 
 def test_one_that_comes_back_over_another_connection_is_another_one() -> None:
@@ -106,10 +107,15 @@ def test_the_first_must_have_received_before(between_s: float, verdict: Verdict)
     assert check([(0, 1), (1, 2), (0, 3)], sent_s=[0.9, between_s, 2.9]).verdict is verdict
 
 
-def test_one_that_took_over_from_one_that_stayed_connected_is_told() -> None:
+def test_one_that_took_over_from_one_that_stayed_connected_is_told(message: Messages) -> None:
     finding = check([(0, 1), (1, 2)])
     assert (finding.verdict, finding.numbers["handovers_unexplained"]) == (Verdict.UNKNOWN, 1)
-    assert "q1: consumer 1 at +2.000 s after consumer 0 at +1.000 s, which stayed connected" in finding.summary
+    message(finding.summary)
+    assert "q1" in finding.summary
+    assert "consumer 1" in finding.summary
+    assert "+2.000 s" in finding.summary
+    assert "consumer 0" in finding.summary
+    assert "+1.000 s" in finding.summary
 
 
 @pytest.mark.parametrize(("after_s", "verdict"), [(0, Verdict.VALID), (0.001, Verdict.UNKNOWN)])
@@ -171,17 +177,20 @@ def test_what_was_under_way_during_a_disturbance_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(("last_s", "verdict"), [(36.3, Verdict.VALID), (36.2, Verdict.UNKNOWN)])
-def test_something_must_come_after_brokers_have_settled(last_s: float, verdict: Verdict) -> None:
+def test_something_must_come_after_brokers_have_settled(last_s: float, verdict: Verdict, message: Messages) -> None:
     """The cut ends at 21.25 s, is noticed within 5 s, and mended 10 s later."""
     finding = check([(0, 1), (0, last_s)], fault(20, 21.25, cut=A1))
     assert finding.verdict is verdict
-    assert ("q1 gave no message after its brokers must have settled" in finding.summary) == (verdict is Verdict.UNKNOWN)
+    message(finding.summary)
+    assert ("q1" in finding.summary) == (verdict is Verdict.UNKNOWN)
 
 
-def test_a_consumer_of_which_no_connection_is_recorded_leaves_it_unknown() -> None:
+def test_a_consumer_of_which_no_connection_is_recorded_leaves_it_unknown(message: Messages) -> None:
     rows = [deliver(0, 1.1, consumer=0), deliver(1, 2.1, consumer=7)]
     finding = SingleActiveConsumer().check(history([publish(0, 1), publish(1, 2)], rows, [*EVENTS, CONNECTED]))
-    assert (finding.verdict, finding.summary) == (Verdict.UNKNOWN, "it is not recorded when consumer 7 connected")
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert "consumer 7" in finding.summary
     alone = SingleActiveConsumer().check(history([publish(1, 2)], rows[1:], [*EVENTS, CONNECTED]))
     assert alone.verdict is Verdict.VALID, "it has nobody to take turns with"
 

@@ -18,6 +18,7 @@ from tests.invariants.literal import (
     publish,
     queues,
 )
+from tests.messages import Messages
 
 BASE: list[Event | list[Event]] = [cluster(), queues("q1"), phases(), node_states()]
 CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
@@ -56,12 +57,14 @@ def test_sane_slow_only_within_the_grace() -> None:
     assert check(load((0, 20, 50), (20, 29.9, 5), (29.9, 90, 50)), CUT).verdict is Verdict.VALID
 
 
-def test_pathological_slow_after_the_grace_names_window_and_fault() -> None:
+def test_pathological_slow_after_the_grace_names_window_and_fault(message: Messages) -> None:
     finding = check(load((0, 20, 50), (20, 50, 20), (50, 90, 50)), CUT)
     assert finding.verdict is Verdict.INVALID
     assert (finding.numbers["ratio"], finding.numbers["windows_short"]) == (0.4, 4)
-    for part in ("40% of the steady rate", "phase chaos", "step 0 (partition)"):
-        assert part in finding.examples[0]
+    message(finding.examples[0])
+    assert "40%" in finding.examples[0]
+    assert "chaos" in finding.examples[0]
+    assert "step 0" in finding.examples[0]
 
 
 def test_what_is_lost_must_first_be_noticed_and_what_comes_back_need_not() -> None:
@@ -102,11 +105,12 @@ def test_what_is_soon_back_need_not_be_noticed() -> None:
     assert check(slow_later, blip, lost_grace_s=None).verdict is Verdict.INVALID
 
 
-def test_a_machine_that_does_not_hold_the_load_cannot_tell() -> None:
+def test_a_machine_that_does_not_hold_the_load_cannot_tell(message: Messages) -> None:
     target = literal.event(10, "load", begins_us=literal.us(10), rate_per_s=100, variable_rate=[])
     finding = check(load((0, 20, 79), (20, 90, 10)), target)
     assert finding.verdict is Verdict.UNKNOWN
-    assert "79 of 100 messages/s" in finding.summary
+    message(finding.summary)
+    assert "79 of 100" in finding.summary
     assert check(load((0, 20, 80), (20, 90, 10)), target).verdict is Verdict.INVALID
 
 
@@ -128,10 +132,11 @@ def test_a_steady_phase_may_be_as_short_as_a_tick() -> None:
     assert Throughput().check(history([publish(0, 0)], (), told)).numbers["steady_per_s"] == 50
 
 
-def test_pathological_never_as_fast_again_after_healing() -> None:
+def test_pathological_never_as_fast_again_after_healing(message: Messages) -> None:
     finding = check(load((0, 50, 50), (50, 90, 20)), CUT)
     assert finding.verdict is Verdict.INVALID
-    assert any("phase recovery" in example for example in finding.examples)
+    assert any("recovery" in example for example in finding.examples)
+    message("\n".join(finding.examples))
 
 
 def test_pathological_one_window_stands_still() -> None:
@@ -182,10 +187,12 @@ def test_sane_a_lower_target_lowers_what_is_demanded() -> None:
     assert abs(float(finding.numbers["ratio"] or 0) - 1) < 0.02
 
 
-def test_pathological_short_of_the_lower_target() -> None:
+def test_pathological_short_of_the_lower_target(message: Messages) -> None:
     finding = check(load((0, 10, 50), (10, 30, 100), (30, 50, 4), (50, 90, 50)), PEAK)
     assert (finding.verdict, finding.numbers["ratio"], finding.numbers["windows_short"]) == (Verdict.INVALID, 0.4, 4)
-    assert "40% of the 10 messages/s that a lower target leaves of the steady rate" in finding.examples[0]
+    message(finding.examples[0])
+    assert "40%" in finding.examples[0]
+    assert "10 messages/s" in finding.examples[0]
 
 
 def test_a_peak_is_not_demanded() -> None:
@@ -194,10 +201,10 @@ def test_a_peak_is_not_demanded() -> None:
     assert check(load((0, 10, 50), (10, 90, 20)), literal.load(10, 50, (100, 80))).verdict is Verdict.INVALID
 
 
-def test_pathological_slow_after_the_lower_target() -> None:
+def test_pathological_slow_after_the_lower_target(message: Messages) -> None:
     finding = check(load((0, 10, 50), (10, 30, 100), (30, 90, 10)), PEAK)
     assert finding.verdict is Verdict.INVALID
-    assert all("the steady rate from +" in example for example in finding.examples)
+    message("\n".join(finding.examples))
 
 
 def test_nothing_is_demanded_in_a_pause_and_all_right_after_it() -> None:
@@ -260,7 +267,7 @@ def test_what_is_kept_is_a_part_of_the_target_of_then() -> None:
 STEP = {"rate_per_s": 100, "for_s": 30}
 
 
-def test_pathological_one_window_before_the_fault_and_next_to_nothing_from_then_on() -> None:
+def test_pathological_one_window_before_the_fault_and_next_to_nothing_from_then_on(message: Messages) -> None:
     """The load ends 9 s after the cut was healed, and the grace is 10 s."""
     soon = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=59, end=60), node_states(), CUT]
     demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=40)
@@ -270,7 +277,9 @@ def test_pathological_one_window_before_the_fault_and_next_to_nothing_from_then_
 
     finding = judged((20, 59, 1))
     assert (finding.verdict, finding.numbers["windows"]) == (Verdict.UNKNOWN, 2)
-    assert finding.summary.startswith("after the last healing there were only 2% of the steady rate from +54.000 s")
+    message(finding.summary)
+    assert "2%" in finding.summary
+    assert "+54.000 s" in finding.summary
     assert "phases.settled_s" in finding.summary
     assert finding.coverage == Coverage(10.0, 10.0)
     assert judged((20, 54, 1), (54, 59, 50)).verdict is Verdict.VALID
@@ -286,11 +295,12 @@ def test_mirrored_queues_are_settled_some_time_after_they_were_rebalanced_and_ot
         assert check(rows, moved).verdict is Verdict.INVALID
 
 
-def test_pathological_the_load_ends_with_the_last_fault() -> None:
+def test_pathological_the_load_ends_with_the_last_fault(message: Messages) -> None:
     soon = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=50, drain=54, end=60), node_states(), CUT]
     finding = Throughput(window_s=5, grace_s=10).check(history(load((0, 54, 50)), (), soon))
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.summary.startswith("the load ended less than 5 s after the last healing")
+    message(finding.summary)
+    assert "5 s" in finding.summary
 
 
 def test_what_is_shorter_than_a_window_is_not_judged() -> None:

@@ -10,6 +10,7 @@ from rabbitmq_resilience.record.events import Event
 from tests.invariants import literal
 from tests.invariants.literal import cluster, history, node_states, phases, queues
 from tests.invariants.test_throughput import check, load
+from tests.messages import Messages
 
 
 def machine(*others: float) -> list[Event]:
@@ -32,16 +33,15 @@ SLOW = load((0, 60, 50), (60, 65, 20), (65, 90, 50))
     ],
 )
 def test_what_is_slow_while_others_keep_the_machine_busy_is_not_told(
-    others: list[float], driver: str, verdict: Verdict
+    others: list[float], driver: str, verdict: Verdict, message: Messages
 ) -> None:
     told = cluster(driver=driver)
     events = [told, queues("q1"), phases(), node_states(), *machine(*others)]
     demanded = Throughput(ratio_min=0.5, window_s=5, grace_s=10, lost_grace_s=10)
     finding = demanded.check(history(SLOW, (), events))
     assert finding.verdict is verdict, finding
-    assert ("other programs took up to 50% of this machine's processors then" in finding.summary) == (
-        verdict is Verdict.UNKNOWN
-    )
+    assert ("other programs" in finding.summary) == (verdict is Verdict.UNKNOWN)
+    message(finding.summary)
 
 
 def test_one_slow_window_that_nobody_disturbed_is_enough() -> None:

@@ -23,6 +23,7 @@ from rabbitmq_resilience.record.events import (
     NoteEvent,
     event_of,
 )
+from tests.messages import Messages
 
 NAMES = st.sampled_from(["a1", "b1", "publisher:0", "consumer:2"])
 LINKS = st.frozensets(st.builds(Link, NAMES, NAMES))
@@ -112,14 +113,18 @@ def test_a_field_that_a_kind_has_not_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "lacks"),
     [
-        ({"t_us": 1, "kind": "fault", "fault": "kill"}, "'fault' has no step, state"),
-        ({"kind": "note"}, "'note' has no t_us"),
-        ({"t_us": 1, "kind": "cluster", "nodes": {}}, "'cluster' has no partition_handling, net_ticktime_s, broker"),
+        ({"t_us": 1, "kind": "fault", "fault": "kill"}, ("'fault'", "step", "state")),
+        ({"kind": "note"}, ("'note'", "t_us")),
+        (
+            {"t_us": 1, "kind": "cluster", "nodes": {}},
+            ("'cluster'", "partition_handling", "net_ticktime_s", "broker"),
+        ),
     ],
 )
-def test_what_an_event_lacks_is_told(told: dict[str, Any], lacks: str) -> None:
-    with pytest.raises(EventError, match=lacks):
+def test_what_an_event_lacks_is_told(told: dict[str, Any], lacks: tuple[str, ...], message: Messages) -> None:
+    with message.of(EventError) as caught:
         event_of(told)
+    assert all(name in str(caught.value) for name in lacks)
 
 
 def test_kinds_of_later_versions_are_let_pass() -> None:
@@ -147,14 +152,18 @@ def test_early_records_are_understood() -> None:
 RECORDED = sorted((Path(__file__).parents[1] / "play" / "recorded").rglob("*.jsonl"))
 
 
-@pytest.mark.parametrize("file", RECORDED, ids=lambda path: "/".join(path.parts[-3:]))
-def test_no_field_of_a_recorded_run_is_passed_over(file: Path) -> None:
-    for line in file.read_text(encoding="utf-8").splitlines():
-        told = json.loads(line)
-        read = event_of(told).as_fields()
-        assert read.keys() - LATER == told.keys() - {*LATER, "n"}, line
-        plain = {name: value for name, value in told.items() if name not in ("effect", "n")}
-        assert {name: read[name] for name in plain} == plain
+def test_no_field_of_a_recorded_run_is_passed_over() -> None:
+    assert RECORDED
+    passed_over = []
+    for file in RECORDED:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            told = json.loads(line)
+            read = event_of(told).as_fields()
+            plain = {name: value for name, value in told.items() if name not in ("effect", "n")}
+            same = {name: read.get(name) for name in plain} == plain
+            if read.keys() - LATER != told.keys() - {*LATER, "n"} or not same:
+                passed_over.append((file, line))
+    assert passed_over == []
 
 
 def test_lines_are_numbered_by_whoever_writes_them(tmp_path: Path) -> None:
@@ -169,7 +178,7 @@ def test_lines_are_numbered_by_whoever_writes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", range(4))
-def test_a_line_that_is_gone_from_the_middle_is_noticed(tmp_path: Path, gone: int) -> None:
+def test_a_line_that_is_gone_from_the_middle_is_noticed(tmp_path: Path, gone: int, message: Messages) -> None:
     path = tmp_path / "events.jsonl"
     with EventLog(path) as log:
         written = [log.record("note", detail=str(i)) for i in range(5)]
@@ -177,29 +186,36 @@ def test_a_line_that_is_gone_from_the_middle_is_noticed(tmp_path: Path, gone: in
     path.write_text("".join(lines[:gone] + lines[gone + 1 :]))
     events, troubles = examine_events(path, numbered=True)
     assert events == written[:gone] + written[gone + 1 :]
-    assert troubles == [f"events.jsonl lacks events: number {gone} should come, and number {gone + 1} does"]
+    (trouble,) = troubles
+    assert path.name in trouble
+    assert trouble.index(str(gone)) < trouble.index(str(gone + 1))
+    message(trouble)
     assert examine_events(path, numbered=False)[1] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "troubled"),
     [
-        ("", "is empty, or ends in the middle of a line"),
-        ('{"n":0,"t_us":1,"kind":"no', "is empty, or ends in the middle of a line"),
-        ("{\n", "line 1, holds no event"),
-        ("[1]\n", "line 1, holds no event"),
-        ('"note"\n', "line 1, holds no event"),
-        ('{"n":0,"t_us":"late","kind":"note"}\n', "no moment t_us"),
-        ('{"n":0,"t_us":1,"kind":["note"]}\n', "line 1, holds no event"),
-        ('{"n":0,"t_us":1,"kind":"fault","step":0,"fault":"kill","state":"injected","effect":[1]}\n', ""),
-        ("\x00\x80\n", "line 1, holds no event"),
+        ("", True),
+        ('{"n":0,"t_us":1,"kind":"no', True),
+        ("{\n", True),
+        ("[1]\n", True),
+        ('"note"\n', True),
+        ('{"n":0,"t_us":"late","kind":"note"}\n', True),
+        ('{"n":0,"t_us":1,"kind":["note"]}\n', True),
+        ('{"n":0,"t_us":1,"kind":"fault","step":0,"fault":"kill","state":"injected","effect":[1]}\n', False),
+        ("\x00\x80\n", True),
     ],
 )
-def test_a_damaged_file_is_told_and_raises_no_other_error(tmp_path: Path, text: str, told: str) -> None:
+def test_a_damaged_file_is_told_and_raises_no_other_error(
+    tmp_path: Path, text: str, troubled: bool, message: Messages
+) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text(text, encoding="latin-1")
     _, troubles = examine_events(path, numbered=True)
-    assert "; ".join(troubles).count(told) >= bool(told)
-    if "line 1" in told or "moment" in told:
+    assert bool(troubles) is troubled
+    message("; ".join(troubles), hide={r"(holds no event: )(?!an event).*": r"\1WHY"})
+    if troubled and text.endswith("\n"):
+        assert "line 1," in troubles[0]
         with pytest.raises(EventError, match=r"events\.jsonl, line 1"):
             list(read_events(path))

@@ -1,3 +1,4 @@
+import errno
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
@@ -20,6 +21,7 @@ from rabbitmq_resilience.record.history import (
     StreamWriter,
     write_all,
 )
+from tests.messages import Messages
 
 
 def rows(first: int, count: int) -> dict[str, list[int]]:
@@ -77,12 +79,15 @@ def test_a_writer_that_died_at_any_byte_leaves_its_complete_batches(tmp_path: Pa
     writer.close()
     data = whole.read_bytes()
     torn = tmp_path / "torn.arrows"
-    for cut in range(len(data) + 1):
-        torn.write_bytes(data[:cut])
-        reader = StreamReader(torn, PUBLISHES)
-        complete = 2 * sum(end <= cut for end in ends)
-        assert sequences(list(reader.batches())) == list(range(complete))
-        torn.write_bytes(data)
+    readers = []
+    with torn.open("wb", buffering=0) as file:
+        for cut in range(len(data) + 1):
+            file.write(data[max(cut - 1, 0) : cut])
+            reader = StreamReader(torn, PUBLISHES)
+            complete = 2 * sum(end <= cut for end in ends)
+            assert sequences(list(reader.batches())) == list(range(complete))
+            readers.append((reader, complete))
+    for reader, complete in readers:
         assert sequences(list(reader.batches())) == list(range(complete, 6))
 
 
@@ -99,7 +104,7 @@ def test_the_reader_can_stop_between_batches(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_damage_is_not_taken_for_an_end(tmp_path: Path) -> None:
+def test_damage_is_not_taken_for_an_end(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "p.arrows"
     writer = StreamWriter(path, PUBLISHES)
     writer.append(rows(0, 1))
@@ -108,17 +113,19 @@ def test_damage_is_not_taken_for_an_end(tmp_path: Path) -> None:
     assert len(list(StreamReader(path, PUBLISHES).batches())) == 1
     for more in (b"\0" * 16, whole):
         path.write_bytes(whole + more)
-        with pytest.raises(HistoryError, match="goes on after its end mark, at byte "):
+        with message.of(HistoryError) as caught:
             list(StreamReader(path, PUBLISHES).batches())
+        assert f"byte {len(whole)}" in str(caught.value)
     path.write_bytes(b"not arrow at all, but long enough")
-    with pytest.raises(HistoryError, match="no Arrow message at byte 0"):
+    with message.of(HistoryError) as caught:
         list(StreamReader(path, PUBLISHES).batches())
+    assert "byte 0" in str(caught.value)
 
 
-def test_a_stream_of_another_schema_is_refused(tmp_path: Path) -> None:
+def test_a_stream_of_another_schema_is_refused(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "p.arrows"
     StreamWriter(path, DELIVERIES).close()
-    with pytest.raises(HistoryError, match="does not have the columns"):
+    with message.of(HistoryError):
         list(StreamReader(path, PUBLISHES).batches())
 
 
@@ -211,7 +218,7 @@ def test_rows_with_nulls_are_read_as_they_are(tmp_path: Path) -> None:
     assert [node for batch in together for node in batch.column("node").to_pylist()] == [None, 1] * 6
 
 
-def test_a_stream_that_is_damaged_in_its_middle_is_told_also_of_many(tmp_path: Path) -> None:
+def test_a_stream_that_is_damaged_in_its_middle_is_told_also_of_many(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "p.arrows"
     write_batches(path, [4] * 20)
     data = bytearray(path.read_bytes())
@@ -221,7 +228,7 @@ def test_a_stream_that_is_damaged_in_its_middle_is_told_also_of_many(tmp_path: P
     path.write_bytes(data)
     read: list[pa.RecordBatch] = []
 
-    with pytest.raises(HistoryError, match="no Arrow message"):
+    with message.of(HistoryError):
         read.extend(StreamReader(path, PUBLISHES).together())
 
     assert sequences(read) == list(range(40))
@@ -236,18 +243,19 @@ def full_disk() -> Iterator[Callable[[int], None]]:
 
 
 def test_a_stream_that_a_full_disk_cut_short_fails_for_good_and_has_no_end_mark(
-    tmp_path: Path, full_disk: Callable[[int], None]
+    tmp_path: Path, full_disk: Callable[[int], None], message: Messages
 ) -> None:
     path = tmp_path / "p.arrows"
     writer = StreamWriter(path, PUBLISHES)
     writer.append(rows(0, 3))
     full_disk(path.stat().st_size + 100)
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError) as caught:
         writer.append(rows(3, 5))
+    assert caught.value.errno == errno.EFBIG
     full_disk(1 << 20)
-    with pytest.raises(OSError, match="ends in the middle of a batch"):
+    with message.of(OSError):
         writer.append(rows(8, 1))
-    with pytest.raises(OSError, match="ends in the middle of a batch"):
+    with message.of(OSError):
         writer.close()
     assert sequences(list(StreamReader(path, PUBLISHES).batches())) == [0, 1, 2]
     assert not path.read_bytes().endswith(END_OF_STREAM)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rabbitmq_resilience.record.history import PUBLISHES, HistoryError, Outcome
 from rabbitmq_resilience.record.routes import OWED, ROUTES_FILE, Routes
+from tests.messages import Messages
 
 route = st.lists(st.integers(0, 6), min_size=1, max_size=4, unique=True)
 tables = st.lists(route, min_size=1, max_size=6)
@@ -97,32 +98,35 @@ def test_a_table_with_shards_is_read_as_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [[[1, 2], [2, 3]], [[-1, 1]]])
-def test_a_queue_is_a_shard_of_one_group(shards: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match="shards are"):
+def test_a_queue_is_a_shard_of_one_group(shards: list[list[int]], message: Messages) -> None:
+    with message.of(ValueError):
         Routes.of([[0]], shards)
 
 
-def test_a_message_goes_to_one_shard_of_a_group() -> None:
-    with pytest.raises(ValueError, match="route 1 is"):
+def test_a_message_goes_to_one_shard_of_a_group(message: Messages) -> None:
+    with message.of(ValueError) as caught:
         Routes.of([[0, 1], [1, 2]], [[1, 2]])
+    assert "route 1" in str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [[], [1, 1], [-1]])
-def test_a_route_leads_to_queues_and_to_each_once(bad: list[int]) -> None:
-    with pytest.raises(ValueError, match="route 1 is"):
+def test_a_route_leads_to_queues_and_to_each_once(bad: list[int], message: Messages) -> None:
+    with message.of(ValueError) as caught:
         Routes.of([[0], bad])
+    assert "route 1" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[1]", '["a"]', "[[]]", "7", "[[99999999999]]", "null", '{"routes": [[0]]}']
 )
-def test_a_damaged_table_is_told(tmp_path: Path, text: str | None) -> None:
+def test_a_damaged_table_is_told(tmp_path: Path, text: str | None, message: Messages) -> None:
     if text is not None:
         (tmp_path / ROUTES_FILE).write_text(text)
-    with pytest.raises(HistoryError, match="no table of routes"):
+    with message.of(HistoryError, hide={r"(routes: ).*": r"\1WHY"}):
         Routes.read(tmp_path)
 
 
-def test_a_route_that_is_not_in_the_table_is_told() -> None:
-    with pytest.raises(HistoryError, match="route 3, and there are 3"):
+def test_a_route_that_is_not_in_the_table_is_told(message: Messages) -> None:
+    with message.of(HistoryError) as caught:
         Routes.plain(3).owed(publishes([0, 3]))
+    assert "route 3" in str(caught.value)

@@ -7,7 +7,11 @@ import pytest
 
 from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 from rabbitmq_resilience.record.whole_files import write_whole
+from tests.messages import Messages
 from tests.pages.synthetic_run import write_synthetic_run
+
+#: Hide the moment at which a run was made, the path of pytest, and what the module json found.
+HIDE = {r"\d{8}T\d{6}Z": "STAMP", r"\S*pytest --recheck": "PYTEST --recheck", r"not JSON \(.*\);": "not JSON (WHY);"}
 
 
 def test_two_runs_in_one_second_do_not_share_a_directory(tmp_path: Path) -> None:
@@ -23,20 +27,21 @@ def test_any_name_stays_below_the_root(tmp_path: Path, name: str) -> None:
     assert RunDirectory.create(tmp_path, name).path.parent == tmp_path
 
 
-def test_open_names_all_that_is_missing(tmp_path: Path) -> None:
+def test_open_names_all_that_is_missing(tmp_path: Path, message: Messages) -> None:
     run = RunDirectory.create(tmp_path, "halved")
     run.history.rmdir()
 
-    with pytest.raises(RunDirectoryError, match=r"no fault\.yaml .*, no events\.jsonl .*, no history"):
+    with message.of(RunDirectoryError, hide=HIDE) as caught:
         RunDirectory.open(run.path)
+    assert all(name in str(caught.value) for name in ("fault.yaml", "events.jsonl", "history"))
 
 
-def test_open_says_what_is_no_run_directory(tmp_path: Path) -> None:
+def test_open_says_what_is_no_run_directory(tmp_path: Path, message: Messages) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(RunDirectoryError, match="does not exist"):
+    with message.of(RunDirectoryError):
         RunDirectory.open(tmp_path / "nowhere")
-    with pytest.raises(RunDirectoryError, match="is a file"):
+    with message.of(RunDirectoryError):
         RunDirectory.open(tmp_path / "file")
 
 
@@ -61,15 +66,16 @@ def test_events_of_workers_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]"])
-def test_a_broken_verdict_is_told(tmp_path: Path, text: str) -> None:
+def test_a_broken_verdict_is_told(tmp_path: Path, text: str, message: Messages) -> None:
     run = RunDirectory.create(tmp_path, "broken")
-    with pytest.raises(RunDirectoryError, match="has no verdict"):
+    with message.of(RunDirectoryError, hide=HIDE):
         run.read_verdict()
 
     run.verdict_file.write_text(text)
 
-    with pytest.raises(RunDirectoryError, match="--recheck"):
+    with message.of(RunDirectoryError, hide=HIDE) as caught:
         run.read_verdict()
+    assert "--recheck" in str(caught.value)
 
 
 def test_a_verdict_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:

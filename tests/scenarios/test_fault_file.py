@@ -14,6 +14,7 @@ from rabbitmq_resilience.clusters.spec import Link, PauseIfAllDown, Topology
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.expectations import VALID_EXPECTED
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from tests.messages import Messages
 
 SANE: dict[str, Any] = {
     "version": 1,
@@ -46,6 +47,12 @@ SANE: dict[str, Any] = {
 }
 
 
+#: Hide lists of names that grow with the project.
+NAMES = {r"((?:known|there) are )\w+(?:, \w+){6,}": r"\1NAMES"}
+#: Hide what libraries say of a text that they cannot read.
+LIBRARY = {r"(?s)(is no YAML: |no field takes: ).*": r"\1WHY"}
+
+
 def refused(plain: Any) -> str:
     text = plain if isinstance(plain, str) else yaml.safe_dump(plain, sort_keys=False)
     with pytest.raises(FaultFileError) as caught:
@@ -64,10 +71,12 @@ def changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["memory", "alarms", "followers", "unacked"])
-def test_an_invariant_on_metrics_needs_them(name: str) -> None:
+def test_an_invariant_on_metrics_needs_them(name: str, message: Messages) -> None:
     plain = changed(("invariants", name), {})
-    assert f"{name} cannot be judged without" in (text := refused(plain))
-    assert "write metrics: true" in text
+    text = refused(plain)
+    assert name in text
+    assert "metrics: true" in text
+    message(text)
     assert fault_file.parse(yaml.safe_dump({**plain, "metrics": True})).metrics
 
 
@@ -86,16 +95,20 @@ def test_order_may_be_demanded_of_shared_queues() -> None:
     assert fault_file.parse(yaml.safe_dump(plain)).workload.consumers == 5
 
 
-def test_it_is_told_how_to_demand_order_of_one_active_consumer_after_another() -> None:
+def test_it_is_told_how_to_demand_order_of_one_active_consumer_after_another(message: Messages) -> None:
     plain = changed(("workload", "consumers"), 8)
     plain["workload"]["single_active_consumer"] = True
-    assert "or write order: {shared_queues: judged}" in refused(plain)
+    told = refused(plain)
+    message(told)
+    assert "{shared_queues: judged}" in told
 
 
 @pytest.mark.parametrize("fault", ["purge_queue", "delete_queue"])
-def test_a_queue_that_is_not_there_is_not_lost(fault: str) -> None:
+def test_a_queue_that_is_not_there_is_not_lost(fault: str, message: Messages) -> None:
     told = refused(changed(("schedule", 2), {"at_s": 1, "for_s": 1, "fault": fault, "queue": "q7"}))
-    assert "schedule[2].queue: 'q7' is not in the workload: q1, q2, q3, q4" in told
+    message(told)
+    assert "schedule[2].queue: " in told
+    assert "q1, q2, q3, q4" in told
 
 
 def test_a_condition_has_its_time_after_the_step_that_it_waits_for() -> None:
@@ -115,14 +128,16 @@ def test_a_condition_has_its_time_after_the_step_that_it_waits_for() -> None:
     assert fault_file.parse(yaml.safe_dump(plain)).chaos_s == (120 + 3) + (5 + 120 + 10) + (0 + 120 + 20)
 
 
-def test_the_chaos_phase_lasts_as_long_as_the_load_varies() -> None:
+def test_the_chaos_phase_lasts_as_long_as_the_load_varies(message: Messages) -> None:
     plain = changed(("workload", "variable_rate"), [{"rate_per_s": 900, "for_s": 100}, {"rate_per_s": 0, "for_s": 80}])
     plain["schedule"] = []
     assert fault_file.parse(yaml.safe_dump(plain)).chaos_s == 180
     plain["phases"]["chaos_s"] = 150
     told = refused(plain)
-    assert "workload.variable_rate: the steps last 180 s, past the end of the schedule (phases.chaos_s is 150)" in told
-    assert "make chaos_s longer" in told
+    message(told)
+    assert "workload.variable_rate: " in told
+    assert "180 s" in told
+    assert "(phases.chaos_s is 150)" in told
 
 
 def test_what_a_run_leaves_is_the_same_scenario() -> None:
@@ -133,43 +148,43 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        pytest.param(("workload", "publisers"), 4, ("workload.publisers", "did you mean publishers"), id="misspelt"),
-        pytest.param(("schedule", 0, "betwen"), [], ("schedule[0].betwen", "did you mean between"), id="misspelt_step"),
+        pytest.param(("workload", "publisers"), 4, ("workload.publisers", "publishers?"), id="misspelt"),
+        pytest.param(("schedule", 0, "betwen"), [], ("schedule[0].betwen", "between?"), id="misspelt_step"),
         pytest.param(("schedule", 0, "between"), ["zone:x", "rest"], ("zone:x", "a, b, c"), id="unknown_zone"),
-        pytest.param(("schedule", 0, "between"), ["zone:b", "b1"], ("b1 would be on two sides",), id="overlap"),
+        pytest.param(("schedule", 0, "between"), ["zone:b", "b1"], ("b1",), id="overlap"),
         pytest.param(("schedule", 0, "at_s"), -3, ("schedule[0].at_s", "got -3"), id="negative_time"),
         pytest.param(("schedule", 1, "latency_ms"), "fast", ("schedule[1].latency_ms", '"fast"'), id="wrong_type"),
         pytest.param(("schedule", 1, "links"), "zone:a", ("schedule[1].links", "zone:a -> zone:b"), id="no_link"),
         pytest.param(("schedule", 1, "jitter_ms"), 500, ("schedule[1].jitter_ms", "latency_ms"), id="jitter"),
-        pytest.param(("schedule", 1, "fault"), "latencyy", ("schedule[1]", "did you mean latency"), id="unknown_fault"),
+        pytest.param(("schedule", 1, "fault"), "latencyy", ("schedule[1]", "latency?"), id="unknown_fault"),
         pytest.param(("schedule", 2, "node"), "leader:q9", ("schedule[2].node", "q1, q2, q3, q4"), id="unknown_queue"),
         pytest.param(
             ("schedule", 2),
             {"at_s": 1, "for_s": 1, "fault": "kill_client", "client": "consumer:4"},
-            ("schedule[2].client", "4 consumers, from consumer:0"),
+            ("schedule[2].client", "consumer:0"),
             id="unknown_client",
         ),
         pytest.param(("schedule", 2, "when", "depth_over", "queue"), "q7", ("schedule[2].when", "q7"), id="when_queue"),
-        pytest.param(("schedule", 2, "at_s"), 3, ("schedule[2]", "one of them"), id="at_and_when"),
-        pytest.param(("phases", "chaos_s"), 15, ("schedule[0].for_s", "past the end"), id="past_the_end"),
+        pytest.param(("schedule", 2, "at_s"), 3, ("schedule[2]",), id="at_and_when"),
+        pytest.param(("phases", "chaos_s"), 15, ("schedule[0].for_s", "chaos_s"), id="past_the_end"),
         pytest.param(("topology",), "five_nodes", ("topology", "five_nodes_three_zones"), id="unknown_topology"),
-        pytest.param(("topology",), {"name": "x", "zones": {"a": 5, "b": 3}}, ("1 to 7 nodes",), id="too_large"),
+        pytest.param(("topology",), {"name": "x", "zones": {"a": 5, "b": 3}}, ("1 to 7",), id="too_large"),
         pytest.param(("workload", "ack_every"), 1000, ("workload", "prefetch"), id="waits_for_ever"),
         pytest.param(("workload", "leaders_on"), ["zone:q"], ("workload.leaders_on[0]", "a, b, c"), id="leaders_zone"),
         pytest.param(("workload", "group_size"), 7, ("workload.group_size", "has 5"), id="group_too_large"),
         pytest.param(("broker",), "three", ("broker", ">=3.8,<4.3"), id="version_range"),
         pytest.param(("expect", 0, "invariant"), "throughput", ("expect[0].invariant", "no_loss"), id="expectation"),
-        pytest.param(("invariants", "no_los"), {}, ("invariants.no_los", "did you mean no_loss"), id="invariant"),
-        pytest.param(("invariants",), {}, ("invariants: nothing is demanded", "no_loss"), id="nothing_demanded"),
+        pytest.param(("invariants", "no_los"), {}, ("invariants.no_los", "no_loss?"), id="invariant"),
+        pytest.param(("invariants",), {}, ("invariants: ", "no_loss"), id="nothing_demanded"),
         pytest.param(("workload", "consumers"), 5, ("workload.consumers", "4 queues"), id="order_of_shared_queues"),
         pytest.param(
-            ("invariants", "single_active_consumer"), {}, ("workload.consumers", "have 8 consumers"), id="no_stand_by"
+            ("invariants", "single_active_consumer"), {}, ("workload.consumers", "8 consumers"), id="no_stand_by"
         ),
         pytest.param(("workload", "consumers"), 0, ("workload.consumers", "got 0"), id="nobody_receives"),
         pytest.param(
             ("workload", "processing_ms"),
             2000,
-            ("workload.processing_ms", "50 messages every 100 s", "phases.recovery_s (60)", "lower ack_every"),
+            ("workload.processing_ms", "50 messages", "100 s", "phases.recovery_s (60)", "ack_every"),
             id="acknowledges_too_seldom",
         ),
         pytest.param(
@@ -180,18 +195,20 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(("title",), "", ("title",), id="no_title"),
     ],
 )
-def test_refused(path: tuple[str | int, ...], value: Any, told: tuple[str, ...]) -> None:
+def test_refused(path: tuple[str | int, ...], value: Any, told: tuple[str, ...], message: Messages) -> None:
     text = refused(changed(path, value))
     assert text.startswith("incident.yaml: ")
-    assert "nothing was started" in text
     for part in told:
         assert part in text
+    message(text, hide=NAMES)
 
 
-def test_refusal_names_the_line() -> None:
+def test_refusal_names_the_line(message: Messages) -> None:
     text = yaml.safe_dump(SANE, sort_keys=False).replace("at_s: 2", "at_s: -2")
     line = text.splitlines().index("- at_s: -2") + 1
-    assert f"line {line}, schedule[0].at_s: got -2" in refused(text)
+    told = refused(text)
+    assert f"line {line}, schedule[0].at_s: " in told
+    message(told.replace(f"line {line}", "line N"))
 
 
 CUT = {"at_s": 1, "for_s": 4, "fault": "partition", "between": ["zone:b", "rest"]}
@@ -204,29 +221,35 @@ FLAP = {**CUT, "fault": "flapping", "period_s": 0.2}
         pytest.param({"between": ["publisher:4", "all"]}, ("between: publisher:4", "4 publishers"), id="no_client"),
         pytest.param({"between": ["publisher:x", "all"]}, ("between: 'publisher:x'", "publisher:0"), id="client_name"),
         pytest.param({"between": ["publisher:0", "publisher:0"]}, ("between", "named twice"), id="client_twice"),
-        pytest.param({"between": ["publisher:0", "consumer:0"]}, ("no link between", "name a node"), id="only_clients"),
-        pytest.param({"between": ["producer:0", "all"]}, ("between", "or a client: publisher:0"), id="no_role"),
+        pytest.param({"between": ["publisher:0", "consumer:0"]}, ("schedule[0].between",), id="only_clients"),
+        pytest.param({"between": ["producer:0", "all"]}, ("between", "publisher:0"), id="no_role"),
         pytest.param({"between": ["zone:a"]}, ("between",), id="one_side"),
         pytest.param(
-            {"between": ["zone:a", "zone:b", "rest"], "one_way": True}, ("one_way: one way", "names 3"), id="three_ways"
+            {"between": ["zone:a", "zone:b", "rest"], "one_way": True}, ("one_way: ", "names 3"), id="three_ways"
         ),
         pytest.param({**FLAP, "period_s": 0.05}, ("schedule[0].period_s", "got 0.05"), id="period_too_small"),
-        pytest.param({**FLAP, "period_s": 3}, ("period_s: 3 s", "over half of for_s (4)"), id="period_too_long"),
+        pytest.param({**FLAP, "period_s": 3}, ("period_s: 3 s", "for_s (4)"), id="period_too_long"),
         pytest.param({**FLAP, "period_s": None}, ("schedule[0]", "period_s"), id="no_period"),
         pytest.param({"fault": "disconnect", "one_way": True}, ("schedule[0].one_way",), id="disconnect_one_way"),
         pytest.param({"for_s": 0}, ("schedule[0].for_s", "got 0"), id="for_no_time"),
     ],
 )
-def test_sides_that_are_refused(step: dict[str, Any], told: tuple[str, ...]) -> None:
+def test_sides_that_are_refused(step: dict[str, Any], told: tuple[str, ...], message: Messages) -> None:
     text = refused(changed(("schedule", 0), {**CUT, **step}))
     for part in told:
         assert part in text
+    message(text)
 
 
-def test_a_client_is_no_place_for_other_faults() -> None:
-    assert "schedule[2].node: 'publisher:0' is no target" in refused(changed(("schedule", 2, "node"), "publisher:0"))
+def test_a_client_is_no_place_for_other_faults(message: Messages) -> None:
+    node = refused(changed(("schedule", 2, "node"), "publisher:0"))
+    assert "schedule[2].node: " in node
+    assert "publisher:0" in node
+    message(node)
     leaders = refused(changed(("workload", "leaders_on"), ["publisher:0"]))
-    assert "workload.leaders_on[0]: 'publisher:0' is no target" in leaders
+    assert "workload.leaders_on[0]: " in leaders
+    assert "publisher:0" in leaders
+    message(leaders)
 
 
 @pytest.mark.parametrize(
@@ -249,21 +272,26 @@ def test_links_that_need_a_proxy(step: dict[str, Any], links: set[tuple[str, str
     assert scenario.touched_links == {Link(*pair) for pair in links} | {Link(b, a) for a, b in links}
 
 
-def test_steps_that_take_the_same_node_away() -> None:
+def test_steps_that_take_the_same_node_away(message: Messages) -> None:
     plain = changed(("schedule", 2), {"at_s": 0, "for_s": 9, "fault": "kill", "node": "b1"})
     plain["schedule"].append({"at_s": 5, "for_s": 9, "fault": "pause", "node": "zone:b"})
-    assert "schedule[3].at_s: step 2 has taken b1 away at that time already" in refused(plain)
+    told = refused(plain)
+    message(told)
+    assert "schedule[3].at_s: " in told
+    assert "step 2" in told
+    assert "b1" in told
 
 
-def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     driver = Driver(frozenset({"clients"}), DRIVERS["local"].open)
     monkeypatch.setattr("rabbitmq_resilience.scenarios.problems.DRIVERS", {"external": driver})
     with pytest.raises(FaultFileError) as caught:
         fault_file.parse(yaml.safe_dump(SANE), driver="external")
-    assert "schedule[0].fault: partition acts on links, and the driver external offers only clients" in str(
-        caught.value
-    )
-    assert "schedule[2].fault: kill acts on processes" in str(caught.value)
+    told = str(caught.value)
+    message(told)
+    assert "schedule[0].fault: partition" in told
+    assert "schedule[2].fault: kill" in told
+    assert "external" in told
 
 
 @pytest.mark.parametrize(
@@ -276,23 +304,27 @@ def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.param("version: 1\nversion: 1\n", "given twice", id="twice"),
         pytest.param("1: 2\n", "plain text", id="number_as_field"),
         pytest.param("version: !!python/object:os.system {}\n", "no YAML", id="object"),
-        pytest.param("seed: 2020-01-01\n", "no field takes", id="date"),
+        pytest.param("seed: 2020-01-01\n", "no field", id="date"),
         pytest.param("seed: .nan\n", "", id="nan"),
         pytest.param("a: " + "[" * 100 + "]" * 100, "deeper", id="deep"),
         pytest.param("[" * 5000, "", id="very_deep"),
         pytest.param("\x00", "no YAML", id="control_character"),
     ],
 )
-def test_no_scenario_at_all(text: str, told: str) -> None:
-    assert told in refused(text)
+def test_no_scenario_at_all(text: str, told: str, message: Messages) -> None:
+    refusal = refused(text)
+    assert told in refusal
+    message(refusal, hide=LIBRARY)
 
 
-def test_missing_configuration_file(tmp_path: Path) -> None:
+def test_missing_configuration_file(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "incident.yaml"
     plain = changed(("topology",), {"name": "mine", "zones": {"a": 2, "b": 2, "c": 1}, "rabbitmq_conf": "my.conf"})
     path.write_text(yaml.safe_dump(plain))
-    with pytest.raises(FaultFileError, match=r"topology\.rabbitmq_conf: there is no file .*my\.conf"):
+    with message.of(FaultFileError) as caught:
         fault_file.load(path)
+    assert "topology.rabbitmq_conf: " in str(caught.value)
+    assert "my.conf" in str(caught.value)
     (tmp_path / "my.conf").write_text("")
     assert fault_file.load(path).topology.rabbitmq_conf == tmp_path / "my.conf"
 
@@ -318,8 +350,8 @@ def test_saved_file_needs_no_other(tmp_path: Path) -> None:
     assert again.schedule == scenario.schedule
 
 
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(FaultFileError, match="cannot be read"):
+def test_no_such_file(tmp_path: Path, message: Messages) -> None:
+    with message.of(FaultFileError):
         fault_file.load(tmp_path / "none.yaml")
 
 
@@ -333,10 +365,15 @@ def test_a_topology_with_preferred_nodes_is_written_and_read_again() -> None:
     assert fault_file.parse(fault_file.dump(scenario)).topology == topology
 
 
-def test_availability_needs_a_publisher_for_each_queue() -> None:
+def test_availability_needs_a_publisher_for_each_queue(message: Messages) -> None:
     kill = {"at_s": 2, "for_s": 5, "fault": "kill_client", "client": "publisher:1"}
-    assert "cannot be judged while nobody publishes to q2" in refused(changed(("schedule", 2), kill))
+    told = refused(changed(("schedule", 2), kill))
+    message(told)
+    assert "q2" in told
+    assert "q1" not in told
     plain = changed(("workload", "reconnect"), "own_zone")
-    assert "cannot be judged while nobody publishes to q1, q2, q3, q4" in refused(plain)
+    told = refused(plain)
+    message(told)
+    assert "q1, q2, q3, q4" in told
     enough = {**plain, "workload": {**plain["workload"], "publishers": 20}}
     fault_file.parse(yaml.safe_dump(enough))

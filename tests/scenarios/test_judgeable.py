@@ -9,6 +9,7 @@ import yaml
 
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from tests.messages import Messages
 
 
 def demanding(invariants: dict[str, Any], phases: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -39,21 +40,25 @@ def refused(plain: dict[str, Any]) -> str:
     ],
 )
 def test_phases_that_are_too_short_for_the_bounds_are_refused(
-    invariants: dict[str, Any], phase: str, short_s: float, least_s: float
+    invariants: dict[str, Any], phase: str, short_s: float, least_s: float, message: Messages
 ) -> None:
     short, long = demanding(invariants, {phase: short_s}), demanding(invariants, {phase: least_s})
     told = refused(short)
-    assert (
-        f"phases.{phase}: {next(iter(invariants))} cannot be judged in {short_s:g} s; write {least_s:g} or more" in told
-    )
+    assert f"phases.{phase}: {next(iter(invariants))} " in told
+    assert f"{short_s:g} s" in told
+    assert f"{least_s:g}" in told
+    message(told)
     assert fault_file.parse(yaml.safe_dump(long))
     assert fault_file.parse(yaml.safe_dump(short), driver=None), "it was played already"
 
 
-def test_recovery_of_exclusive_queues_needs_a_load_that_goes_on() -> None:
+def test_recovery_of_exclusive_queues_needs_a_load_that_goes_on(message: Messages) -> None:
     exclusive = {"queues": 2, "publishers": 6, "exclusive": True, "queue_type": "classic", "durable": False}
     short = demanding({"recovery": {}}, {"settled_s": 1}) | {"workload": {**exclusive, "persistent": False}}
-    assert "phases.settled_s: recovery cannot be judged in 1 s of exclusive queues" in refused(short)
+    told = refused(short)
+    message(told)
+    assert "phases.settled_s: " in told
+    assert "1 s" in told
     long = {**short, "phases": {"settled_s": 2}}
     assert fault_file.parse(yaml.safe_dump(long)).settled_s == 2
     assert fault_file.parse(yaml.safe_dump(demanding({"recovery": {}}, {"settled_s": 1}))).settled_s == 1
@@ -77,7 +82,11 @@ def test_the_load_goes_on_for_as_long_as_the_invariants_need(
     assert fault_file.parse(fault_file.dump(scenario)).settled_s == settled_s
 
 
-def test_uptime_states_an_objective() -> None:
-    assert "invariants.uptime: states no objective; write outage_s_max" in refused(demanding({"uptime": {}}))
-    assert "outage_s_max" in refused(demanding({"uptime": {"outage_s_max": 0.5}}))
+def test_uptime_states_an_objective(message: Messages) -> None:
+    bounds: list[dict[str, float]] = [{}, {"outage_s_max": 0.5}]
+    for stated in bounds:
+        told = refused(demanding({"uptime": stated}))
+        assert "invariants.uptime" in told
+        assert "outage_s_max" in told
+        message(told)
     assert fault_file.parse(yaml.safe_dump(demanding({"uptime": {"ratio_min": 0.99}})))

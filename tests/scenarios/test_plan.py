@@ -11,6 +11,7 @@ from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted
 from rabbitmq_resilience.scenarios.plan import plan
+from tests.messages import Messages
 from tests.scenarios.test_fault_file_pages import STEPS
 
 pytest_plugins = ["pytester"]
@@ -81,15 +82,16 @@ def test_each_act_names_its_machines(cluster: Path, step: str, act: str, at: set
     assert by == {f"ssh chaos@{address[host]}" for host in at}
 
 
-def test_what_is_done_to_our_own_clients_is_done_on_no_machine(cluster: Path) -> None:
+def test_what_is_done_to_our_own_clients_is_done_on_no_machine(cluster: Path, message: Messages) -> None:
     lines = told(cluster, "{at_s: 2, for_s: 6, fault: kill_client, client: 'publisher:0'}")
-    assert "    nothing is done to brokers: only to our own clients, their links and our queues" in lines
+    message("\n".join(lines[1:]))
     assert machines(lines) == set()
 
 
-def test_what_the_management_api_does_names_no_machine(cluster: Path) -> None:
+def test_what_the_management_api_does_names_no_machine(cluster: Path, message: Messages) -> None:
     lines = told(cluster, "{at_s: 2, for_s: 10, fault: rebalance}")
-    assert "      by the management API" in lines
+    message("\n".join(lines[1:]))
+    assert any("management API" in line for line in lines)
 
 
 def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
@@ -105,7 +107,7 @@ def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
             continue
         seen.add(name)
         acts = scenario.schedule[0].acts(scenario.topology)
-        assert bool(acts) == bool(machines(lines) or "      by the management API" in lines), name
+        assert bool(acts) == bool(machines(lines) or any("management API" in line for line in lines)), name
     assert {"kill", "pause", "partition", "disconnect", "packet_loss", "rebalance"} <= seen <= set(FAULTS)
 
 
@@ -122,45 +124,40 @@ ANY_TIME = "{when: {node_is: {node: a1, state: down}}, for_s: 20, fault: kill, n
 
 
 @pytest.mark.parametrize(
-    ("steps", "told_is"),
+    ("steps", "refused"),
     [
-        ([kill("a1", at_s=2), kill("b1", at_s=5)], "beside step 0, it would kill at up to 2 nodes at once"),
-        ([kill("a1", at_s=2), kill("b1", at_s=22)], "beside step 0, it would kill at up to 2 nodes at once"),
-        ([kill("a1", at_s=2), kill("b1", at_s=23)], ""),
-        (
-            [kill("a1", at_s=2), kill("b1", at_s=5), kill("c1", at_s=8)],
-            "beside step 0 and 1, it would kill at up to 3 nodes at once",
-        ),
-        ([kill("a1", at_s=2), kill("'leader:q1'", at_s=5)], "at up to 2 nodes at once"),
-        ([kill("a1", at_s=2), AFTER], ""),
-        ([kill("a1", at_s=2), ANY_TIME], "beside step 0, it would kill at up to 2 nodes at once"),
-        (
-            [cut("a1", "rest", at_s=2), cut("b1", "rest", at_s=5)],
-            "beside step 0, it would cut at up to 2 nodes at once",
-        ),
-        ([cut("a1", "b1", at_s=2), cut("a1", "c1", at_s=5)], ""),
-        ([kill("a1", at_s=2), cut("b1", "rest", at_s=5)], ""),
+        ([kill("a1", at_s=2), kill("b1", at_s=5)], ("step 0,", "kill", "2 nodes")),
+        ([kill("a1", at_s=2), kill("b1", at_s=22)], ("step 0,", "kill", "2 nodes")),
+        ([kill("a1", at_s=2), kill("b1", at_s=23)], ()),
+        ([kill("a1", at_s=2), kill("b1", at_s=5), kill("c1", at_s=8)], ("step 0 and 1,", "kill", "3 nodes")),
+        ([kill("a1", at_s=2), kill("'leader:q1'", at_s=5)], ("2 nodes",)),
+        ([kill("a1", at_s=2), AFTER], ()),
+        ([kill("a1", at_s=2), ANY_TIME], ("step 0,", "kill", "2 nodes")),
+        ([cut("a1", "rest", at_s=2), cut("b1", "rest", at_s=5)], ("step 0,", "cut", "2 nodes")),
+        ([cut("a1", "b1", at_s=2), cut("a1", "c1", at_s=5)], ()),
+        ([kill("a1", at_s=2), cut("b1", "rest", at_s=5)], ()),
     ],
 )
 def test_steps_that_overlap_are_counted_together_before_anything_starts(
-    cluster: Path, steps: list[str], told_is: str
+    cluster: Path, steps: list[str], refused: tuple[str, ...], message: Messages
 ) -> None:
     cluster.write_text(CLUSTER.partition("allow:")[0] + "allow: {kill: 1, cut: 1}\n")
-    if not told_is:
+    if not refused:
         told(cluster, *steps)
         return
-    with pytest.raises(NotPlayableError, match=told_is):
+    with message.of(NotPlayableError) as caught:
         told(cluster, *steps)
+    assert all(fact in str(caught.value) for fact in refused)
 
 
-def test_how_many_nodes_all_acts_take_together_is_told(cluster: Path) -> None:
+def test_how_many_nodes_all_acts_take_together_is_told(cluster: Path, message: Messages) -> None:
     """Each is allowed by itself."""
     cluster.write_text(CLUSTER.partition("allow:")[0] + "allow: {kill: 1, pause: 1, stop: 1}\n")
     steps = [f"{{at_s: {i}, for_s: 30, fault: {f}, node: {n}}}" for i, (f, n) in enumerate(ACTS_ON.items(), 1)]
-    assert "  at once: up to 3 of 3 nodes, by steps 0 and 1 and 2; allow: counts each act alone" in told(
-        cluster, *steps
-    )
-    assert not any("at once: up" in line for line in told(cluster, steps[0]))
+    (line,) = [line for line in told(cluster, *steps) if "at once: " in line]
+    assert "3 of 3" in line
+    message(line)
+    assert not any("at once: " in line for line in told(cluster, steps[0]))
 
 
 ACTS_ON = {"kill": "a1", "pause": "b1", "stop": "c1"}
@@ -181,12 +178,12 @@ allow: {kill: 1, cut: 1, delay: 2, lose_packets: 1, drain_node: 1, restart_all: 
             {"host2"},
             "uncordon",
         ),
-        ("{at_s: 2, for_s: 9, fault: lose_disk, node: c1}", ["kill", "lose_data"], {"host3"}, "does not heal"),
+        ("{at_s: 2, for_s: 9, fault: lose_disk, node: c1}", ["kill", "lose_data"], {"host3"}, "not heal"),
         (
             "{at_s: 2, for_s: 9, fault: rolling_restart}",
             ["restart_all"],
             {"host1", "host2", "host3"},
-            "nobody holds up",
+            "holds up",
         ),
         (
             "{at_s: 2, for_s: 9, fault: latency, links: 'a1 -> b1', latency_ms: 90}",
@@ -197,13 +194,14 @@ allow: {kill: 1, cut: 1, delay: 2, lose_packets: 1, drain_node: 1, restart_all: 
     ],
 )
 def test_each_act_on_pods_tells_how_it_ends(
-    cluster: Path, step: str, acts: list[str], pods: set[str], ends: str
+    cluster: Path, step: str, acts: list[str], pods: set[str], ends: str, *, message: Messages
 ) -> None:
     cluster.write_text(CLUSTER.partition("offers:")[0] + IN_PODS.lstrip())
     lines = told(cluster, step)
     assert [act for act in acts if any(line.startswith(f"    {act}: ") for line in lines)] == acts
     places = [line for line in lines if ", by pod shop/" in line]
     assert places
+    message("\n".join(places))
     assert all(ends in line for line in places)
     assert {line.split("shop/")[1].split(";")[0].split(":")[0] for line in places} == pods
 
@@ -216,25 +214,29 @@ def test_each_act_on_pods_tells_how_it_ends(
         ("fault: packet_delay, delay_ms: 50", "delay by netem", False),
     ],
 )
-def test_what_is_not_done_to_packets_there_is_refused(cluster: Path, fields: str, kind: str, by_rules: bool) -> None:
+def test_what_is_not_done_to_packets_there_is_refused(
+    cluster: Path, fields: str, kind: str, by_rules: bool, message: Messages
+) -> None:
     step = f"{{at_s: 2, for_s: 9, links: 'a1 -> b1', {fields}}}"
     if by_rules:
         assert told(cluster, step)
     else:
-        refused = f"{kind} is not done to packets of this cluster; loss by iptables is"
-        with pytest.raises(NotPlayableError, match=refused):
+        with message.of(NotPlayableError) as caught:
             told(cluster, step)
+        assert kind in str(caught.value)
     in_pods = cluster.with_name("pods.yaml")
     in_pods.write_text(CLUSTER.partition("offers:")[0] + IN_PODS.lstrip())
     assert told(in_pods, step)
 
 
-def test_check_only_tells_it_and_plays_nothing(cluster: Path, pytester: pytest.Pytester, monkeypatch: Any) -> None:
+def test_check_only_tells_it_and_plays_nothing(
+    cluster: Path, pytester: pytest.Pytester, monkeypatch: Any, message: Messages
+) -> None:
     monkeypatch.chdir(pytester.path)
     step = "- {at_s: 2, for_s: 6, fault: kill, node: b1}\n"
     (pytester.path / "x.fault.yaml").write_text(f"{HEAD}schedule:\n{step}")
     result = pytester.runpytest("--check-only", f"--resilience-cluster={cluster}", "x.fault.yaml")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(
-        ["WOULD DO t", "*step 0, 2 s after chaos begins, for 6 s, kill node: b1:", "*rabbit@host2*"]
-    )
+    result.stdout.fnmatch_lines(["WOULD DO t", "*step 0, 2 s *6 s, kill*b1:", "*rabbit@host2*"])
+    (line,) = (line for line in result.outlines if "step 0, " in line)
+    message(line)

@@ -8,6 +8,7 @@ import pytest
 
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from tests.messages import Messages
 
 RULES = """groups:
   - name: brokers
@@ -64,19 +65,20 @@ def test_rules_are_found_beside_the_fault_file_and_copied_beside_the_record(tmp_
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("metrics: true\n", "", "rules are evaluated by a Prometheus server; write metrics: true"),
-        ("mine.yml", "yours.yml", "rules: there is no file here/alerts/yours.yml; it is looked for beside"),
-        ("rules: alerts/mine.yml\n", "", "there are no rules that could fire; name their files: rules: alerts.yml"),
-        ("alert: BrokerDown", "alert: BrokersDown", "no alert 'BrokersDown'; did you mean BrokerDown?"),
-        ("after_step: 0", "after_step: 1", "after_step: there is no step 1; the schedule has 0 to 0"),
-        ("ignored: [Quick]", "ignored: [Slow]", "no alert 'Slow'; there are BrokerDown, Quick"),
-        ("within_s: 25", "within_s: 15", "BrokerDown takes 20 s at least, by the for: of its rule and the interval"),
+        ("metrics: true\n", "", "metrics: true"),
+        ("mine.yml", "yours.yml", "here/alerts/yours.yml"),
+        ("rules: alerts/mine.yml\n", "", "rules: alerts.yml"),
+        ("alert: BrokerDown", "alert: BrokersDown", "BrokerDown?"),
+        ("after_step: 0", "after_step: 1", "after_step: "),
+        ("ignored: [Quick]", "ignored: [Slow]", "BrokerDown, Quick"),
+        ("within_s: 25", "within_s: 15", "20 s"),
     ],
 )
-def test_what_could_never_show_it_is_refused(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_what_could_never_show_it_is_refused(tmp_path: Path, old: str, new: str, told: str, message: Messages) -> None:
     found = problems(tmp_path, (old, new))
     assert any(told in line for line in found), found
     assert all(line.startswith("line ") for line in found)
+    message("\n".join(found))
 
 
 def test_a_damaged_rule_file_is_told_with_both_lines(tmp_path: Path, rules: Path) -> None:
