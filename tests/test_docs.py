@@ -77,6 +77,7 @@ def test_every_example_can_be_imported(written: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.core
 def test_the_tests_of_the_example_of_an_invariant_pass(written: Path) -> None:
     done = run(written, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_few_redeliveries.py")
     assert done.returncode == 0, done.stdout + done.stderr

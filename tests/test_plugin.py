@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.sessions import EXIT_UNKNOWN
+from tests.messages import Messages
 
 ROOT = Path(__file__).resolve().parents[1]
 ENTRY = "rabbitmq_resilience.plugin"
@@ -74,6 +75,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.core
 def test_a_session_without_scenarios_is_the_same_without_it(folder: Path) -> None:
     (folder / "values.yaml").write_text("title: of somebody else")
     with_it, without = session(folder, "-rA"), session(folder, "-rA", "-p", f"no:{ENTRY}")
@@ -87,6 +89,7 @@ def test_a_session_without_scenarios_is_the_same_without_it(folder: Path) -> Non
     assert lasting(re.sub(r"IMPORTED.*AND", "", with_it.stdout)) == lasting(nothing)
 
 
+@pytest.mark.core
 def test_it_goes_with_others_that_have_the_same_names(folder: Path) -> None:
     (folder / "others.py").write_text(OTHERS)
     (folder / "test_theirs.py").write_text(
@@ -100,11 +103,13 @@ def test_it_goes_with_others_that_have_the_same_names(folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.core
 def test_a_conftest_may_name_it_too(folder: Path) -> None:
     (folder / "conftest.py").write_text(f"pytest_plugins = [{ENTRY!r}]\n")
     assert session(folder).returncode == 0
 
 
+@pytest.mark.installed
 def test_fault_files_are_found_by_their_name_and_others_if_they_are_named(folder: Path) -> None:
     (folder / "deep").mkdir()
     (folder / "deep" / "found.fault.yaml").write_text(SCENARIO)
@@ -118,6 +123,7 @@ def test_fault_files_are_found_by_their_name_and_others_if_they_are_named(folder
     assert "found no collectors" in session(folder, "values.yaml").stderr.replace("not found", "found no collectors")
 
 
+@pytest.mark.installed
 def test_markers_of_a_fault_file_select_it(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  night: at night\n")
     (folder / "marked.fault.yaml").write_text(SCENARIO + "markers: [night]\n")
@@ -127,42 +133,43 @@ def test_markers_of_a_fault_file_select_it(folder: Path) -> None:
     assert "unmarked" not in told
 
 
-def test_what_is_wrong_is_told_before_anything_starts(folder: Path) -> None:
+@pytest.mark.core
+def test_what_is_wrong_is_told_before_anything_starts(folder: Path, message: Messages) -> None:
     (folder / "wrong.fault.yaml").write_text(SCENARIO.replace("schedule", "shedule"))
     done = session(folder)
     assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert "line 5, shedule: no such field; did you mean schedule?" in done.stdout
+    (problem,) = set(re.findall(r"line 5, shedule: .*", done.stdout))
+    message(problem)
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["--resilience-driver=cloud"], "'cloud' is no driver; there are processes, local, containers, docker"),
-        (["--resilience-repeat=0"], "no whole number of runs"),
-        (["--resilience-recheck=nowhere"], "nowhere does not exist"),
-    ],
+    "given", [["--resilience-driver=cloud"], ["--resilience-repeat=0"], ["--resilience-recheck=nowhere"]]
 )
-def test_an_option_that_cannot_be_meant_is_refused(folder: Path, given: list[str], told: str) -> None:
+def test_an_option_that_cannot_be_meant_is_refused(folder: Path, given: list[str], message: Messages) -> None:
     done = session(folder, *given)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert told in done.stderr
+    (error,) = re.findall(r"(?i)error: (?!usage)(.*)", done.stderr)
+    message(error)
 
 
+@pytest.mark.installed
 def test_what_a_repository_fixes_once_stands_in_its_configuration_or_in_the_environment(folder: Path) -> None:
     """A fault of containers is refused where brokers are processes."""
     step = "[{at_s: 1, for_s: 3, fault: limit, node: a1, cpus: 0.5}]"
     (folder / "limit.fault.yaml").write_text(SCENARIO.replace("[]", step))
-    refused = "the driver local offers only"
+    refused = "driver local offers"
     assert refused in session(folder).stdout
     collected = ["--collect-only", "-q"]
     assert refused not in session(folder, *collected, RABBITMQ_RESILIENCE_DRIVER="containers").stdout
-    assert "RABBITMQ_RESILIENCE_DRIVER: 'x' is no driver" in session(folder, RABBITMQ_RESILIENCE_DRIVER="x").stdout
+    assert "RABBITMQ_RESILIENCE_DRIVER: 'x'" in session(folder, RABBITMQ_RESILIENCE_DRIVER="x").stdout
     (folder / "pytest.ini").write_text("[pytest]\nresilience_driver = docker\n")
     assert refused not in session(folder, *collected).stdout
     assert refused in session(folder, *collected, "--resilience-driver=local").stdout, "the command line comes first"
 
 
+@pytest.mark.installed
 def test_a_path_is_seen_from_where_it_was_said(folder: Path) -> None:
     """Not from where pytest finds its configuration, which follows from what it is to play."""
     (folder / "pytest.ini").write_text("[pytest]\nresilience_cluster = configured.yaml\n")
@@ -175,14 +182,16 @@ def test_a_path_is_seen_from_where_it_was_said(folder: Path) -> None:
     assert f"{inner}/x.yaml: 1 problem" in session(inner, *asked, RABBITMQ_RESILIENCE_CLUSTER="x.yaml").stdout
 
 
+@pytest.mark.installed
 def test_it_runs_under_xdist_and_plays_nothing_there(folder: Path) -> None:
     assert session(folder, "-n", "2").returncode == 0
     (folder / "some.fault.yaml").write_text(SCENARIO)
     done = session(folder, "-n", "2", "some.fault.yaml", RABBITMQ_HOME="/nowhere")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, "whether there is a broker or not"
-    assert "play them without pytest-xdist's -n" in done.stdout
+    assert "pytest-xdist's -n" in done.stdout
 
 
+@pytest.mark.installed
 def test_short_names_hold_in_the_checkout_for_files_that_lie_elsewhere(folder: Path) -> None:
     (folder / "some.fault.yaml").write_text(SCENARIO)
     options = ["--collect-only", "-q", "--seed", "7", "--driver=processes", "--repeat=2"]
@@ -192,6 +201,7 @@ def test_short_names_hold_in_the_checkout_for_files_that_lie_elsewhere(folder: P
     assert session(folder, "some.fault.yaml", *options).returncode == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.installed
 def test_checking_needs_no_broker(folder: Path) -> None:
     (folder / "some.fault.yaml").write_text(SCENARIO)
     done = session(folder, "--check-only", "-rs", "some.fault.yaml", RABBITMQ_HOME="/nowhere")
@@ -200,6 +210,7 @@ def test_checking_needs_no_broker(folder: Path) -> None:
     assert "no broker in /nowhere" in session(folder, "some.fault.yaml", RABBITMQ_HOME="/nowhere").stdout
 
 
+@pytest.mark.installed
 def test_a_fixture_of_that_name_may_be_somebody_elses(folder: Path) -> None:
     """Then nothing is played, and their warnings stay what they were."""
     (folder / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef play():\n    return 5\n")
@@ -212,6 +223,7 @@ def test_a_fixture_of_that_name_may_be_somebody_elses(folder: Path) -> None:
     assert "scenario" not in done.stdout
 
 
+@pytest.mark.installed
 @pytest.mark.parametrize("how", ["link", "link/run", "plain"])
 def test_a_run_is_judged_and_not_played_however_its_folder_is_named(folder: Path, how: str) -> None:
     recorded = ROOT / "tests" / "play" / "recorded" / "purge_unproven-3.10.8"
@@ -221,19 +233,21 @@ def test_a_run_is_judged_and_not_played_however_its_folder_is_named(folder: Path
     named = folder / {"link": "link", "link/run": "link/run", "plain": "real/run"}[how]
     done = session(folder, f"--recheck={named}", RABBITMQ_HOME="/nowhere")
     assert "PLAYING" not in done.stdout
-    assert "UNKNOWN: Recorded, a purge of an empty queue" in done.stdout, done.stdout + done.stderr
+    assert "UNKNOWN: Recorded" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("text", "told"), [("a: [", "is no YAML"), ("titel: x", "no such field; did you mean title?")])
+@pytest.mark.installed
+@pytest.mark.parametrize(("text", "told"), [("a: [", "YAML"), ("titel: x", "titel:")])
 def test_what_is_said_to_be_a_fault_file_is_read_as_one(folder: Path, text: str, told: str) -> None:
     (folder / "mine.yaml").write_text(text)
     assert told in session(folder, "--fault-file=mine.yaml").stdout
     for nothing in ("", "nobody.yaml", "."):
         done = session(folder, f"--fault-file={nothing}")
         assert done.returncode == pytest.ExitCode.USAGE_ERROR
-        assert "there is no such file" in done.stderr
+        assert "no such file" in done.stderr
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("text", ["title: !!bool x\ninvariants: !!int y", "a: 2020-13-45", "[" * 3000, "\0", "- !x 1"])
 def test_yaml_of_others_may_hold_anything(folder: Path, text: str) -> None:
     (folder / "theirs.yaml").write_text(text)
@@ -260,6 +274,7 @@ def test_plays(verdict, resilience_testbed, resilience_judged, resilience_untold
 """
 
 
+@pytest.mark.installed
 @pytest.mark.parametrize(
     ("verdicts", "status"),
     [
@@ -275,9 +290,10 @@ def test_a_session_that_judged_nothing_has_a_status_of_its_own(folder: Path, ver
     done = session(folder)
     assert done.returncode == status, done.stdout
     nothing = status == EXIT_UNKNOWN and "UNKNOWN" not in verdicts
-    assert ("nothing was judged: no scenario came to a verdict" in done.stdout) == nothing
+    assert ("nothing was judged" in done.stdout) == nothing
 
 
+@pytest.mark.installed
 def test_what_is_only_checked_or_listed_need_judge_nothing(folder: Path) -> None:
     (folder / "test_plays.py").write_text(PLAYED.format(verdicts=["skipped"]))
     for option in ("--check-only", "--collect-only"):
@@ -285,6 +301,7 @@ def test_what_is_only_checked_or_listed_need_judge_nothing(folder: Path) -> None
         assert (done.returncode, "nothing was judged" in done.stdout) == (0, False)
 
 
+@pytest.mark.installed
 def test_what_is_judged_again_counts(folder: Path) -> None:
     recorded = ROOT / "tests" / "play" / "recorded"
     for name, status in (("leader_killed-3.8.9", 0), ("purge_unproven-3.10.8", EXIT_UNKNOWN)):

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.core
 def test_the_tests_of_a_file_have_one_worker(tmp_path: Path) -> None:
     """Else each worker forms each cluster once more: pytest 9.2 and xdist 3.8 do not group by marks together."""
     for name in ("test_one.py", "test_other.py"):

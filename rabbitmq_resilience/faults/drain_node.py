@@ -14,7 +14,7 @@ from rabbitmq_resilience.faults.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.faults.targets import Resolver, is_fixed, size_of
 from rabbitmq_resilience.workloads.spec import Workload
 
-_PLACED_WITHIN_S = 10.0
+PLACED_WITHIN_S = 10.0
 
 
 class DrainNode(ProcessStep):
@@ -71,7 +71,7 @@ class DrainNodeInjection(ProcessInjection):
         back = super().prove_healed()
         still = left_over(
             lambda: list(orchestrated(self.context.cluster).misplaced(self.nodes)),
-            timeout_s=_PLACED_WITHIN_S,
+            timeout_s=PLACED_WITHIN_S,
             what="brokers to be in their zones",
         )
         return Proof.of_all(back, Proof(not still, "; ".join(still) or "each is in its zone"))

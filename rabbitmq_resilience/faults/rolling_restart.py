@@ -16,7 +16,7 @@ from rabbitmq_resilience.faults.targets import Resolver
 from rabbitmq_resilience.record.events import Effect
 
 #: Nobody holds up what is under way: each that is left may take so long, and is told if it does.
-_EACH_WITHIN_S = 320.0
+EACH_WITHIN_S = 320.0
 
 
 class RollingRestart(Step):
@@ -78,7 +78,7 @@ class RollingRestartInjection:
         """Waits for the rest of them, which nobody can call off."""
         if not self._asked:
             return
-        within_s = _EACH_WITHIN_S * len(self.nodes)
+        within_s = EACH_WITHIN_S * len(self.nodes)
         if still := left_over(self._not_restarted, timeout_s=within_s, what="the rest to be restarted"):
             raise ClusterError(f"the restart does not come to its end: {'; '.join(still)}")
 
@@ -86,7 +86,7 @@ class RollingRestartInjection:
         cluster = self.context.cluster
         still = left_over(
             lambda: [f"{node} is {state}" for node in self.nodes if (state := cluster.process(node)) != "running"],
-            timeout_s=_EACH_WITHIN_S,
+            timeout_s=EACH_WITHIN_S,
             what="all brokers to run",
         )
         return Proof(not still, "; ".join(still) or "all of them run, and are ready")

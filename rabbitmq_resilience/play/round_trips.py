@@ -22,7 +22,7 @@ BEFORE = 20
 EARLY_MS = 0.5
 #: What a busy machine may add to the fastest of some answers of a broker.
 LATE_MS = 25.0
-_PROVEN_WITHIN_S = 30.0
+PROVEN_WITHIN_S = 30.0
 _PROBES = 8
 _PROBES_AT_ONCE = 8
 _PROBE_TIMEOUT_S = 30.0
@@ -47,7 +47,7 @@ def prove_network(cluster: Cluster) -> None:
         left.intersection_update(link for link, text in told.items() if text)
         return [text for text in told.values() if text]
 
-    still = left_over(unlike, timeout_s=_PROVEN_WITHIN_S, what="the network to be as the topology says")
+    still = left_over(unlike, timeout_s=PROVEN_WITHIN_S, what="the network to be as the topology says")
     if still:
         raise ClusterError(f"the network is not as the topology says: {'; '.join(still[:4])}")
 

@@ -71,6 +71,7 @@ def test_what_python_adds_is_the_difference() -> None:
     assert python_adds_ms(found) == (2.0, 4.0)
 
 
+@pytest.mark.plays
 def test_our_clients_are_measured_without_a_broker() -> None:
     """Whatever the echo hands on arrives, also what came before there was a consumer, and is confirmed."""
     with echoing() as port:

@@ -8,6 +8,7 @@ import pytest
 
 from rabbitmq_resilience.clusters.drivers import FORMING
 from tests.faults.written_steps import parsed, refused
+from tests.messages import Messages
 
 BALANCED = "three_nodes_two_balancers"
 PLAIN = "three_nodes_three_zones"
@@ -24,18 +25,18 @@ def test_balancers_are_named_by_number(fault: str, balancer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("balancer", "topology", "text"),
+    ("balancer", "topology", "names"),
     [
-        ("balancer:2", BALANCED, "it has balancer:0, balancer:1"),
-        ("a1", BALANCED, "'a1' is no balancer of three_nodes_two_balancers"),
-        ("balancer:0", PLAIN, "three_nodes_three_zones has no load balancers; give it some (balancers: 2)"),
-        ("all", PLAIN, "three_nodes_three_zones has no load balancers; give it some (balancers: 2)"),
+        ("balancer:2", BALANCED, "balancer:0, balancer:1"),
+        ("a1", BALANCED, "'a1'"),
+        ("balancer:0", PLAIN, "balancers: 2"),
+        ("all", PLAIN, "balancers: 2"),
     ],
 )
-def test_a_balancer_that_is_not_there_is_refused(balancer: str, topology: str, text: str) -> None:
+def test_a_balancer_that_is_not_there_is_refused(balancer: str, topology: str, names: str, message: Messages) -> None:
     told = refused(step("kill_balancer", balancer=balancer), driver="local", topology=topology)
-    assert text in told
-    assert "balancer" in told
+    message(told)
+    assert names in told
 
 
 @pytest.mark.parametrize("driver", FORMING)
@@ -70,17 +71,19 @@ def test_latency_may_be_on_links_of_balancers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("between", "topology", "text"),
+    ("between", "topology", "names"),
     [
-        (["publisher:0", "a1"], BALANCED, "clients connect to balancer:0, balancer:1; name one of these"),
-        (["publisher:0", "all"], BALANCED, "clients connect to balancer:0, balancer:1; name one of these"),
-        (["publisher:0", "balancer:0"], PLAIN, "has no load balancers"),
-        (["balancer:0", "balancer:1"], BALANCED, "there is no link between"),
-        (["balancer:7", "a1"], BALANCED, "it has balancer:0, balancer:1"),
+        (["publisher:0", "a1"], BALANCED, "balancer:0, balancer:1"),
+        (["publisher:0", "all"], BALANCED, "balancer:0, balancer:1"),
+        (["publisher:0", "balancer:0"], PLAIN, "schedule[0].between"),
+        (["balancer:0", "balancer:1"], BALANCED, "schedule[0].between"),
+        (["balancer:7", "a1"], BALANCED, "balancer:0, balancer:1"),
     ],
 )
-def test_links_that_nobody_uses_are_refused(between: list[str], topology: str, text: str) -> None:
-    assert text in refused(step("partition", between=between), driver="local", topology=topology)
+def test_links_that_nobody_uses_are_refused(between: list[str], topology: str, names: str, message: Messages) -> None:
+    told = refused(step("partition", between=between), driver="local", topology=topology)
+    assert names in told
+    message(told)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +96,10 @@ def test_links_that_nobody_uses_are_refused(between: list[str], topology: str, t
         step("latency", at_s=5, links="balancer:0 -> b1", latency_ms=50),
     ],
 )
-def test_two_steps_on_one_balancer_at_a_time_are_refused(other: dict[str, Any]) -> None:
+def test_two_steps_on_one_balancer_at_a_time_are_refused(other: dict[str, Any], message: Messages) -> None:
     told = refused(step("kill_balancer", balancer="balancer:0"), other, driver="local", topology=BALANCED)
-    assert "acts on balancer:0 at that time already; let one begin after the other" in told
+    assert "balancer:0" in told
+    message(told)
 
 
 def test_two_balancers_may_be_taken_at_a_time() -> None:

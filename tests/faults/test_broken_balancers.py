@@ -26,7 +26,7 @@ from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.core
 
 BALANCED = catalogue.load("three_nodes_two_balancers")
 NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
@@ -69,9 +69,10 @@ def play(cluster: RunningCluster, *steps: AnyFault) -> dict[int, Told]:
 def test_one_that_dies_refuses_while_the_other_answers(cluster: RunningCluster) -> None:
     before = cluster.balancers.life("balancer:0")
     told = play(cluster, KillBalancer(at_s=0, for_s=8, balancer="balancer:0"))[0]
-    assert re.search("balancer:0 is gone, with status (-9|137)", told["proven"])
-    assert "connections to balancer:0 are refused, while balancer:1 answers" in told["proven"]
-    assert "a broker answers through each" in told["heal_proven"]
+    assert re.search("balancer:0 .* (-9|137)", told["proven"])
+    assert "refused" in told["proven"]
+    assert "balancer:1 answers" in told["proven"]
+    assert "answers through each" in told["heal_proven"]
     assert cluster.balancers.life("balancer:0") not in (None, before)
 
 
@@ -79,17 +80,22 @@ def test_one_that_freezes_answers_nobody_and_goes_on(cluster: RunningCluster) ->
     before = cluster.balancers.life("balancer:1")
     told = play(cluster, PauseBalancer(at_s=0, for_s=8, balancer="balancer:1"))[0]
     assert "balancer:1 is suspended" in told["proven"]
-    assert "nobody answers through balancer:1 for 1 s, while balancer:0 answers" in told["proven"]
+    assert "for 1 s" in told["proven"]
+    assert "balancer:0 answers" in told["proven"]
     assert "heal_proven" in told
     assert cluster.balancers.life("balancer:1") == before
 
 
+@pytest.mark.brokers
 def test_of_all_that_die_the_brokers_tell(cluster: RunningCluster) -> None:
     told = play(cluster, KillBalancer(at_s=0, for_s=8, balancer="all"))[0]
-    assert "balancer:0, balancer:1 are refused, while a1 answers" in told["proven"]
+    assert "balancer:0, balancer:1" in told["proven"]
+    assert "refused" in told["proven"]
+    assert "a1 answers" in told["proven"]
     assert "heal_proven" in told
 
 
+@pytest.mark.brokers
 def test_one_that_is_gone_already_proves_nothing(cluster: RunningCluster) -> None:
     cluster.balancers.kill("balancer:0")
     try:
@@ -97,19 +103,24 @@ def test_one_that_is_gone_already_proves_nothing(cluster: RunningCluster) -> Non
     finally:
         cluster.balancers.start("balancer:0")
     assert "proven" not in told
-    assert "was not running before the fault began" in str(told)
+    assert "was not running" in str(told)
 
 
 @pytest.mark.parametrize(
     "step",
     [
         Partition(at_s=0, for_s=8, between=("balancer:0", "b1")),
-        Partition(at_s=0, for_s=0.5, between=("balancer:0", "b1")),
-        Disconnect(at_s=0, for_s=8, between=("balancer:0", "b1")),
-        Partition(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
-        Disconnect(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
-        Latency(at_s=0, for_s=8, links="balancer:0 -> b1", latency_ms=80),
-        Latency(at_s=0, for_s=8, links="publisher:0 <-> balancer:0", latency_ms=80),
+        *(
+            pytest.param(step, marks=pytest.mark.brokers)
+            for step in (
+                Partition(at_s=0, for_s=0.5, between=("balancer:0", "b1")),
+                Disconnect(at_s=0, for_s=8, between=("balancer:0", "b1")),
+                Partition(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
+                Disconnect(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
+                Latency(at_s=0, for_s=8, links="balancer:0 -> b1", latency_ms=80),
+                Latency(at_s=0, for_s=8, links="publisher:0 <-> balancer:0", latency_ms=80),
+            )
+        ),
     ],
     ids=lambda step: f"{step.fault} {step.for_s} {'-'.join(step.targets)}",
 )
@@ -118,6 +129,7 @@ def test_links_of_balancers_are_broken_and_healed(cluster: RunningCluster, step:
     assert {"proven", "heal_proven"} <= told.keys(), told
 
 
+@pytest.mark.brokers
 def test_a_balancer_dies_while_a_broker_is_gone(cluster: RunningCluster) -> None:
     told = play(cluster, Kill(at_s=0, for_s=12, node="a1"), KillBalancer(at_s=2, for_s=6, balancer="balancer:0"))
     assert all({"proven", "heal_proven"} <= states.keys() for states in told.values()), told

@@ -20,7 +20,7 @@ from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 SCHEDULE = (
     Partition(at_s=1, for_s=10, between=("publisher:0", "all"), one_way=True),  # what it sends gets nowhere

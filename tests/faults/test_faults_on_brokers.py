@@ -21,7 +21,7 @@ from rabbitmq_resilience.scenarios.known_defects import known_hangs
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.core
 
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 

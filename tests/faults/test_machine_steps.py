@@ -19,6 +19,9 @@ from rabbitmq_resilience.faults.clock import ClockInjection, ahead
 from rabbitmq_resilience.faults.disk_full import DiskFullInjection
 from rabbitmq_resilience.faults.fault import FaultContext, Proof
 from tests.faults.written_steps import parsed, refused
+from tests.messages import Messages
+
+pytestmark = pytest.mark.usefixtures("clock")
 
 FULL = {"at_s": 2, "for_s": 9, "fault": "disk_full", "node": "b1"}
 JUMP = {"at_s": 2, "for_s": 9, "fault": "clock", "node": "zone:a", "jump_s": 3600}
@@ -39,29 +42,32 @@ def test_of_two_disks_of_a_node_it_gets_the_larger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "field"),
     [
-        ({**FULL, "disk_bytes": MIB}, "schedule[0].disk_bytes: got 1048576"),
-        ({**FULL, "node": "z1"}, "schedule[0].node"),
-        ({**JUMP, "jump_s": -2}, "jump_s: -2 is less than 5 s either way"),
-        ({**JUMP, "jump_s": 10**10}, "schedule[0].jump_s: got 10000000000"),
+        ({**FULL, "disk_bytes": MIB}, "disk_bytes"),
+        ({**FULL, "node": "z1"}, "node"),
+        ({**JUMP, "jump_s": -2}, "jump_s"),
+        ({**JUMP, "jump_s": 10**10}, "jump_s"),
     ],
 )
-def test_refused_before_anything_starts(step: dict[str, Any], told: str) -> None:
-    assert told in refused(step)
+def test_refused_before_anything_starts(step: dict[str, Any], field: str, message: Messages) -> None:
+    told = refused(step)
+    assert "schedule[0]" in told
+    assert field in told
+    message(told)
 
 
-def test_they_act_on_containers_and_a_clock_needs_its_library() -> None:
-    assert "disk_full acts on disks" in refused(FULL, driver="local")
-    assert "clock acts on containers" in refused(JUMP, driver="local")
+def test_they_act_on_containers_and_a_clock_needs_its_library(message: Messages) -> None:
+    message(refused(FULL, driver="local"))
+    message(refused(JUMP, driver="local"))
     assert parsed(FULL).needs == frozenset()
     assert parsed(FULL).acts == {"act fill_disk"}
     assert parsed(JUMP).needs == {"libfaketime"}
 
 
-def test_nobody_else_takes_a_node_whose_disk_is_full() -> None:
+def test_nobody_else_takes_a_node_whose_disk_is_full(message: Messages) -> None:
     kill = {"at_s": 5, "for_s": 2, "fault": "kill", "node": "b1"}
-    assert "step 0 has taken b1 away at that time already" in refused(FULL, kill)
+    message(refused(FULL, kill))
 
 
 @dataclass
@@ -128,25 +134,31 @@ def context(cluster: LiteralCluster) -> FaultContext:
     return cast(FaultContext, SimpleNamespace(cluster=cluster))
 
 
-def test_a_disk_is_full_when_it_takes_nothing_and_a_broker_that_died_is_started() -> None:
+def test_a_disk_is_full_when_it_takes_nothing_and_a_broker_that_died_is_started(message: Messages) -> None:
     cluster = LiteralCluster()
     injection = DiskFullInjection(context(cluster), ("b1",))
     injection.inject()
-    assert injection.prove(timeout_s=0.1).detail == "the disk of b1 takes nothing more"
+    proof = injection.prove(timeout_s=0.1)
+    assert proof.proven
+    message(proof.detail)
 
     cluster.state = "gone"
-    assert "b1 is gone" in injection.prove_healed().detail
+    gone = injection.prove_healed()
+    assert not gone.proven
+    message(gone.detail)
     injection.heal()
     assert cluster.started == ["b1"]
-    assert injection.prove_healed().detail == "10 bytes of b1 are free"
+    healed = injection.prove_healed()
+    assert healed.proven
+    message(healed.detail)
 
 
-def test_a_disk_with_a_block_left_is_not_full() -> None:
+def test_a_disk_with_a_block_left_is_not_full(message: Messages) -> None:
     injection = DiskFullInjection(context(LiteralCluster(own=LiteralDisk(holds_back=4096))), ("b1",))
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
     assert not proof.proven
-    assert proof.detail == "b1 has 4,096 bytes free"
+    message(proof.detail)
 
 
 def test_a_disk_of_which_the_broker_still_tells_room_is_another() -> None:
@@ -162,7 +174,7 @@ def test_a_clock_has_jumped_when_the_broker_tells_so_and_jumps_back(jump_s: floa
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
     assert proof.proven
-    assert proof.detail.startswith(f"the clock of b1 is {jump_s:+.0f}")
+    assert f"{jump_s:+.0f}" in proof.detail
     assert not injection.prove_healed().proven
 
     injection.heal()
@@ -185,8 +197,8 @@ def test_a_step_jumps_from_where_another_one_left_the_clock() -> None:
     assert cluster.system_s == -540.0
 
 
-def test_a_broker_that_tells_no_time_is_an_error() -> None:
-    with pytest.raises(ClusterError, match="b1 does not tell its time: Error"):
+def test_a_broker_that_tells_no_time_is_an_error(message: Messages) -> None:
+    with message.of(ClusterError):
         ahead(cast(Cluster, LiteralCluster(answer="Error")), "b1")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.faults.written_steps import parsed, refused
+from tests.messages import Messages
 
 FAR = "three_nodes_far_zones"
 
@@ -26,17 +27,18 @@ def test_cuts_that_last_longer_than_a_round_trip_are_taken(for_s: float) -> None
     parsed(step("partition", for_s=for_s, between=["a1", "rest"]), topology=FAR, driver="local")
 
 
-def test_a_shorter_cut_is_refused() -> None:
+def test_a_shorter_cut_is_refused(message: Messages) -> None:
     told = refused(step("partition", for_s=0.01, between=["a1", "rest"]), topology=FAR, driver="local")
-    assert "which the network of the topology makes 0.012 s slow; let it last longer" in told
+    message(told)
 
 
-def test_latency_is_more_than_the_network_has() -> None:
+def test_latency_is_more_than_the_network_has(message: Messages) -> None:
     parsed(step("latency", links="a1 <-> b1", latency_ms=80, jitter_ms=20), topology=FAR, driver="local")
     told = refused(step("latency", links="a1 <-> b1", latency_ms=12), topology=FAR, driver="local")
-    assert "the topology's network takes up to 12 ms for a round trip on these links" in told
+    assert "12 ms" in told
+    message(told)
 
 
-def test_packets_must_not_go_through_the_proxies_of_the_network() -> None:
+def test_packets_must_not_go_through_the_proxies_of_the_network(message: Messages) -> None:
     told = refused(step("packet_loss", links="a1 -> b1", percent=10), topology=FAR, driver="docker")
-    assert "must not go through the proxies of the topology's network" in told
+    message(told)

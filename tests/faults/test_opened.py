@@ -104,6 +104,7 @@ def nemesis(links: Listener, step: Any, record: Record) -> Nemesis:
     return Nemesis((step,), FaultContext(cluster, unused, unused), record, seed=1, chaos_s=0)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("fails_in", ["nothing", *METHODS])
 def test_a_step_closes_what_it_opened(links: Listener, fails_in: str) -> None:
     step = Step(fails_in)
@@ -112,12 +113,13 @@ def test_a_step_closes_what_it_opened(links: Listener, fails_in: str) -> None:
     assert step.healed == (fails_in != "prepare")
 
 
+@pytest.mark.core
 def test_a_step_is_healed_even_if_that_cannot_be_journalled(links: Listener) -> None:
     def record(_kind: str, *, state: str, **_: Any) -> None:
         if state == "healing":
             raise Broken("the disk is full")
 
     step = Step("nothing")
-    with pytest.raises(Broken, match="the disk is full"):
+    with pytest.raises(Broken, match="disk"):
         nemesis(links, step, record).play(lambda: None)
     assert step.healed

@@ -14,6 +14,7 @@ from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreacha
 from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, Scene, When
 from rabbitmq_resilience.faults.targets import Resolver, TargetError
 from rabbitmq_resilience.scenarios import fault_file
+from tests.messages import Messages
 from tests.scenarios.test_fault_file import SANE, refused
 
 THREE = catalogue.load("three_nodes_three_zones")
@@ -25,38 +26,35 @@ def scheduled(*steps: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    "step",
     [
-        ({"at_s": 1, "fault": "alarm", "node": "a1", "resource": "cpu"}, "resource"),
-        ({"at_s": 1, "fault": "alarm", "node": "x9", "resource": "disk"}, "'x9' is no target"),
-        ({"at_s": 1, "fault": "lose_disk", "node": "follower:q9"}, "names no queue of the workload"),
-        ({"at_s": 1, "fault": "stop", "node": "a1", "configure": {"listeners.tcp.1": "5672"}}, "has its own values"),
-        (
-            {"at_s": 1, "fault": "stop", "node": "a1", "configure": {"collect_statistics_interval": "5000"}},
-            "has its own values",
-        ),
-        ({"at_s": 1, "fault": "kill", "node": "a1", "configure": {"x": "1"}}, "no such field"),
-        ({"when": {"after_step": {"step": 1}}, "fault": "rebalance"}, "step 1 does not come before this one"),
-        ({"when": {"after_step": {"step": 0}, "not_critical": {"node": "x9"}}, "fault": "rebalance"}, "'x9' is not in"),
-        ({"when": {}, "fault": "rebalance"}, "give a condition: after_step, depth_over"),
+        {"at_s": 1, "fault": "alarm", "node": "a1", "resource": "cpu"},
+        {"at_s": 1, "fault": "alarm", "node": "x9", "resource": "disk"},
+        {"at_s": 1, "fault": "lose_disk", "node": "follower:q9"},
+        {"at_s": 1, "fault": "stop", "node": "a1", "configure": {"listeners.tcp.1": "5672"}},
+        {"at_s": 1, "fault": "stop", "node": "a1", "configure": {"collect_statistics_interval": "5000"}},
+        {"at_s": 1, "fault": "kill", "node": "a1", "configure": {"x": "1"}},
+        {"when": {"after_step": {"step": 1}}, "fault": "rebalance"},
+        {"when": {"after_step": {"step": 0}, "not_critical": {"node": "x9"}}, "fault": "rebalance"},
+        {"when": {}, "fault": "rebalance"},
     ],
 )
-def test_refused(step: dict[str, Any], told: str) -> None:
+def test_refused(step: dict[str, Any], message: Messages) -> None:
     first = {"at_s": 0, "for_s": 1, "fault": "kill", "node": "b1"}
-    assert told in refused(scheduled(first, {"for_s": 2, **step}))
+    message(refused(scheduled(first, {"for_s": 2, **step})))
 
 
-def test_two_alarms_of_one_resource_at_a_time_are_refused() -> None:
+def test_two_alarms_of_one_resource_at_a_time_are_refused(message: Messages) -> None:
     """The second would take for the limit what the first has set."""
     alarm = {"fault": "alarm", "node": "a1", "for_s": 5}
     memory, disk = {**alarm, "at_s": 1, "resource": "memory"}, {**alarm, "at_s": 3, "resource": "disk"}
-    assert "step 0 acts on the alarm of memory at" in refused(scheduled(memory, {**memory, "at_s": 4}))
+    message(refused(scheduled(memory, {**memory, "at_s": 4})))
     fault_file.parse(yaml.safe_dump(scheduled(memory, disk, {**memory, "at_s": 6})))
 
 
-def test_an_expectation_demands_a_regular_expression() -> None:
+def test_an_expectation_demands_a_regular_expression(message: Messages) -> None:
     expect = [{"broker": "", "verdict": "INVALID", "invariant": "no_loss", "log": "("}]
-    assert "is no regular expression" in refused({**SANE, "expect": expect})
+    message(refused({**SANE, "expect": expect}))
 
 
 class Api:
@@ -105,6 +103,6 @@ def test_a_follower_is_chosen_by_the_seed() -> None:
     assert chosen(7) == chosen(7)
 
 
-def test_a_queue_without_followers_has_none_to_take() -> None:
-    with pytest.raises(TargetError, match="no node follows"):
+def test_a_queue_without_followers_has_none_to_take(message: Messages) -> None:
+    with message.of(TargetError):
         Resolver(THREE, lambda _: "a1", random.Random(0)).nodes("follower:q1")  # noqa: S311

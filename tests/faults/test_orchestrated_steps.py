@@ -16,6 +16,7 @@ from rabbitmq_resilience.faults import drain_node, processes, rolling_restart
 from rabbitmq_resilience.faults.drain_node import DrainNode, DrainNodeInjection
 from rabbitmq_resilience.faults.rolling_restart import RollingRestart, RollingRestartInjection
 from tests.faults.written_steps import parsed, refused
+from tests.messages import Messages
 
 THREE = catalogue.load("three_nodes_three_zones")
 DRAINED = {"fault": "drain_node", "at_s": 1, "for_s": 30}
@@ -64,20 +65,22 @@ def context_of(kept: Kept) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "names"),
     [
-        ({"node": "x9"}, "'x9' is no target"),
-        ({"node": "b1", "whole_zones": True}, "all brokers of a zone go with it: name one (zone:b) in place of b1"),
-        ({"node": "leader:q1", "whole_zones": True}, "in place of leader:q1"),
+        ({"node": "x9"}, "'x9'"),
+        ({"node": "b1", "whole_zones": True}, "zone:b"),
+        ({"node": "leader:q1", "whole_zones": True}, "leader:q1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(step: dict[str, Any], told: str) -> None:
-    assert told in refused({**DRAINED, **step}, driver="attached")
+def test_what_makes_no_sense_is_refused(step: dict[str, Any], names: str, message: Messages) -> None:
+    told = refused({**DRAINED, **step}, driver="attached")
+    assert names in told
+    message(told)
 
 
 @pytest.mark.parametrize("driver", ["local", "docker"])
-def test_where_nothing_keeps_brokers_it_is_told_where_something_does(driver: str) -> None:
-    assert "cluster FILE, of brokers in pods" in refused({**DRAINED, "node": "b1"}, driver=driver)
+def test_where_nothing_keeps_brokers_it_is_told_where_something_does(driver: str, message: Messages) -> None:
+    message(refused({**DRAINED, "node": "b1"}, driver=driver))
 
 
 def test_what_they_would_do_is_told_before() -> None:
@@ -121,7 +124,7 @@ def test_its_healing_is_proven_by_where_the_broker_runs_again(
     monkeypatch: pytest.MonkeyPatch, life: str | None, still: list[str], proven: bool
 ) -> None:
     monkeypatch.setattr(processes, "BACK_WITHIN_S", 0)
-    monkeypatch.setattr(drain_node, "_PLACED_WITHIN_S", 0)
+    monkeypatch.setattr(drain_node, "PLACED_WITHIN_S", 0)
     kept = Kept()
     injection = drained(kept)
     injection.inject()
@@ -131,17 +134,19 @@ def test_its_healing_is_proven_by_where_the_broker_runs_again(
     assert injection.prove_healed().proven == proven
 
 
-def test_who_has_drained_nothing_opens_nothing() -> None:
+def test_who_has_drained_nothing_opens_nothing(message: Messages) -> None:
     kept = Kept(lives={"a1": "1", "b1": None, "c1": "1"})
     injection = drained(kept)
-    with pytest.raises(ClusterError, match="b1 was not running before"):
+    with message.of(ClusterError):
         injection.inject()
     injection.heal()
     assert kept.done == [("undrain", ())]
 
 
-def test_a_restart_is_proven_by_each_process_and_by_each_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling_restart, "_EACH_WITHIN_S", 0)
+def test_a_restart_is_proven_by_each_process_and_by_each_pod(
+    monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
+    monkeypatch.setattr(rolling_restart, "EACH_WITHIN_S", 0)
     kept = Kept(told={"not restarted": ["pod rabbit-0 is not ready"]})
     injection = RollingRestartInjection(context_of(kept), ("a1", "b1", "c1"))
     injection.heal()  # nothing was begun
@@ -149,8 +154,8 @@ def test_a_restart_is_proven_by_each_process_and_by_each_pod(monkeypatch: pytest
     kept.lives = {"a1": "1", "b1": None, "c1": "2"}
     told = injection.prove(timeout_s=0)
     assert not told.proven
-    assert "a1 has the same process as before; b1 has the same process as before; pod rabbit-0 is not" in told.detail
-    with pytest.raises(ClusterError, match="does not come to its end"):
+    message(told.detail)
+    with message.of(ClusterError):
         injection.heal()
     assert not injection.prove_healed().proven
     kept.lives = {"a1": "2", "b1": "2", "c1": "2"}
@@ -158,7 +163,7 @@ def test_a_restart_is_proven_by_each_process_and_by_each_pod(monkeypatch: pytest
     kept.told.clear()
     proof = injection.prove(timeout_s=0)
     assert proof.proven
-    assert proof.detail.startswith("each has another process: c1 after")
+    assert "c1" in proof.detail
     injection.heal()
     assert injection.prove_healed().proven
     assert kept.done == [("restart", ())]

@@ -17,6 +17,7 @@ from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from tests.faults.written_steps import parsed, refused
+from tests.messages import Messages
 
 LOSS = {"at_s": 2, "for_s": 9, "fault": "packet_loss", "links": "zone:a -> zone:b", "percent": 20}
 LIMIT = {"at_s": 2, "for_s": 9, "fault": "limit", "node": "a1", "cpus": 0.2}
@@ -40,13 +41,12 @@ def step(**fields: Any) -> PacketStep:
     return made
 
 
-def test_only_the_driver_of_containers_offers_them() -> None:
+def test_only_the_driver_of_containers_offers_them(message: Messages) -> None:
     told = refused_on_five(LOSS, LIMIT, STRESS, driver="local")
 
-    assert "schedule[0].fault: packet_loss acts on packets, and the driver local offers only balancers, " in told
-    assert "schedule[1].fault: limit acts on containers" in told
-    assert "schedule[2].fault: stress acts on containers" in told
-    assert told.count("; --driver docker does") == 3
+    assert [f"schedule[{step}].fault" in told for step in range(4)] == [True, True, True, False]
+    assert told.count("--driver docker") == 3
+    message(told)
 
 
 def test_what_was_played_is_read_again_whatever_the_driver(tmp_path: Path) -> None:
@@ -91,31 +91,30 @@ def test_each_is_one_of_pumba_s_actions(fields: dict[str, Any], action: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "names"),
     [
-        ([{**LOSS, "percent": 0.5}], "schedule[0].percent: 0.5: Pumba gives iptables whole percents; write 1"),
-        ([{**LOSS, "percent": 0}], "schedule[0].percent: got 0"),
-        ([{**LOSS, "links": "publisher:0 -> a1"}], "schedule[0].links: 'publisher:0' is no target"),
-        ([{**LOSS, "links": "zone:a -> zone:x"}], "'zone:x' names no zone"),
+        ([{**LOSS, "percent": 0.5}], "schedule[0].percent"),
+        ([{**LOSS, "percent": 0}], "schedule[0].percent"),
+        ([{**LOSS, "links": "publisher:0 -> a1"}], "schedule[0].links"),
+        ([{**LOSS, "links": "zone:a -> zone:x"}], "zone:x"),
         ([{**LOSS, **NETEM[1], "jitter_ms": 75}], "schedule[0]"),
-        ([{**LIMIT, "cpus": None}], "says nothing to limit"),
-        ([{**STRESS, "cpu_workers": 0}], "says nothing to take"),
-        ([{**STRESS, "memory_bytes": 5}], "schedule[0].memory_bytes: got 5"),
-        ([{**LIMIT, "node": "z1"}], "schedule[0].node: 'z1' is no target"),
-        (
-            [LOSS, {"at_s": 30, "for_s": 5, "fault": "partition", "between": ["b1", "rest"]}],
-            "schedule[1].at_s: step 0 and this one cannot both act on a1->b1: a proxy",
-        ),
+        ([{**LIMIT, "cpus": None}], "schedule[0]"),
+        ([{**STRESS, "cpu_workers": 0}], "schedule[0]"),
+        ([{**STRESS, "memory_bytes": 5}], "schedule[0].memory_bytes"),
+        ([{**LIMIT, "node": "z1"}], "schedule[0].node"),
+        ([LOSS, {"at_s": 30, "for_s": 5, "fault": "partition", "between": ["b1", "rest"]}], "schedule[1].at_s"),
         (
             [{"at_s": 0, "for_s": 50, "fault": "latency", "links": "b2 -> a2", "latency_ms": 50}, LOSS],
-            "schedule[1].at_s: step 0 and this one cannot both act on a2->b2",
+            "schedule[1].at_s",
         ),
-        ([LOSS, {"at_s": 5, "for_s": 5, "fault": "kill", "node": "a2"}], "with a2 goes what is done to its packets"),
-        ([LOSS, {**LOSS, "links": "c1 -> b2"}], "acts on packets of b2 by iptables at that time too"),
+        ([LOSS, {"at_s": 5, "for_s": 5, "fault": "kill", "node": "a2"}], "a2"),
+        ([LOSS, {**LOSS, "links": "c1 -> b2"}], "b2"),
     ],
 )
-def test_what_cannot_work_is_refused(steps: list[dict[str, Any]], told: str) -> None:
-    assert told in refused_on_five(*steps)
+def test_what_cannot_work_is_refused(steps: list[dict[str, Any]], names: str, message: Messages) -> None:
+    told = refused_on_five(*steps)
+    assert names in told
+    message(told)
 
 
 def test_what_does_not_meet_is_accepted() -> None:
@@ -162,7 +161,7 @@ def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> N
         raise ToolMissingError("no pumba found")
 
     testbed = Testbed(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
-    with pytest.raises(ToolMissingError, match="no pumba found"):
+    with pytest.raises(ToolMissingError, match="pumba"):
         run_scenario(parsed_on_five(LOSS), testbed)
 
     assert asked == [{"pumba", "act lose_packets"}]

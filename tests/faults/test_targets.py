@@ -18,6 +18,7 @@ from rabbitmq_resilience.faults.targets import (
     links_between,
     resolved_links,
 )
+from tests.messages import Messages
 
 FIVE = catalogue.load("five_nodes_three_zones")
 
@@ -48,8 +49,8 @@ def test_every_node_is_chosen_by_some_seed() -> None:
     assert {resolver(seed).nodes("one")[0] for seed in range(100)} == set(FIVE.node_names)
 
 
-def test_leaderless_queue() -> None:
-    with pytest.raises(TargetError, match="has no leader at this moment"):
+def test_leaderless_queue(message: Messages) -> None:
+    with message.of(TargetError):
         resolver(leader=None).nodes("leader:q1")
 
 
@@ -58,10 +59,11 @@ def test_sides() -> None:
     assert resolver().sides(("a1", "zone:b", "rest")) == (("a1",), ("b1", "b2"), ("a2", "c1"))
 
 
-@pytest.mark.parametrize(("targets", "told"), [(("zone:b", "b1"), "b1"), (("all", "rest"), "has no node")])
-def test_impossible_sides(targets: tuple[str, ...], told: str) -> None:
-    with pytest.raises(TargetError, match=told):
+@pytest.mark.parametrize(("targets", "names"), [(("zone:b", "b1"), "b1"), (("all", "rest"), "side")])
+def test_impossible_sides(targets: tuple[str, ...], names: str, message: Messages) -> None:
+    with message.of(TargetError) as refused:
         resolver().sides(targets)
+    assert names in str(refused.value)
 
 
 def test_cut_is_both_directions_of_every_pair_across() -> None:
@@ -96,16 +98,17 @@ def test_links_that_a_moment_decides_may_be_those_of_any_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "names"),
     [
         ("zone:z", "a, b, c"),
         ("leader:q9", "q1"),
-        ("a9", "one of a1, a2"),
-        ("majorty", "did you mean majority"),
-        ("rest", "no target"),
-        ("", "no target"),
+        ("a9", "a1, a2"),
+        ("majorty", "majority"),
+        ("rest", "target"),
+        ("", "target"),
     ],
 )
-def test_unknown_target(target: str, told: str) -> None:
-    with pytest.raises(TargetError, match=told):
+def test_unknown_target(target: str, names: str, message: Messages) -> None:
+    with message.of(TargetError) as refused:
         check_target(target, FIVE, ("q1",))
+    assert names in str(refused.value)

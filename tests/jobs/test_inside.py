@@ -16,6 +16,7 @@ from rabbitmq_resilience.jobs import inside
 from rabbitmq_resilience.jobs.parcels import Label, unpack
 from rabbitmq_resilience.jobs.places import ENDED, FETCHED_WITHIN_S
 from rabbitmq_resilience.tools.waiting import wait_until
+from tests.jobs.clock import let_time_pass_at_once
 
 PLACES = (("RESULTS", "results"), ("PARCEL", "parcel.tar.gz"), ("FETCHED", "fetched"), ("BEGUN", "begun"))
 HANDLED = (signal.SIGINT, signal.SIGTERM)
@@ -26,12 +27,13 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = {number: signal.getsignal(number) for number in HANDLED}
     for name, place in PLACES:
         monkeypatch.setattr(inside, name, str(tmp_path / place))
-    monkeypatch.setattr(inside, "_LOOK_EVERY_S", 0.01)
+    let_time_pass_at_once(monkeypatch)
     yield tmp_path
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
+@pytest.mark.core
 def test_pytest_is_played_and_its_status_written_down(work: Path) -> None:
     (work / "test_it.py").write_text("def test_it():\n    assert False\n", encoding="utf-8")
     asked = ["-q", "-p", "no:cacheprovider", f"--junitxml={work}/results/junit.xml", str(work / "test_it.py")]

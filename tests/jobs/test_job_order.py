@@ -12,6 +12,7 @@ from rabbitmq_resilience.jobs import command
 from rabbitmq_resilience.jobs.order import OrderError, ordered
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.tools.yaml_files import FileRefusedError
+from tests.messages import Messages
 
 CLUSTER = """\
 version: 1
@@ -76,70 +77,84 @@ def test_a_topology_of_its_own_goes_along(folder: Path) -> None:
     assert fault_file.parse(text, folder=Path("/nowhere"), driver="attached").topology.name == "mine"
 
 
-def test_what_cannot_be_played_is_told_and_alone_it_is_refused(folder: Path) -> None:
+def test_what_cannot_be_played_is_told_and_alone_it_is_refused(folder: Path, message: Messages) -> None:
     other = KILL.replace("three_nodes_three_zones", "five_nodes_three_zones")
     (folder / "other.fault.yaml").write_text(other, encoding="utf-8")
     order = ordered(folder / "cluster.yaml", [folder])
     assert len(order.scenarios) == 2
     assert [text.partition(": ")[0] for text in order.left_out] == [str(folder / "other.fault.yaml")]
-    with pytest.raises(OrderError, match="none of them can be played there"):
+    message(order.left_out[0])
+    with message.of(OrderError):
         ordered(folder / "cluster.yaml", [folder / "other.fault.yaml"])
 
 
 @pytest.mark.parametrize(
-    ("cluster", "fault", "why"),
+    ("cluster", "fault", "named"),
     [
-        (CLUSTER.replace("kubernetes: {namespace: shop, kubeconfig: mine, context: prod, pull: Never}", ""), KILL, ""),
-        (CLUSTER, KILL.replace("fault: kill", "fault: kil"), "did you mean kill"),
-        (CLUSTER, KILL.replace("fault: kill", "fault: pause"), "schedule[0].fault"),
-        (CLUSTER.replace("pull: Never", "cut_by: network_policy").replace("{kill: 1}", "{kill: 1, cut: 1}"), KILL, ""),
+        pytest.param(
+            CLUSTER.replace("kubernetes: {namespace: shop, kubeconfig: mine, context: prod, pull: Never}", ""),
+            KILL,
+            "offers: {kubernetes",
+            id="no_kubernetes",
+        ),
+        pytest.param(CLUSTER, KILL.replace("fault: kill", "fault: kil"), "mean kill?", id="no_such_fault"),
+        pytest.param(CLUSTER, KILL.replace("fault: kill", "fault: pause"), "schedule[0].fault", id="not_offered"),
+        pytest.param(
+            CLUSTER.replace("pull: Never", "cut_by: network_policy").replace("{kill: 1}", "{kill: 1, cut: 1}"),
+            KILL,
+            "cut_by: network_policy",
+            id="no_end_of_its_own",
+        ),
     ],
 )
-def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, why: str) -> None:
+def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, named: str, message: Messages) -> None:
     for n in range(3):
         cluster = cluster.replace('"port-forward:5672"', f'"amqp://h{n}:5672"', 1)
         cluster = cluster.replace('"port-forward:15672"', f'"http://h{n}:15672"', 1)
-    file = folder / f"{abs(hash((cluster, fault)))}.yaml"  # files are read once
+    file = folder / "wrong.yaml"
     file.write_text(cluster, encoding="utf-8")
     (folder / "kill.fault.yaml").write_text(fault, encoding="utf-8")
-    why = why or (
-        "cut_by: network_policy has no end of its own" if "network_policy" in cluster else "state offers: {kubernetes"
-    )
-    with pytest.raises((OrderError, FileRefusedError)) as refused:
+    with message.of(OrderError, FileRefusedError) as refused:
         ordered(file, [folder / "kill.fault.yaml"])
-    assert why in str(refused.value)
+    assert named in str(refused.value)
 
 
 def test_an_act_that_would_not_end_without_its_machine_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setattr("rabbitmq_resilience.jobs.order.OFFERED_BY", {"kill": {"kubernetes"}, "drain": {"kubernetes"}})
     file = folder / "drained.yaml"
     file.write_text(CLUSTER.replace("{kill: 1}", "{kill: 1, drain: 1}"), encoding="utf-8")
-    with pytest.raises(OrderError, match="allow: drain has no end of its own where the Job's pod is gone"):
+    with message.of(OrderError) as refused:
         ordered(file, [folder / "kill.fault.yaml"])
+    assert "allow: drain" in str(refused.value)
 
 
-def test_what_is_not_there_is_refused(folder: Path) -> None:
+def test_what_is_not_there_is_refused(folder: Path, message: Messages) -> None:
     (folder / "empty").mkdir()
-    with pytest.raises(OrderError, match="there is no such fault file"):
+    with message.of(OrderError) as refused:
         ordered(folder / "cluster.yaml", [folder / "away.fault.yaml"])
-    with pytest.raises(OrderError, match="has no fault files: their names end in"):
+    assert "away.fault.yaml" in str(refused.value)
+    with message.of(OrderError):
         ordered(folder / "cluster.yaml", [folder / "empty"])
 
 
-def test_more_than_a_config_map_holds_is_refused(folder: Path) -> None:
+def test_more_than_a_config_map_holds_is_refused(folder: Path, message: Messages) -> None:
     padded = KILL + "# " + "x" * 600_000 + "\n"
     for name in "ab":
         (folder / f"{name}.fault.yaml").write_text(padded, encoding="utf-8")
-    with pytest.raises(OrderError, match="3 fault files of 12"):
+    with message.of(OrderError) as refused:
         ordered(folder / "cluster.yaml", [folder])
+    assert "3 fault files" in str(refused.value)
 
 
-def test_a_password_that_would_be_another_one_there_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_that_would_be_another_one_there_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
     monkeypatch.setenv("ORDERS_USER", "two\nlines")
-    with pytest.raises(OrderError, match="user: has several lines"):
+    with message.of(OrderError) as refused:
         ordered(folder / "cluster.yaml", [folder / "kill.fault.yaml"])
+    assert "user: " in str(refused.value)
 
 
 @pytest.mark.usefixtures("folder")
@@ -162,24 +177,28 @@ def test_a_dry_run_prints_what_would_be_made_without_credentials(capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "named"),
     [
-        (["--image", "Not An Image"], "is no image"),
-        (["--image", "x", "--limit-min", "0"], "no number of minutes"),
-        (["--image", "x", "--memory", "much"], "no quantity"),
+        (["--image", "Not An Image"], "--image"),
+        (["--image", "x", "--limit-min", "0"], "--limit-min"),
+        (["--image", "x", "--memory", "much"], "--memory"),
         ([], "--image"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(
-    folder: Path, options: list[str], why: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, options: list[str], named: str, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main([str(folder / "cluster.yaml"), "kill.fault.yaml", *options], program="job")
     assert ended.value.code == 2
-    assert why in capsys.readouterr().err
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert named in last
+    message(last)
 
 
-def test_a_folder_that_holds_something_is_not_written_into(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_holds_something_is_not_written_into(
+    folder: Path, capsys: pytest.CaptureFixture[str], message: Messages
+) -> None:
     asked = ["cluster.yaml", "kill.fault.yaml", "--image", "x", "--to", str(folder)]
     assert command.main(asked, program="job") == 4
-    assert "is there and not empty" in capsys.readouterr().err
+    message(capsys.readouterr().err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 client = pytest.importorskip("kubernetes.client")
 
 from rabbitmq_resilience.clusters.attached.kubernetes.job_states import Seen, seen  # noqa: E402
+from tests.messages import Messages  # noqa: E402
 
 NOW = datetime.now(UTC)
 
@@ -56,64 +58,88 @@ def told(one: Any, *pods: Any) -> Seen:
     return seen(one, pods, player="play", keeper="keep")
 
 
-def test_what_goes_well() -> None:
-    assert told(job()) == Seen(waits="its pod to be made")
+def test_what_goes_well(message: Messages) -> None:
+    unmade = told(job())
+    assert (replace(unmade, waits=""), bool(unmade.waits)) == (Seen(), True)
+    message(unmade.waits)
     assert told(job(), pod(waiting("ContainerCreating"))) == Seen("p", waits="ContainerCreating")
     assert told(job(), pod(running(), running())) == Seen("p", plays=True, kept=True)
     done = told(job(), pod(terminated(1, "Error"), running()))
     assert done == Seen("p", status=1, reason="Error", kept=True)
 
 
-def test_what_it_waits_for() -> None:
+def test_what_it_waits_for(message: Messages) -> None:
     unplaced = condition("PodScheduled", "Unschedulable", "0/3 nodes are available", status="False")
-    assert told(job(), pod(None, None, unplaced)).waits == "a node for pod p: 0/3 nodes are available"
+    waits = told(job(), pod(None, None, unplaced)).waits
+    assert waits.endswith("pod p: 0/3 nodes are available")
+    message(waits)
     pulls = told(job(), pod(waiting("ErrImagePull", "no such host")))
     assert (pulls.lost, pulls.waits) == ("", "ErrImagePull: no such host"), "it is tried again"
 
 
 @pytest.mark.parametrize(
-    ("one", "pods", "why"),
+    ("one", "pods", "fact"),
     [
-        (None, [], "somebody has removed the Job"),
-        (job(condition("Failed", "DeadlineExceeded")), [], "as its time was over (60 s)"),
-        (job(condition("Failed", "BackoffLimitExceeded")), [], "(BackoffLimitExceeded: so it is), and its pod is gone"),
-        (job(), [pod(phase="Failed", reason="Evicted", message="low on memory")], "(Evicted): low on memory"),
-        (
+        pytest.param(None, [], "", id="removed"),
+        pytest.param(job(condition("Failed", "DeadlineExceeded")), [], "60 s", id="too_long"),
+        pytest.param(
+            job(condition("Failed", "BackoffLimitExceeded")), [], "(BackoffLimitExceeded: so it is)", id="pod_gone"
+        ),
+        pytest.param(
+            job(),
+            [pod(phase="Failed", reason="Evicted", message="low on memory")],
+            "(Evicted): low on memory",
+            id="evicted",
+        ),
+        pytest.param(
             job(),
             [pod(terminated(2, "Error"), terminated(0, "Completed"), condition("DisruptionTarget", "Eviction"))],
-            "ended by the cluster (Eviction): so it is",
+            "(Eviction): so it is",
+            id="disrupted",
         ),
-        (job(), [pod(running(), terminated(137, "Error"), deleted=True)], "somebody has deleted pod p"),
-        (job(), [pod(waiting("ErrImageNeverPull", "not present"))], "(ErrImageNeverPull): not present"),
-        (job(), [pod(waiting("ImagePullBackOff", "back-off"))], "play cannot be started (ImagePullBackOff): back-off"),
-        (job(), [pod(running(), waiting("InvalidImageName"))], "keep cannot be started (InvalidImageName): no more is"),
-        (job(), [pod(terminated(128, "StartError"), running())], "play cannot be started: no such file"),
+        pytest.param(job(), [pod(running(), terminated(137, "Error"), deleted=True)], "pod p", id="deleted"),
+        pytest.param(
+            job(), [pod(waiting("ErrImageNeverPull", "not present"))], "(ErrImageNeverPull): not present", id="no_image"
+        ),
+        pytest.param(
+            job(), [pod(waiting("ImagePullBackOff", "back-off"))], "(ImagePullBackOff): back-off", id="not_pulled"
+        ),
+        pytest.param(job(), [pod(running(), waiting("InvalidImageName"))], "(InvalidImageName)", id="no_image_name"),
+        pytest.param(job(), [pod(terminated(128, "StartError"), running())], ": no such file", id="not_started"),
     ],
 )
-def test_what_is_lost(one: Any, pods: list[Any], why: str) -> None:
-    assert why in told(one, *pods).lost
+def test_what_is_lost(one: Any, pods: list[Any], fact: str, message: Messages) -> None:
+    lost = told(one, *pods).lost
+    assert lost != ""
+    assert fact in lost
+    message(lost)
 
 
 @pytest.mark.parametrize(
-    ("one", "ended", "why"),
+    ("one", "ended", "fact"),
     [
-        (job(), pod(running(), running(), deleted=True), "somebody has deleted pod p"),
-        (
+        pytest.param(job(), pod(running(), running(), deleted=True), "pod p", id="deleted"),
+        pytest.param(
             job(condition("Failed", "DeadlineExceeded")),
             pod(running(), running(), deleted=True),
-            "the Job was ended, as its time was over (60 s)",
+            "60 s",
+            id="too_long",
         ),
-        (
+        pytest.param(
             job(condition("FailureTarget", "BackoffLimitExceeded")),
             pod(running(), running(), condition("DisruptionTarget", "Eviction"), deleted=True),
-            "pod p was ended by the cluster (Eviction): so it is",
+            "(Eviction): so it is",
+            id="disrupted",
         ),
-        (job(), pod(running(), running(), phase="Unknown"), "the node of pod p (node1) does not answer any more"),
+        pytest.param(job(), pod(running(), running(), phase="Unknown"), "pod p (node1)", id="node_gone"),
     ],
 )
-def test_a_pod_that_is_being_ended_can_be_fetched_from_for_a_while(one: Any, ended: Any, why: str) -> None:
+def test_a_pod_that_is_being_ended_can_be_fetched_from_for_a_while(
+    one: Any, ended: Any, fact: str, message: Messages
+) -> None:
     found = told(one, ended)
-    assert (found.lost, found.ends, found.kept) == ("", why, True)
+    assert (found.lost, fact in found.ends, found.kept) == ("", True, True)
+    message(found.ends)
 
 
 def test_a_pod_that_has_come_to_its_end_is_not_lost() -> None:

@@ -23,6 +23,7 @@ from rabbitmq_resilience.nights.night_file import (
     find_nights,
     read_night,
 )
+from tests.messages import Messages
 from tests.nights.literal import HEADER, PLAYED
 
 
@@ -80,29 +81,31 @@ def test_a_file_that_is_cut_short_keeps_every_whole_line(
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "told"),
+    ("line", "text", "place"),
     [
-        (2, "{", 'line 2: no JSON object whose "is" is one of night, played, left_out, tested, ended'),
-        (2, "[1]", "line 2: no JSON object"),
-        (2, '{"is": "eaten"}', "line 2: no JSON object"),
-        (1, '{"is": "night", "format": 2}', "line 1, format: it is 2, and this program reads 1"),
-        (2, json.dumps({"is": "played", **asdict(PLAYED), "verdict": "FINE"}), "line 2, verdict: Input should be"),
-        (
-            1,
-            json.dumps({"is": "played", **asdict(PLAYED)}),
-            'is no night: its first line is not one with "is": "night"',
+        pytest.param(2, "{", ", line 2: ", id="torn"),
+        pytest.param(2, "[1]", ", line 2: ", id="no_object"),
+        pytest.param(2, '{"is": "eaten"}', ", line 2: ", id="no_kind"),
+        pytest.param(1, '{"is": "night", "format": 2}', ", line 1, format: ", id="later_format"),
+        pytest.param(
+            2,
+            json.dumps({"is": "played", **asdict(PLAYED), "verdict": "FINE"}),
+            ", line 2, verdict: ",
+            id="no_verdict",
         ),
+        pytest.param(1, json.dumps({"is": "played", **asdict(PLAYED)}), "", id="no_night"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, line: int, text: str, told: str) -> None:
+def test_what_is_wrong_is_refused_with_its_line(
+    tmp_path: Path, line: int, text: str, place: str, message: Messages
+) -> None:
     path = written(tmp_path / "night.jsonl", PLAYED, PLAYED)
     lines = path.read_text(encoding="utf-8").splitlines()
     lines[line - 1] = text
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    with pytest.raises(NightFileError) as error:
+    with message.of(NightFileError) as error:
         read_night(path)
-    assert f"{path}" in str(error.value)
-    assert told in str(error.value)
+    assert str(error.value).startswith(f"{path}{place}")
 
 
 def test_a_field_of_later_is_passed_over(tmp_path: Path) -> None:

@@ -96,7 +96,15 @@ def told_in(series: list[Run], *, from_night: int, looks: int = 1) -> int | None
     return None
 
 
-@pytest.mark.parametrize(("rate", "scenarios"), [(0.1, 1), (0.5, 1), (0.5, 4), (0.6, 8)])
+@pytest.mark.parametrize(
+    ("rate", "scenarios"),
+    [
+        (0.1, 1),
+        (0.5, 1),
+        pytest.param(0.5, 4, marks=pytest.mark.generated),
+        pytest.param(0.6, 8, marks=pytest.mark.generated),
+    ],
+)
 def test_false_alarms_come_in_at_most_one_of_a_hundred_series_of_nights(rate: float, scenarios: int) -> None:
     rng = np.random.default_rng(7)
     alarms = [told_in(drawn(rng, [rate] * NIGHTS, scenarios=scenarios), from_night=0) for _ in range(SERIES)]

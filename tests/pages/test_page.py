@@ -11,6 +11,7 @@ import pytest
 from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.pages.page import write_page
 from rabbitmq_resilience.record.run_directory import RunDirectory
+from tests.messages import Messages
 from tests.pages.synthetic_run import write_synthetic_run
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -82,13 +83,15 @@ def test_whatever_people_wrote_is_escaped(tmp_path: Path) -> None:
     assert "script" not in [tag for tag, _ in elements(index)]
 
 
-@pytest.mark.parametrize(("as_expected", "told"), [(True, "and so it is"), (False, "but it is not so")])
-def test_the_page_tells_what_was_expected(tmp_path: Path, as_expected: bool, told: str) -> None:
+@pytest.mark.parametrize("as_expected", [True, False])
+def test_the_page_tells_what_was_expected(tmp_path: Path, as_expected: bool, message: Messages) -> None:
     run = write_synthetic_run(tmp_path, rate_per_s=20)
     run.write_verdict({"verdict": "INVALID", "expected": "INVALID by no_loss", "as_expected": as_expected})
 
-    assert f"Expected is INVALID by no_loss, {told}." in write_page(run).read_text()
-    assert told in write_index(tmp_path).read_text()
+    (on_page,) = re.findall("[^>]*INVALID by no_loss[^<]*", write_page(run).read_text())
+    (in_index,) = re.findall('[^>"]*INVALID by no_loss[^<"]*', write_index(tmp_path).read_text())
+    message(on_page.strip())
+    message(in_index.strip())
 
 
 def test_a_run_that_broke_off_still_has_a_page(tmp_path: Path) -> None:
@@ -145,7 +148,9 @@ def test_the_index_lists_the_newest_first_and_unfinished_runs_too(tmp_path: Path
 
 
 def test_an_empty_index(tmp_path: Path) -> None:
-    assert "There is no run yet" in write_index(tmp_path).read_text()
+    index = write_index(tmp_path).read_text()
+    assert "no run yet" in index
+    assert "report.html" not in index
 
 
 def many_faults(run: RunDirectory, count: int, *, unproven: int, kinds: int = 3) -> None:
@@ -184,7 +189,7 @@ def test_hundreds_of_faults_share_lanes_and_only_doubtful_ones_are_unfolded(tmp_
     assert len(bars) == len(data["faults"]) == 240
     assert [(bar["text"], bar["start_s"]) for bar in bars if bar["text"]] == [("not proven", 1001)]
     shown, folded = page[page.index("<h2>Faults</h2>") : page.index("<h2>Run it again")].split("<details>")
-    assert "1 of 240 faults are in doubt" in shown
+    assert "1 of 240" in shown
     assert (shown.count("<tr>"), folded.count("<tr>")) == (1 + 1, 1 + 240)
 
 

@@ -16,6 +16,8 @@ from tests.pages.drawn import RECORDER, Panel, axis, drag, keys, middle, panels,
 from tests.pages.synthetic_run import write_synthetic_run
 from tests.pages.test_page import many_faults
 
+pytestmark = pytest.mark.browser
+
 LANES = ["Phases and faults", "Nodes", "Links", "Publishers", "Alarms"]
 LATENCIES = ["Confirm latency", "Delivery latency"]
 BROKERS = ["Memory of each node", "Replicated to each node"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rabbitmq_resilience.pages.terminal import LiveLine, Rates, Status, outcome_line, status_line, story
 from rabbitmq_resilience.pages.wording import duration_text, number_text
+from tests.messages import Messages
 from tests.pages.synthetic_run import synthetic_verdict
 
 STATUS = Status("chaos", 72.4, depth=1204, nodes_up=2, nodes=3, faults=("partition", "latency"))
@@ -29,11 +30,11 @@ class Broken(io.StringIO):
         raise BrokenPipeError
 
 
-def test_status_line() -> None:
-    assert status_line(STATUS, Rates(1810.2, 790.4, 801)) == (
-        "chaos    01:12 | nodes 2/3 | sent 1,810/s  confirmed 790/s  received 801/s | depth 1,204 "
-        "| FAULT partition, latency"
-    )
+def test_status_line(message: Messages) -> None:
+    line = status_line(STATUS, Rates(1810.2, 790.4, 801))
+    for fact in ("chaos    01:12 |", " 2/3 |", " 1,810/s ", " 790/s ", " 801/s |", " 1,204 |", " partition, latency"):
+        assert fact in line
+    message(line)
     assert "depth ?" in status_line(replace(STATUS, depth=None), Rates())
 
 
@@ -68,34 +69,37 @@ def test_a_stream_that_fails_does_not_end_the_run() -> None:
         live.show(replace(STATUS, phase="recovery"))
 
 
-def test_story_of_a_broken_promise(tmp_path: Path) -> None:
+def test_story_of_a_broken_promise(tmp_path: Path, message: Messages) -> None:
     told = story(synthetic_verdict("INVALID"), tmp_path / "run 1")
 
     assert told.startswith("INVALID: Zone b is cut off while confirms are in flight\n")
-    assert "no_loss is INVALID: 37 of 45,912 confirmed messages" in told
-    assert "published to q3 on b1 at 11.90 s, 0.1 s before partition" in told
-    assert "and 2 more on the page" in told
+    message(told)
+    assert "37 of 45,912" in told
+    assert "q3 on b1 at 11.90 s" in told
     assert f"pytest '{tmp_path}/run 1/fault.yaml'" in told
     assert f"pytest --recheck='{tmp_path}/run 1'" in told
     assert "availability" not in told
 
 
-def test_story_of_a_run_that_cannot_tell(tmp_path: Path) -> None:
+def test_story_of_a_run_that_cannot_tell(tmp_path: Path, message: Messages) -> None:
     told = story(synthetic_verdict("UNKNOWN"), tmp_path)
 
-    assert "faults_proven is UNKNOWN: 1 of 3 faults was not proven" in told
+    (line,) = (line for line in told.splitlines() if "faults_proven" in line)
+    assert "UNKNOWN: 1 of 3 " in line
+    message(line)
 
 
 def test_story_of_a_kept_promise_is_one_line(tmp_path: Path) -> None:
     assert story(synthetic_verdict("VALID"), tmp_path) == "VALID: Zone b is cut off while confirms are in flight"
 
 
-def test_story_of_a_promise_that_should_have_been_broken(tmp_path: Path) -> None:
+def test_story_of_a_promise_that_should_have_been_broken(tmp_path: Path, message: Messages) -> None:
     verdict = {**synthetic_verdict("VALID"), "expected": "INVALID by no_loss", "as_expected": False}
 
     told = story(verdict, tmp_path)
 
-    assert "Expected is INVALID by no_loss, but it is not so." in told
+    (line,) = (line for line in told.splitlines() if "INVALID by no_loss" in line)
+    message(line)
     assert "bin/pytest " in told
 
 

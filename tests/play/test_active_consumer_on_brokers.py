@@ -18,7 +18,7 @@ from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.plays
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from rabbitmq_resilience.play.cpu_watch import Others, Spent, Waited, cpu_watched
 from rabbitmq_resilience.record.events import MachineEvent, NoteEvent
 from rabbitmq_resilience.tools.waiting import wait_until
+from tests.messages import Messages
 
 BY = {"make": 0.2, "cc": 0.3, "ld": 0.1}
 #: Ends by itself; its parent ends at once, so that it is no child of ours.
@@ -44,6 +45,7 @@ def test_others_are_named_by_what_they_took() -> None:
     assert now.others(before) == {"cc": 0.25, "the hypervisor": 0.1}  # make has ended, and sleep used too little
 
 
+@pytest.mark.core
 def test_a_child_that_ended_is_told() -> None:
     before = Spent.by_now()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 1: pass"], check=True)
@@ -70,6 +72,7 @@ def all_processes_s() -> float:
     return sum(sum(times[:4]) for times in every if times)  # user, system, and those of children
 
 
+@pytest.mark.generated
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root sees everybody's processes")
 def test_work_that_has_a_rhythm_is_told_as_what_it_is() -> None:
     before, all_before_s = Spent.by_now(), all_processes_s()
@@ -86,6 +89,7 @@ def test_the_time_after_the_last_look_is_told() -> None:
     assert told == ["machine"]
 
 
+@pytest.mark.core
 def test_what_others_do_is_told_from_what_we_do() -> None:
     told: list[dict[str, Any]] = []
 
@@ -102,6 +106,7 @@ def test_what_others_do_is_told_from_what_we_do() -> None:
     assert all(event["waited_s"].keys() == {"a1"} for event in told)
 
 
+@pytest.mark.generated
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells for how long threads waited")
 def test_who_shares_a_processor_waits_for_it_and_who_sleeps_does_not() -> None:
     shared = min(os.sched_getaffinity(0))
@@ -142,7 +147,7 @@ def test_damaged_looks_tell_nothing(told: Any) -> None:
     assert found == Others(0.25, 0.5)
 
 
-def test_only_much_is_worth_telling() -> None:
+def test_only_much_is_worth_telling(message: Messages) -> None:
     assert Others.during([]) is None
     little = Others.during([MachineEvent(t_us=0, busy=0.9, others=0.1)])
     looks = [MachineEvent(t_us=t_us, busy=1.0, others=x, by=BY) for t_us, x in ((5_000_000, 0.5), (10_000_000, 0.7))]
@@ -150,4 +155,4 @@ def test_only_much_is_worth_telling() -> None:
     assert little is not None
     assert much is not None
     assert (little.is_worth_telling, much.is_worth_telling) == (False, True)
-    assert str(much).endswith("took 60% of this machine's processors meanwhile, at most 70% (most of it cc and make)")
+    message(much)

@@ -20,6 +20,7 @@ from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, END_OF_STREAM,
 from rabbitmq_resilience.record.manifest import MANIFEST_FILE, VERSION, Manifest
 from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from tests.messages import Messages
 
 RECORDED = Path(__file__).parent / "recorded"
 VERSION_1 = RECORDED / "minority_zone_cut_off-3.10.8"
@@ -107,6 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
+@pytest.mark.generated
 @given(damages(VERSION_2))
 @example(("history/publisher-0.0.underway.bin", "removed", 0, 0))
 @example(("history/publisher-0.settled.publishes.arrows", "removed", 0, 0))
@@ -135,6 +137,7 @@ def same_json(run: Path, name: str) -> bool:
         return False
 
 
+@pytest.mark.generated
 @given(st.lists(damages(VERSION_2), min_size=1, max_size=3))
 def test_no_damage_of_a_run_that_was_broken_off_is_more_than_unknown(folder: Path, some: Sequence[Damage]) -> None:
     """Nobody came to write checksums, so that all is read as far as it goes."""
@@ -149,6 +152,7 @@ def test_no_damage_of_a_run_that_was_broken_off_is_more_than_unknown(folder: Pat
     assert judged(VERSION_2, folder, damage)["verdict"] == "UNKNOWN"
 
 
+@pytest.mark.generated
 @example(("history/consumer-0.0.deliveries.arrows", "with a part twice", 0.0, 1.0))
 @given(damages(VERSION_1))
 def test_of_a_record_of_version_1_all_is_noticed_that_it_can_tell(folder: Path, damage: Damage) -> None:
@@ -198,7 +202,7 @@ def test_the_end_mark_of_a_life_that_was_killed_is_nothing_that_was_recorded(fol
     assert judged(VERSION_2, folder, without_marks)["verdict"] == "VALID"
 
 
-def test_a_bound_may_be_changed_and_a_schedule_may_not(folder: Path) -> None:
+def test_a_bound_may_be_changed_and_a_schedule_may_not(folder: Path, message: Messages) -> None:
     def edited(run: Path, old: str, new: str) -> None:
         text = (run / "fault.yaml").read_text()
         assert text.count(old) == 1
@@ -209,7 +213,7 @@ def test_a_bound_may_be_changed_and_a_schedule_may_not(folder: Path) -> None:
     assert document["assumptions"]["history_whole"]["verdict"] == "VALID"
     document = judged(VERSION_2, folder, lambda run: edited(run, "client: consumer:1", "client: consumer:0"))
     assert document["verdict"] == "UNKNOWN"
-    assert "something else of the schedule" in document["assumptions"]["history_whole"]["summary"]
+    message(document["assumptions"]["history_whole"]["summary"])
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "title: [", "\0"])
@@ -224,7 +228,7 @@ def test_without_a_scenario_no_verdict_of_before_stays(tmp_path: Path, text: str
     assert (document["verdict"], document["as_expected"]) == ("UNKNOWN", False)
     assert "fault.yaml" in document["assumptions"]["history_whole"]["summary"]
     assert document["title"] == "Recorded: clients are killed"
-    assert "This run cannot tell." in (run / "report.html").read_text()
+    assert "UNKNOWN" in (run / "report.html").read_text()
 
 
 def test_the_page_of_all_runs_says_what_a_run_says_now(tmp_path: Path) -> None:
@@ -241,8 +245,8 @@ def test_a_run_alone_gets_no_page_of_all_runs(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="not a complete run directory"):
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path, message: Messages) -> None:
+    with message.of(RunDirectoryError):
         recheck(tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -17,7 +17,7 @@ from rabbitmq_resilience.scenarios.known_defects import DECIDES_TOO_SOON
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.plays
 
 
 #: On a busy machine the sides of a split restart more than once, and more goes than what one of them had created.

@@ -23,7 +23,7 @@ from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.needs import skipped_without
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.plays
 
 THREE = catalogue.load("three_nodes_three_zones")
 

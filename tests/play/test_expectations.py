@@ -21,6 +21,7 @@ from rabbitmq_resilience.scenarios.known_defects import (
     PARTED_WHILE_STARTING,
     STAYS_PARTED_AFTER_A_BLIP,
 )
+from tests.messages import Messages
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
@@ -58,10 +59,10 @@ def test_a_queue_that_stood_still_for_another_reason_is_not_that_defect(ratio: f
     assert meets(broken, expected, lambda: ["no log tells it"]) is met
 
 
-def test_refused_messages_are_no_trace_of_a_loss() -> None:
+def test_refused_messages_are_no_trace_of_a_loss(message: Messages) -> None:
     lost = Expectation(broker="<4", verdict=INVALID, invariant="no_loss", trace="refuses_messages")
     (problem,) = excuse_problems([lost], ["no_loss"])
-    assert "any cause would pass for the known one" in problem[1]
+    message(problem[1])
 
 
 def test_consequences_are_met_only_beside_their_cause() -> None:
@@ -86,11 +87,9 @@ def test_a_violation_that_leaves_a_trace_is_known_only_by_it(log: str, met: bool
     assert meets(judgement(recovery=VALID), HANGS_IN_GLOBAL_SYNC, lambda: [log])
 
 
-def test_words() -> None:
+def test_words(message: Messages) -> None:
     assert str(Expectation(broker="", verdict=VALID)) == "VALID"
-    assert (
-        str(Expectation(broker="", verdict=INVALID, invariant="order", always=False)) == "INVALID by order in some runs"
-    )
+    message(Expectation(broker="", verdict=INVALID, invariant="order", always=False))
 
 
 def test_what_cannot_be_told_is_never_as_expected() -> None:
@@ -196,20 +195,20 @@ def test_every_known_defect_that_excuses_a_loss_is_told_by_its_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    "fields",
     [
-        ({"invariant": "no_loss"}, "any cause would pass for the known one"),
-        ({"invariant": "recovery", "also": ["order"]}, "this excuses order"),
-        ({}, "this excuses no_loss and order"),
-        ({"invariant": "no_loss", "log": "x"}, "say which have the defect, such as queue_types"),
-        ({"invariant": "no_loss", "log": "x", "broker": "", "queue_types": ["mirrored"]}, "such as broker"),
-        ({"verdict": "UNKNOWN"}, "UNKNOWN is no verdict that could be expected"),
+        {"invariant": "no_loss"},
+        {"invariant": "recovery", "also": ["order"]},
+        {},
+        {"invariant": "no_loss", "log": "x"},
+        {"invariant": "no_loss", "log": "x", "broker": "", "queue_types": ["mirrored"]},
+        {"verdict": "UNKNOWN"},
     ],
 )
-def test_an_excuse_for_anything_is_refused(fields: dict[str, object], told: str) -> None:
+def test_an_excuse_for_anything_is_refused(fields: dict[str, object], message: Messages) -> None:
     expected = Expectation.model_validate_json(json.dumps({"broker": "<4", "verdict": "INVALID", **fields}))
     [(_, text)] = excuse_problems([expected], ["no_loss", "order", "recovery"])
-    assert told in text
+    message(text)
 
 
 @pytest.mark.parametrize(

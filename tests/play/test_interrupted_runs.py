@@ -21,7 +21,7 @@ from rabbitmq_resilience.record.events import Event, FaultEvent
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.tools.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("prometheus")]
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("prometheus")]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FORMED_WITHIN_S = 120.0
@@ -157,6 +157,7 @@ def test_ctrl_c(interrupted: PytestRun) -> None:
     assert verdict(interrupted) == "UNKNOWN"
 
 
+@pytest.mark.plays
 def test_a_worker_dies_by_itself(interrupted: PytestRun) -> None:
     """That is an exception in the middle of the run: its history would lack what the worker saw."""
     ports = open_ports(interrupted)
@@ -168,6 +169,7 @@ def test_a_worker_dies_by_itself(interrupted: PytestRun) -> None:
     assert verdict(interrupted) == "UNKNOWN"
 
 
+@pytest.mark.plays
 def test_kill_9(interrupted: PytestRun) -> None:
     """Nobody is left to heal or to judge, so all processes must end by themselves; the record can still be judged."""
     ports = open_ports(interrupted)

@@ -23,7 +23,7 @@ from rabbitmq_resilience.workloads.services import ProcessingStep
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import Worker
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.core
 
 THREE_NODES = catalogue.load("three_nodes_three_zones")
 
@@ -53,6 +53,7 @@ def assert_rechecks_the_same(result: Result) -> None:
     assert json.loads(result.run.verdict_file.read_text()) == result.document
 
 
+@pytest.mark.plays
 def test_unsynchronised_mirror_is_promoted(own_testbed: Testbed) -> None:
     """The mirror's node is away while the queue is long, so the mirror that comes back lacks what is in it; then
     the leader's node dies. The publishers took each write for a promise. The consumer is so slow until then that what
@@ -129,6 +130,7 @@ def test_consumer_with_manual_acks_is_killed(own_testbed: Testbed) -> None:
     assert result.verdict is Verdict.VALID, result.story()
 
 
+@pytest.mark.plays
 def test_cut_on_a_link_that_carries_no_proxy(own_testbed: Testbed) -> None:
     """Nothing was cut, so whatever the history looks like, it tells nothing."""
     workload = Workload(rate_per_s=300)

@@ -31,7 +31,7 @@ from rabbitmq_resilience.workloads.run import RunningWorkload
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.play.lying_broker import LIES
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.plays
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPOLOGY = catalogue.load("three_nodes_three_zones")

@@ -15,7 +15,7 @@ from rabbitmq_resilience.record.metrics import METRICS, SERIES
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("measurable")]
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("measurable")]
 
 MEASURED = ("memory", "alarms", "followers", "unacked")
 

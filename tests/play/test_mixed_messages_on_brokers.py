@@ -17,7 +17,7 @@ from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.mix import MESSAGE_BYTES_MAX, Mix
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.plays
 
 PRIORITIES = (0, 0, 9)
 SIZES = ((100, 150), (200_000, 40), (MESSAGE_BYTES_MAX, 2))

@@ -16,7 +16,7 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.plays
 
 
 def test_a_cut_a_kill_and_a_freeze_are_told_apart(own_testbed: Testbed) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from rabbitmq_resilience.play.cpu_watch import Others
 from rabbitmq_resilience.play.session import USUAL_S, Pace, Played, newest
+from tests.messages import Messages
 
 KNOWN = {"a": Played(took_s=100, at_s=30), "b": Played(took_s=40, at_s=10), "c": Played(took_s=40, at_s=20)}
 
@@ -55,36 +56,34 @@ def test_each_is_played_within_some_nights() -> None:
     assert seen == set(tests)
 
 
-def test_progress() -> None:
+def test_progress(message: Messages) -> None:
     pace = Pace(KNOWN)
     pace.begin(["a", "b", "c"])
-    assert pace.told("a") == "1 of 3, about 3 min 00 s to go"
+    message(pace.told("a"))
     pace.judged("a", "INVALID", as_expected=False)
     pace.ended("a", 90)
-    assert pace.told("b") == "2 of 3, about 1 min 20 s to go"
+    message(pace.told("b"))
     assert pace.remembered()["a"]["took_s"] == 90
 
 
-def test_what_came_to_no_verdict_tells_nothing() -> None:
+def test_what_came_to_no_verdict_tells_nothing(message: Messages) -> None:
     pace = Pace(KNOWN)
     pace.begin(["a", "b"])
     pace.ended("a", 0.1)
     assert pace.remembered() == KNOWN
-    assert pace.told("b").startswith("2 of 2")
+    message(pace.told("b"))
 
 
-def test_summary() -> None:
+def test_summary(message: Messages) -> None:
     pace = Pace(KNOWN)
     assert pace.summary() == ""
     pace.judged("a", "VALID", as_expected=True)
-    assert pace.summary() == "1 scenario: 1 VALID"
+    message(pace.summary())
     pace.judged("a", "VALID", as_expected=True)
     pace.judged("a", "INVALID", as_expected=True)
     pace.judged("a", "INVALID", as_expected=False)
     pace.begin([], left_out=["b", "c", "d"])
-    assert pace.summary() == (
-        "4 scenarios: 2 VALID, 1 INVALID (known), 1 INVALID; 3 did not fit into the time and come first the next time"
-    )
+    message(pace.summary())
 
 
 def test_a_single_scenario_is_not_counted() -> None:
@@ -94,7 +93,7 @@ def test_a_single_scenario_is_not_counted() -> None:
     assert pace.told("unknown") == ""
 
 
-def test_what_a_busy_machine_could_not_tell_is_one_line() -> None:
+def test_what_a_busy_machine_could_not_tell_is_one_line(message: Messages) -> None:
     pace = Pace({})
     busy, idle = Others(mean=0.5, most=0.9), Others(mean=0.1, most=0.2)
     for word, others in [("VALID", busy), ("UNKNOWN", idle), ("UNKNOWN", None)]:
@@ -102,10 +101,7 @@ def test_what_a_busy_machine_could_not_tell_is_one_line() -> None:
     assert pace.told_of_others() == ""
     pace.judged("b", "UNKNOWN", as_expected=False, others=busy)
     pace.judged("c", "UNKNOWN", as_expected=False, others=Others(mean=0.3, most=0.9))
-    assert pace.told_of_others() == (
-        "2 of 5 could not tell while other programs took 40% of this machine's processors: play them again when it is "
-        "idle"
-    )
+    message(pace.told_of_others())
 
 
 def test_what_is_newer_counts() -> None:

@@ -46,6 +46,7 @@ def session(run: RunDirectory, folder: Path, *arguments: str) -> tuple[int, list
     return done.returncode, said, done.stdout + done.stderr
 
 
+@pytest.mark.plays
 @pytest.mark.parametrize("options", [(), ("-W", "error")], ids=["", "errors"])
 def test_what_is_left_open_changes_no_verdict(run: RunDirectory, tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "leaking.py").write_text(LEAKING)

@@ -19,6 +19,7 @@ KINDS = {kind for kind, _ in (*OF_BROKERS, *BESIDE_BROKERS)}
 GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize(("version", "driver"), GROUNDS)
 def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
     strategy = scenarios(version=version, driver=driver, net_ticktime_s=5)
@@ -59,9 +60,9 @@ def test_any_scenario_can_have_another_schedule(data: st.DataObject, queue_type:
 
 
 def test_faults_overlap_and_each_can_be_told() -> None:
-    drawn = draw_scenarios(scenarios(version="3.10.8", driver="local", net_ticktime_s=5), from_seed=3, count=50)
+    drawn = draw_scenarios(scenarios(version="3.10.8", driver="local", net_ticktime_s=5), from_seed=3, count=15)
     assert all(surely_told(scenario.schedule, scenario.topology) for scenario in drawn)
-    assert sum(at_once(scenario) >= 3 for scenario in drawn) > 10
+    assert sum(at_once(scenario) >= 3 for scenario in drawn) > 3
 
 
 def at_once(scenario: Scenario) -> int:
@@ -73,7 +74,8 @@ def at_once(scenario: Scenario) -> int:
 def test_the_same_seed_draws_the_same() -> None:
     def drawn(seed: int) -> list[Scenario]:
         strategy = scenarios(version="3.10.8", driver="local", net_ticktime_s=5)
-        return list(draw_scenarios(strategy, from_seed=seed, count=10))
+        return list(draw_scenarios(strategy, from_seed=seed, count=5))
 
-    assert drawn(1) == drawn(1)
-    assert not any(scenario in drawn(2) for scenario in drawn(1))
+    first, other = drawn(1), drawn(2)
+    assert first == drawn(1)
+    assert not any(scenario in other for scenario in first)

@@ -108,7 +108,7 @@ def test_a_failure_that_happens_sometimes_is_seldom_lost(rate: float) -> None:
     """Of the candidates that do fail, fewer than one in twenty are taken for innocent (with some room for chance)."""
     fails = culprits(("b1", 0.1))
     missed = tried = 0
-    for seed in range(200):
+    for seed in range(100):
         shrinking = Shrinking(
             kills(0.5, 0.5), answering(fails, rate=rate, seed=seed), in_time, rate=Rate(round(20 * rate), 20)
         )

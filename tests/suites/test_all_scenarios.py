@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NODES = {"three": 3, "four": 4, "five": 5, "seven": 7}
 
 
+@pytest.mark.plays
 def test_the_first_verdict_is_of_the_smallest_cluster() -> None:
     """As ``make partitions`` plays them."""
     options = ["--collect-only", "-q", "-m", "partitions and not slow", "-p", "no:cacheprovider"]
@@ -24,7 +25,7 @@ def test_the_first_verdict_is_of_the_smallest_cluster() -> None:
     assert [NODES[word] for word in told] == sorted(NODES[word] for word in told)
 
 
-@pytest.mark.broker  # its version decides which scenarios apply
+@pytest.mark.plays  # its version decides which scenarios apply
 @pytest.mark.parametrize("scale", ["0.01", "0.04", "1"])
 def test_none_is_refused(scale: str) -> None:
     command = [

@@ -14,6 +14,8 @@ from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compar
 from rabbitmq_resilience.sweeps.comparison_page import comparison_markdown, comparison_page
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.tables.rate import Rate
+from tests.messages import Messages
+from tests.tables.lines import line_with
 
 NUMBERS = st.lists(st.integers(0, 12).map(float) | st.just(math.inf), min_size=0, max_size=5)
 NAMES = ("confirmed_per_s", "outage_s")
@@ -77,6 +79,11 @@ def test_nothing_that_both_have_is_left_out_and_the_other_way_round_is_the_other
         assert two.word == other.get(one.word, one.word)
     for mine, theirs in zip(found.rates, back.rates, strict=True):
         assert theirs.word == other.get(mine.word, mine.word)
+
+
+@given(both=sides())
+def test_what_only_one_side_has_stands_on_both_pages(both: tuple[Side, Side]) -> None:
+    found = compare(*both)
     for page in (comparison_markdown(found, title="t"), comparison_page(found, title="t")):
         assert all(where in page for where in (only for names in found.only.values() for only in names))
 
@@ -126,7 +133,7 @@ def test_what_never_came_is_no_reason_to_be_better() -> None:
     (found,) = compare(one, other).differences
     assert found.word != "better"
     assert found.second.middle == math.inf
-    assert "never" in comparison_markdown(compare(one, other), title="t")
+    assert " never " in comparison_markdown(compare(one, other), title="t")
 
 
 def test_promises_that_are_broken_more_often_are_told_together() -> None:
@@ -143,10 +150,12 @@ def test_a_side_that_played_the_bad_cell_more_often_is_not_worse() -> None:
     assert {one.word for one in compare(Side("A", seldom), Side("B", often)).rates} == {"no difference seen"}
 
 
-def test_runs_without_numbers_and_what_only_one_side_has_are_told() -> None:
+def test_runs_without_numbers_and_what_only_one_side_has_are_told(message: Messages) -> None:
     runs = Runs({"outage_s": [1.0]}, Rate(0, 1), left_out=3)
     found = compare(Side("A", {"x": runs, "old": runs}), Side("B", {"x": Runs({"outage_s": [1.0]}, None), "new": runs}))
     text = comparison_markdown(found, title="t")
     assert "- x: 3 of A, 0 of B" in text
-    assert "Only in A: old." in text and "Only in B: new." in text
+    assert found.only == {"A": ["old"], "B": ["new"]}
+    for name in ("A: old", "B: new"):
+        message(line_with(text, name))
     assert found.rates == []

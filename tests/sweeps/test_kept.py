@@ -11,6 +11,7 @@ import yaml
 from rabbitmq_resilience.sweeps.kept import SWEEPS, all_kept, keep, page
 from rabbitmq_resilience.sweeps.results import Results, ResultsError
 from rabbitmq_resilience.sweeps.sweep_file import load
+from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP
 
@@ -71,18 +72,18 @@ def test_what_is_kept_already_gets_its_pages_anew(tmp_path: Path, played: Path) 
     assert (kept / "index.html").read_text() == page_then
 
 
-def test_results_of_another_file_are_refused(tmp_path: Path, played: Path) -> None:
+def test_results_of_another_file_are_refused(tmp_path: Path, played: Path, message: Messages) -> None:
     (tmp_path / "sweeps" / "mine.sweep.yaml").write_text(TEXT + "# since then\n")
-    with pytest.raises(ResultsError, match="holds results of another file than"):
+    with message.of(ResultsError):
         keep(played, sweeps=tmp_path / "sweeps")
-    with pytest.raises(ResultsError, match="holds no results of a sweep"):
+    with message.of(ResultsError):
         keep(tmp_path / "nothing", sweeps=tmp_path / "sweeps")
 
 
-def test_results_of_another_base_are_refused(tmp_path: Path, played: Path) -> None:
+def test_results_of_another_base_are_refused(tmp_path: Path, played: Path, message: Messages) -> None:
     file = played / "runs.jsonl"
     file.write_text(file.read_text().replace(Results.read(played).of.digest, "another"))  # type: ignore[union-attr]
-    with pytest.raises(ResultsError, match="was played with another base, other prices"):
+    with message.of(ResultsError):
         keep(played, sweeps=tmp_path / "sweeps")
 
 

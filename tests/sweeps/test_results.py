@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rabbitmq_resilience.sweeps.playing import SweepInPlay
 from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
 from rabbitmq_resilience.sweeps.summary import rows
 from rabbitmq_resilience.sweeps.table import table, write_tables
+from tests.messages import Messages
 from tests.sweeps.written import SWEEP, loaded, with_changes
 
 OF = Of(
@@ -91,27 +93,29 @@ def test_after_a_line_that_was_cut_off_the_next_one_is_not_lost(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("field", ["digest", "machine", "commit", "suite_version", "broker_version", "driver"])
-def test_results_of_two_are_never_mixed(tmp_path: Path, field: str) -> None:
+def test_results_of_two_are_never_mixed(tmp_path: Path, field: str, message: Messages) -> None:
     Results.read(tmp_path).begin(OF, "the file")
-    with pytest.raises(ResultsError, match=rf"{field.replace('_', ' ')}: \S+ then, another now"):
+    with message.of(ResultsError) as refused:
         Results.read(tmp_path).require(replace(OF, **{field: "another"}))  # type: ignore[arg-type]
+    assert re.search(rf"{field.replace('_', ' ')}: .*another", str(refused.value))
     Results.read(tmp_path).require(replace(OF, began="2026-11-25T11:00:00Z"))
 
 
-def test_neither_are_those_of_a_machine_that_grew_and_of_another_cluster(tmp_path: Path) -> None:
+def test_neither_are_those_of_a_machine_that_grew_and_of_another_cluster(tmp_path: Path, message: Messages) -> None:
     Results.read(tmp_path).begin(OF, "the file")
     for another in (replace(OF, machine_told="64 cores, 512 GB"), replace(OF, cluster="the shop")):
-        with pytest.raises(ResultsError, match="which are never mixed"):
+        with message.of(ResultsError):
             Results.read(tmp_path).require(another)
 
 
-def test_a_run_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_is_there_twice_is_refused(tmp_path: Path, message: Messages) -> None:
     results = Results.read(tmp_path)
     results.begin(OF, "the file")
     for _ in range(2):
         results.enter(line("1", "quorum", 1))
-    with pytest.raises(ResultsError, match="1, quorum of round 1 is there 2 times"):
+    with message.of(ResultsError) as refused:
         Results.read(tmp_path)
+    assert "1, quorum of round 1" in str(refused.value)
 
 
 def test_a_line_that_was_cut_within_a_letter_is_passed_over(tmp_path: Path) -> None:
@@ -123,20 +127,20 @@ def test_a_line_that_was_cut_within_a_letter_is_passed_over(tmp_path: Path) -> N
     assert [one.round for one in Results.read(tmp_path).lines] == [1]
 
 
-def test_damaged_results_are_told(tmp_path: Path) -> None:
+def test_damaged_results_are_told(tmp_path: Path, message: Messages) -> None:
     (tmp_path / "runs.jsonl").write_text("{}\n")
-    with pytest.raises(ResultsError, match="is no result of a sweep"):
+    with message.of(ResultsError):
         Results.read(tmp_path)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"nan"', '"17"', "true"])
-def test_what_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
+def test_what_is_no_number_is_refused(tmp_path: Path, number: str, message: Messages) -> None:
     results = Results.read(tmp_path)
     results.begin(OF, "the file")
     results.enter(line("1", "quorum", 1, values={"confirmed_per_s": 1.5}))
     file = tmp_path / "runs.jsonl"
     file.write_text(file.read_text().replace("1.5", number))
-    with pytest.raises(ResultsError, match="is no result of a sweep"):
+    with message.of(ResultsError):
         Results.read(tmp_path)
 
 

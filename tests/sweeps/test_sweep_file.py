@@ -21,6 +21,7 @@ from rabbitmq_resilience.sweeps.prices import Leaderboard
 from rabbitmq_resilience.sweeps.results import Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
 from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
+from tests.messages import Messages
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
 
 
@@ -84,11 +85,12 @@ def test_cells_are_left_out_or_kept_for_larger_machines(tmp_path: Path) -> None:
     assert len(sweep.chosen(whole=True)) == 5
 
 
-def test_cells_may_be_kept_for_larger_machines_one_by_one(tmp_path: Path) -> None:
+def test_cells_may_be_kept_for_larger_machines_one_by_one(tmp_path: Path, message: Messages) -> None:
     sweep = loaded(tmp_path, with_changes((("leave_out_here",), [{"in_flight": "1", "queues": "mirrored"}])))
     assert (len(sweep.chosen(whole=False)), len(sweep.chosen(whole=True))) == (5, 6)
-    with pytest.raises(SweepFileError, match="leave_out_here: there is no queues: quick"):
+    with message.of(SweepFileError) as refused:
         loaded(tmp_path, with_changes((("leave_out_here",), [{"queues": "quick"}])))
+    assert "leave_out_here: " in str(refused.value)
 
 
 def test_where_every_cell_is_wrong_that_is_what_is_told(tmp_path: Path) -> None:
@@ -141,92 +143,78 @@ def test_of_two_cells_each_comes_first_as_often(tmp_path: Path) -> None:
     assert len({tuple(order) for order in orders}) > 2, "they are drawn anew"
 
 
-def test_a_cluster_that_is_there_has_one_topology(tmp_path: Path) -> None:
+def test_a_cluster_that_is_there_has_one_topology(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "there.sweep.yaml"
     ticks = {"field": "topology.net_ticktime_s", "values": [5, 20]}
     path.write_text(yaml.safe_dump(with_changes((("axes", 0), ticks))))
-    with pytest.raises(SweepFileError, match="the cluster is there already, and has one topology"):
+    with message.of(SweepFileError):
         load(path, driver="attached")
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "named"),
     [
         pytest.param(
             [(("axes", 0, "field"), "workload.in_fligth")],
-            ("line 2", "axes[0].values[0]", "did you mean in_flight?"),
+            ("line 2", "axes[0].values[0]", "in_flight?"),
             id="no_field",
         ),
         pytest.param(
             [(("axes", 0, "field"), "workload.queues.deep")],
-            ("axes[0]", "the base has no workload.queues.deep"),
+            ("axes[0]", "workload.queues.deep"),
             id="below_a_value",
         ),
-        pytest.param(
-            [(("axes", 0, "field"), "schedule.7.at_s")], ("axes[0]", "the base has no schedule.7.at_s"), id="no_step"
-        ),
+        pytest.param([(("axes", 0, "field"), "schedule.7.at_s")], ("axes[0]", "schedule.7.at_s"), id="no_step"),
         pytest.param(
             [(("axes", 0, "values"), [1, "many"])], ("axes[0].values[1]", '"many"', "in_flight"), id="no_value"
         ),
-        pytest.param([(("axes", 0, "values"), [1, 1])], ("axes[0]", "the same"), id="same_value"),
+        pytest.param([(("axes", 0, "values"), [1, 1])], ("axes[0]",), id="same_value"),
         pytest.param(
             [(("axes", 0, "field"), "workload.queue_type")],
-            ("axes[1].settings", "contradicts another axis"),
+            ("axes[1].settings",),
             id="both_state_it",
         ),
         pytest.param(
             [(("axes", 0), {"field": "workload", "values": [{"queues": 2}, {"queues": 3}]})],
-            ("contradicts another axis: axis 'workload' states workload",),
+            ("axis 'workload'",),
             id="within_another",
         ),
-        pytest.param(
-            [(("axes", 0), {"field": "title", "values": ["a", "b"]})], ("title is the sweep's own",), id="title"
-        ),
-        pytest.param(
-            [(("axes", 0), {"field": "seed", "name": "s", "values": [1, 2]})], ("seed is the sweep's own",), id="seed"
-        ),
-        pytest.param(
-            [(("axes", 0, "field"), "schedule.00.at_s")], ("the base has no schedule.00.at_s",), id="another_spelling"
-        ),
-        pytest.param(
-            [(("axes", 0, "field"), "schedule.-1.at_s")], ("the base has no schedule.-1.at_s",), id="from_the_end"
-        ),
-        pytest.param([(("axes", 0, "name"), "took_s")], ("took_s is a column of the results",), id="a_column"),
-        pytest.param(
-            [(("axes", 0, "name"), "confirmed_per_s")], ("confirmed_per_s is a column",), id="a_column_of_a_measure"
-        ),
+        pytest.param([(("axes", 0), {"field": "title", "values": ["a", "b"]})], ("title",), id="title"),
+        pytest.param([(("axes", 0), {"field": "seed", "name": "s", "values": [1, 2]})], ("seed",), id="seed"),
+        pytest.param([(("axes", 0, "field"), "schedule.00.at_s")], ("schedule.00.at_s",), id="another_spelling"),
+        pytest.param([(("axes", 0, "field"), "schedule.-1.at_s")], ("schedule.-1.at_s",), id="from_the_end"),
+        pytest.param([(("axes", 0, "name"), "took_s")], ("took_s",), id="a_column"),
+        pytest.param([(("axes", 0, "name"), "confirmed_per_s")], ("confirmed_per_s",), id="a_column_of_a_measure"),
         pytest.param(
             [(("axes", 1, "settings", "mirrored", "workload.group_size"), 3)],
-            ("axes[1].settings.mirrored", "group_size goes with", "1 problem"),
+            ("axes[1].settings.mirrored", "group_size", "1 problem"),
             id="values_that_contradict",
         ),
         pytest.param(
             [(("axes", 1, "settings", "again"), {"workload.queue_type": "quorum"})],
-            ("axes:", "are the same scenario"),
+            ("axes:",),
             id="same_cell",
         ),
-        pytest.param([(("axes", 1, "name"), "in_flight")], ("give each a name of its own",), id="same_name"),
-        pytest.param([(("axes", 0, "here"), ["7"])], ("axes[0]", "here: no 7; there are 1, 10, 100"), id="here"),
-        pytest.param(
-            [(("leave_out",), [{"in_flight": "7"}])], ("leave_out: there is no in_flight: 7",), id="leave_out"
-        ),
+        pytest.param([(("axes", 1, "name"), "in_flight")], ("in_flight",), id="same_name"),
+        pytest.param([(("axes", 0, "here"), ["7"])], ("axes[0]", "here: ", "1, 10, 100"), id="here"),
+        pytest.param([(("leave_out",), [{"in_flight": "7"}])], ("leave_out: ", "in_flight: 7"), id="leave_out"),
         pytest.param(
             [(("measures",), ["latency"])],
-            ("measures[0]", "'latency' is nothing that is measured", "confirm_p99_ms"),
+            ("measures[0]", "'latency'", "confirm_p99_ms"),
             id="measure",
         ),
-        pytest.param([(("budget_min",), 1)], ("budget_min", "one round of 6 cells takes about 2 min"), id="budget"),
-        pytest.param([(("base", "workload", "queue"), 3)], ("base.workload.queue", "did you mean queues?"), id="base"),
-        pytest.param([(("base",), "none.yaml")], ("base", "none.yaml", "cannot be read"), id="no_base"),
-        pytest.param([(("repeat",), 3)], ("repeat", "did you mean repeats?"), id="no_such_field"),
+        pytest.param([(("budget_min",), 1)], ("budget_min", "6 cells", "2 min"), id="budget"),
+        pytest.param([(("base", "workload", "queue"), 3)], ("base.workload.queue", "queues?"), id="base"),
+        pytest.param([(("base",), "none.yaml")], ("base", "none.yaml"), id="no_base"),
+        pytest.param([(("repeat",), 3)], ("repeat", "repeats?"), id="no_such_field"),
     ],
 )
 def test_what_is_wrong_is_told_where_it_stands(
-    tmp_path: Path, changes: list[tuple[tuple[str | int, ...], Any]], told: tuple[str, ...]
+    tmp_path: Path, changes: list[tuple[tuple[str | int, ...], Any]], named: tuple[str, ...], message: Messages
 ) -> None:
-    with pytest.raises(SweepFileError) as refused:
+    with message.of(SweepFileError, hide={r"confirmed_per_s, received_per_s, .*": "ALL MEASURES"}) as refused:
         loaded(tmp_path, with_changes(*changes))
-    assert [text for text in told if text not in str(refused.value)] == [], str(refused.value)
+    assert [part for part in named if part not in str(refused.value)] == [], str(refused.value)
 
 
 def test_a_run_is_expected_to_take_its_phases_and_a_little_more(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Results
 from rabbitmq_resilience.sweeps.wheres import where
+from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP, loaded, with_changes
 
@@ -38,18 +39,19 @@ def test_each_run_of_a_cell_is_linked_and_drawn(tmp_path: Path) -> None:
     assert "<b>worse</b>" in text
     assert "busy &amp; &lt;b&gt;hot&lt;/b&gt;" in text
     assert "<script" not in text
-    assert "No run has a number of" not in text
+    assert "has a number" not in text
 
 
-def test_what_no_run_has_a_number_of_is_named_and_not_drawn(tmp_path: Path) -> None:
+def test_what_no_run_has_a_number_of_is_named_and_not_drawn(tmp_path: Path, message: Messages) -> None:
     sweep = loaded(tmp_path, SWEEP)
     results = Results.read(tmp_path / "sweeps" / "mine")
     results.begin(OF, sweep.text)
     results.enter(line("1", "quorum", 1, values={"confirmed_per_s": 50.0, "confirm_p99_ms": None}))
     write_page(results, sweep, None)
     text = (tmp_path / "sweeps" / "mine" / "index.html").read_text()
-    assert "No run has a number of: p99 of the time to a confirm, ms." in text
-    assert text.count("p99 of the time to a confirm") == 1
+    (left_out,) = re.findall(">([^<]*has a number[^<]*)<", text)
+    message(left_out.strip())
+    assert text.count("p99 of ") == 1
 
 
 def test_the_highest_is_drawn_highest(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_labels_that_look_alike_in_file_names_have_a_comparison_each(tmp_path: P
     write_page(results, sweep, tmp_path / "runs")
     files = {path.name: path.read_text() for path in (tmp_path / "mine").glob("comparison-*.html")}
     assert len(files) == 2
-    assert all("only 3 of 18 runs were played until now" in text for text in files.values())
+    assert all("3 of 18 runs" in text for text in files.values())
     linked = re.findall(r'href="(comparison-[^"]+)"', (tmp_path / "mine" / "index.html").read_text())
     assert sorted(linked) == sorted(files)
 

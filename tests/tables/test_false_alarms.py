@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from rabbitmq_resilience.tables.false_alarms import CAUSES, Run, false_alarms, read_explained, recorded_runs
+from tests.messages import Messages
+from tests.tables.lines import line_with
 
 
 def verdict(word: str, *, as_expected: bool = False, title: str = "A zone is cut off", **said: str) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
 
 
-def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm() -> None:
+def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messages) -> None:
     text = false_alarms(
         [
             Run("1-a", verdict("VALID")),
@@ -38,22 +40,25 @@ def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm() -> None:
     _, counted, total, _, *explained = rows(text)
     assert counted == "| 3.10.8 | 5 | 1 | 1 | 3 | 0 | 2 of 5 (12 to 77 %) |"
     assert total == counted.replace("3.10.8", "all")
-    told = "RabbitMQ broke the promise: 1; the machine was too busy: 1; not explained: 1."
-    assert f"3 did not end as they should. {told}" in text
+    message(line_with(text, "3 did not"))
     about = "A zone is cut off | 3.10.8 | INVALID"
-    assert explained == [
-        f"| 3 {about} | - | no_loss: 5 never arrived | RabbitMQ broke the promise | it confirmed too early |",
-        f"| 4 {about} | - | throughput: 48% where 50% are demanded | the machine was too busy | four others beside |",
-        f"| 5 {about} | - | order: 3 were overtaken | not explained | - |",
+    assert [row.rsplit(" | ", 2)[0] for row in explained] == [
+        f"| 3 {about} | - | no_loss: 5 never arrived",
+        f"| 4 {about} | - | throughput: 48% where 50% are demanded",
+        f"| 5 {about} | - | order: 3 were overtaken",
     ]
+    assert [row.rsplit(" | ", 1)[1] for row in explained] == ["it confirmed too early |", "four others beside |", "- |"]
+    message("\n".join(explained))
 
 
-def test_a_run_that_could_not_tell_says_what_it_lacked() -> None:
+def test_a_run_that_could_not_tell_says_what_it_lacked(message: Messages) -> None:
     unknown = verdict("UNKNOWN", no_loss="not to be told without run_ended")
     unknown["assumptions"] = {"run_ended": {"verdict": "UNKNOWN", "summary": "the run ended early"}}
     text = false_alarms([Run("1-a", unknown)])
     assert "| 3.10.8 | 1 | 0 | 0 | 0 | 1 | 0 of 1 (0 to 79 %) |" in text
-    assert "| run_ended: the run ended early | not explained | - |" in text
+    row = line_with(text, "| run_ended: the run ended early | ")
+    assert row.endswith(" | - |")
+    message(row)
 
 
 def test_runs_are_explained_by_the_time_in_their_names(tmp_path: Path) -> None:
@@ -73,7 +78,6 @@ def test_every_explanation_names_a_cause_that_there_is() -> None:
     assert all(set(entry) == {"cause", "why"} and entry["why"] for entry in explained.values())
 
 
-def test_no_runs_at_all() -> None:
-    assert "0 did not end as they should.\n" in false_alarms(
-        [Run("6-f", verdict("INVALID", title="Unsafe: confirms ignored"))]
-    )
+def test_no_runs_at_all(message: Messages) -> None:
+    text = false_alarms([Run("6-f", verdict("INVALID", title="Unsafe: confirms ignored"))])
+    message(line_with(text, "0 did not"))

@@ -23,41 +23,39 @@ def publishes(
     return Publishes(publishes_path(folder, name, 0), under_way=under_way, on_written=on_written)
 
 
+class HostedPublisher(Publisher):
+    """A publisher with the history of its process."""
+
+    def __init__(self, notes: Any, load: Load, history: Any, *, index: int) -> None:
+        super().__init__(notes, load, history, index=index)
+        self.history = history
+
+
+class HostedConsumer(Consumer):
+    """A consumer with the history of its process."""
+
+    def __init__(self, notes: Any, load: Load, settling: Settling, *, index: int) -> None:
+        super().__init__(notes, load, settling, index=index)
+        self.history = settling.history
+
+
 def publisher(load: Load, folder: Path, notes: Any, *, index: int = 0) -> Any:
     """Alone in its process. What is written is added to the notes."""
     history = publishes(
         folder, load.in_flight, lambda _, count: notes.add(Count.RECORDED, count), name=f"publisher-{index}"
     )
-    return Publisher(notes, load, history, index=index)
+    return HostedPublisher(notes, load, history, index=index)
 
 
-def consumer(load: Load, folder: Path, notes: Any) -> Any:
-    """Alone in its process, which settles at once."""
+def consumer(load: Load, folder: Path, notes: Any, *, later: Callable[[Callable[[], None]], object]) -> Any:
+    """Alone in its process. ``later`` takes what the process calls when it has served what arrived."""
     history = Deliveries(
         deliveries_path(folder, "consumer-0", 0), on_written=lambda _, count: notes.add(Count.RECORDED, count)
     )
-    settled: list[Callable[[], None]] = []
-    settling = Settling(history, settled.append)
-
-    class Alone(Consumer):
-        def _settle(self) -> None:
-            super()._settle()
-            _through(settled)
-
-        def tick(self) -> None:
-            super().tick()
-            _through(settled)
-
-    return Alone(notes, load, settling, index=0)
+    return HostedConsumer(notes, load, Settling(history, later), index=0)
 
 
-def close(client: Any) -> None:
+def close(client: HostedPublisher | HostedConsumer) -> None:
     """The end of its process."""
     client.close()
-    history = client._history if isinstance(client, Publisher) else client._settling.history
-    history.close()
-
-
-def _through(settled: list[Callable[[], None]]) -> None:
-    while settled:
-        settled.pop()()
+    client.history.close()

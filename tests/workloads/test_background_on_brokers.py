@@ -15,7 +15,7 @@ from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.queues import depths
 from tests.workloads.test_running_workload import publishes, running, worker_events
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 KINDS = ("connections", "channels", "queues", "bindings")
 

@@ -17,7 +17,7 @@ from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.run import RunningWorkload
 from tests.workloads.test_running_workload import await_confirmed, drained, publishes, running
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 #: RabbitMQ's own default.
 USUAL_WATERMARK = "0.4"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,12 +21,32 @@ from tests.workloads.test_settlement import load
 
 
 @dataclass
+class Wire:
+    """Stands in for a connection that has this channel."""
+
+    its: Any
+    on_delivery: Any = None
+    on_data: Any = None
+
+    def channel(self, *, on_open_callback: Callable[[Any], None]) -> None:
+        on_open_callback(self.its)
+
+
+@dataclass
 class Acks:
     """Stands in for a channel."""
 
     recorded: Any
     tags: list[int] = field(default_factory=list)
     is_open: bool = True
+
+    def add_on_close_callback(self, _: object) -> None: ...
+
+    def add_on_cancel_callback(self, _: object) -> None: ...
+
+    def basic_qos(self, *, prefetch_count: int) -> None: ...
+
+    def basic_consume(self, *_: object, **__: object) -> None: ...
 
     def basic_ack(self, tag: int, *, multiple: bool) -> None:
         assert multiple
@@ -39,23 +59,39 @@ class Rig:
     folder: Path
     consumer: Any
     notes: Notes
-    channel: Acks
+    wire: Wire
+    later: list[Callable[[], None]]
     clock_us: int = 0
     delivered: int = 0
+
+    @property
+    def channel(self) -> Any:
+        return self.wire.its
+
+    def connect(self, channel: Acks) -> None:
+        self.wire = Wire(channel)
+        self.consumer.opened(self.wire, 0)
+
+    def settle(self) -> None:
+        """What the process does once it has served what arrived."""
+        while self.later:
+            self.later.pop()()
 
     def deliver(self, count: int, *, first_tag: int = 1) -> None:
         """In one chunk of data."""
         encoder = Encoder(1, 0, b"payload")
         for tag in range(first_tag, first_tag + count):
-            self.consumer._on_delivery(b"q1", tag, False, encoder.encode(self.delivered))
+            self.wire.on_delivery(b"q1", tag, False, encoder.encode(self.delivered))
             self.delivered += 1
-        self.consumer._settle()
+        self.wire.on_data()
+        self.settle()
 
     def wait(self, ms: float) -> None:
         """Ticks of 10 ms."""
         for _ in range(round(ms / 10)):
             self.clock_us += 10_000
             self.consumer.tick()
+            self.settle()
 
     def rows(self) -> list[int]:
         batches = StreamReader(deliveries_path(self.folder, "consumer-0", 0), DELIVERIES).batches()
@@ -71,9 +107,11 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def rig(**fields: Any) -> Rig:
         few: Load = replace(load(), prefetch=1000, **fields)
-        consumer = hosted.consumer(few, tmp_path, notes)
-        made.append(Rig(tmp_path, consumer, notes, Acks(lambda: notes.counts[Count.RECORDED])))
-        consumer._channel = made[0].channel
+        later: list[Callable[[], None]] = []
+        consumer = hosted.consumer(few, tmp_path, notes, later=later.append)
+        channel = Acks(lambda: notes.counts[Count.RECORDED])
+        made.append(Rig(tmp_path, consumer, notes, Wire(channel), later))
+        made[0].connect(channel)
         return made[0]
 
     yield rig
@@ -131,7 +169,7 @@ def test_a_new_channel_counts_from_one_again(make: Any) -> None:
     assert rig.channel.tags[-1] == 10
     rig.consumer.lost()
     again = Acks(rig.channel.recorded)
-    rig.consumer._channel = again
+    rig.connect(again)
     rig.deliver(5)
     rig.wait(20)
     assert again.tags == [1, 2]
@@ -158,7 +196,7 @@ class EarlyAcks(Acks):
 
 def test_early_acknowledgements_come_before_the_work_and_the_record_after_it(make: Any) -> None:
     rig = make(acks="early", ack_every=10, processing_ms=20)
-    rig.consumer._channel = rig.channel = EarlyAcks(rig.channel.recorded)
+    rig.connect(EarlyAcks(rig.channel.recorded))
     rig.deliver(25)
     assert (rig.channel.tags, rig.notes.counts[Count.RECORDED]) == ([25], 0)
     rig.wait(210)
@@ -171,12 +209,13 @@ def test_early_acknowledgements_come_before_the_work_and_the_record_after_it(mak
 
 def test_a_consumer_that_acknowledges_early_works_on_after_it_lost_its_connection(make: Any) -> None:
     rig = make(acks="early", ack_every=1, processing_ms=20)
-    rig.consumer._channel = rig.channel = EarlyAcks(rig.channel.recorded)
+    rig.connect(EarlyAcks(rig.channel.recorded))
     rig.deliver(10)
     rig.wait(60)
     rig.consumer.lost()
     assert rig.rows() == list(range(10))
-    rig.consumer._channel = again = EarlyAcks(rig.channel.recorded)
+    again = EarlyAcks(rig.channel.recorded)
+    rig.connect(again)
     rig.deliver(3)
     rig.wait(50)
     assert (again.tags, rig.rows()) == ([3], list(range(12)))

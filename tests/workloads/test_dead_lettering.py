@@ -19,6 +19,8 @@ from rabbitmq_resilience.workloads.dead_letters import DeadLetters, Rejected
 from rabbitmq_resilience.workloads.load import Load
 from rabbitmq_resilience.workloads.queues import own_arguments
 from rabbitmq_resilience.workloads.spec import Workload
+from tests.messages import Messages
+from tests.workloads.refusals import LINKS
 from tests.workloads.test_settlement import load
 
 SERVICES = [{"name": "orders", "queues": 3, "consumers": 3}, {"name": "failed", "queues": 2, "consumers": 2}]
@@ -43,7 +45,7 @@ def test_limits_are_none_of_those_that_take_them() -> None:
     assert own_arguments(limited, "failed-1") == {}
 
 
-def test_at_least_once_refuses_what_it_cannot_hold() -> None:
+def test_at_least_once_refuses_what_it_cannot_hold(message: Messages) -> None:
     sure = workload(limits={"max_length": 10}, dead_letters={**LETTERS, "strategy": "at_least_once"})
     assert own_arguments(sure, "orders-1") == {
         "x-max-length": 10,
@@ -52,9 +54,7 @@ def test_at_least_once_refuses_what_it_cannot_hold() -> None:
         "x-dead-letter-strategy": "at-least-once",
         "x-overflow": "reject-publish",
     }
-    with pytest.raises(
-        ToolMissingError, match=r"dead letters that arrive at least once, and RabbitMQ 3\.9\.8 has none"
-    ):
+    with message.of(ToolMissingError):
         require_features("3.9.8", sure.needs)
     require_features("3.10.0", sure.needs)
     require_features("3.8.9", workload().needs)
@@ -64,41 +64,31 @@ AT_LEAST_ONCE = {"to": "failed", "strategy": "at_least_once"}
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    "fields",
     [
-        ({"services": []}, "to: failed is none of the services; they are none: state services"),
-        ({"dead_letters": {**LETTERS, "to": "fialed"}}, "to: fialed is none of the services; they are orders, failed"),
-        ({"services": SERVICES[1:]}, "failed is the only service"),
-        ({"dead_letters": {"to": "failed"}}, "nothing becomes one; say how many messages consumers reject"),
-        ({"dead_letters": {"to": "failed"}, "limits": {"expires_ms": 5}}, "do not go with limits.expires_ms"),
-        ({"limits": {"expires_ms": 5}}, "do not go with limits.expires_ms"),
-        ({"acks": "automatic"}, "reject_one_in does not go with acks: automatic"),
-        ({"dead_letters": {**LETTERS, "routing_key": "k"}}, "routing_key goes with an exchange"),
-        ({"dead_letters": {**LETTERS, "exchange": "dlx"}}, "dlx is none of the exchanges of routing; they are none"),
-        ({"confirms": "ignored"}, "do not go with confirms: ignored"),
-        ({"services": [{"name": "orders"}, {"name": "failed", "queues": 2}]}, "failed has 2 queues and the others 1"),
-        (
-            {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5, "overflow": "drop-head"}},
-            "overflow: reject-publish, not drop-head",
-        ),
-        ({"copy_every": 2}, "do not go with copy_every"),
-        (
-            {"routing": {"publish": [{"routing_key": "failed-1"}]}},
-            "'failed-1' leads to failed-1, which takes dead letters",
-        ),
-        ({"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5}}, "nothing becomes one"),
-        (
-            {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5, "overflow": "drop-head", "message_ttl_ms": 1}},
-            "overflow: reject-publish, not drop-head",
-        ),
-        ({"dead_letters": {**LETTERS, **AT_LEAST_ONCE}, "queue_type": "classic"}, "quorum, not classic"),
-        ({"dead_letters": {**LETTERS, "reject_one_in": 0}}, "greater than or equal to 1"),
+        {"services": []},
+        {"dead_letters": {**LETTERS, "to": "fialed"}},
+        {"services": SERVICES[1:]},
+        {"dead_letters": {"to": "failed"}},
+        {"dead_letters": {"to": "failed"}, "limits": {"expires_ms": 5}},
+        {"limits": {"expires_ms": 5}},
+        {"acks": "automatic"},
+        {"dead_letters": {**LETTERS, "routing_key": "k"}},
+        {"dead_letters": {**LETTERS, "exchange": "dlx"}},
+        {"confirms": "ignored"},
+        {"services": [{"name": "orders"}, {"name": "failed", "queues": 2}]},
+        {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5, "overflow": "drop-head"}},
+        {"copy_every": 2},
+        {"routing": {"publish": [{"routing_key": "failed-1"}]}},
+        {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5}},
+        {"dead_letters": AT_LEAST_ONCE, "limits": {"max_length": 5, "overflow": "drop-head", "message_ttl_ms": 1}},
+        {"dead_letters": {**LETTERS, **AT_LEAST_ONCE}, "queue_type": "classic"},
+        {"dead_letters": {**LETTERS, "reject_one_in": 0}},
     ],
 )
-def test_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+def test_refused(fields: dict[str, Any], message: Messages) -> None:
+    with message.of(ValidationError, hide=LINKS):
         workload(**fields)
-    assert told in str(refused.value)
 
 
 def routed(*bindings: dict[str, Any], publish: Sequence[dict[str, Any]], **letters: Any) -> Workload:
@@ -144,39 +134,30 @@ HASHED = [{"exchange": "hash", "routing_key": "k.%d", "routing_keys": 9}]
 
 
 @pytest.mark.parametrize(
-    ("bindings", "publish", "told"),
+    ("bindings", "publish", "refused"),
     [
-        ([*IN[:1], bound("dead", "old.#", "failed-1")], NEW, "those of orders-1 would go to no queue"),
-        ([*IN[:1], bound("dead", "#", "orders-3")], NEW, "those of orders-1 would go to orders-3; let them go to some"),
-        (
-            [*IN[:1], bound("dead", "new.1", "failed-1"), bound("dead", "new.*", "failed-2")],
-            NEW,
-            "those of orders-1 would go to different queues by the routing keys of its messages",
-        ),
-        (
-            [*IN, ANY],
-            NEW,
-            "a message goes to orders-1 and to orders-2, and failed-1 would take the dead letters of both",
-        ),
-        ([*IN[:1], bound("in", "#", "failed-2"), ANY], NEW, "'new.1' leads to failed-2, which takes dead letters"),
-        ([bound("hash", "1", "orders-1", "orders-2"), ANY], HASHED, ""),
+        ([*IN[:1], bound("dead", "old.#", "failed-1")], NEW, True),
+        ([*IN[:1], bound("dead", "#", "orders-3")], NEW, True),
+        ([*IN[:1], bound("dead", "new.1", "failed-1"), bound("dead", "new.*", "failed-2")], NEW, True),
+        ([*IN, ANY], NEW, True),
+        ([*IN[:1], bound("in", "#", "failed-2"), ANY], NEW, True),
+        ([bound("hash", "1", "orders-1", "orders-2"), ANY], HASHED, False),
     ],
 )
 def test_it_must_be_known_where_a_dead_letter_comes_from(
-    bindings: list[dict[str, Any]], publish: list[dict[str, Any]], told: str
+    bindings: list[dict[str, Any]], publish: list[dict[str, Any]], refused: bool, message: Messages
 ) -> None:
-    if not told:
+    if not refused:
         assert routed(*bindings, publish=publish).dead_letter_queues["orders-2"] == ("failed-1",)
         return
-    with pytest.raises(ValidationError) as refused:
+    with message.of(ValidationError, hide=LINKS):
         routed(*bindings, publish=publish)
-    assert told in str(refused.value)
 
 
-def test_shards_must_send_their_dead_letters_to_the_same_queues() -> None:
+def test_shards_must_send_their_dead_letters_to_the_same_queues(message: Messages) -> None:
     exchanges = [{"name": "hash", "type": "consistent_hash"}]
     hashed = {"exchanges": exchanges, "bindings": [bound("hash", "1", "orders-1", "orders-2")], "publish": HASHED}
-    with pytest.raises(ValidationError, match=r"those of the shards orders-1, orders-2 must all go to the same queues"):
+    with message.of(ValidationError, hide=LINKS):
         workload(routing=hashed)
 
 
@@ -199,8 +180,8 @@ invariants: {dead_letters: {}, order: {}}
 """
 
 
-def test_what_is_demanded_must_be_there() -> None:
-    with pytest.raises(FaultFileError, match=r"the invariant dead_letters is demanded, and there are none"):
+def test_what_is_demanded_must_be_there(message: Messages) -> None:
+    with message.of(FaultFileError):
         parse(FILE % "")
 
 
@@ -209,50 +190,41 @@ def test_dead_letters_may_have_several_consumers_beside_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "demanded", "told"),
+    ("load", "demanded"),
     [
-        ("{to: failed, strategy: at_least_once, reject_one_in: 2}, limits: {max_length: 5}", "availability", "fill it"),
-        ("{to: failed}, limits: {message_ttl_ms: 5}", "latency", "never arrives, so that its latency has no end"),
+        ("{to: failed, strategy: at_least_once, reject_one_in: 2}, limits: {max_length: 5}", "availability"),
+        ("{to: failed}, limits: {message_ttl_ms: 5}", "latency"),
     ],
 )
-def test_what_cannot_be_judged_beside_dead_letters_is_refused(load: str, demanded: str, told: str) -> None:
+def test_what_cannot_be_judged_beside_dead_letters_is_refused(load: str, demanded: str, message: Messages) -> None:
     text = FILE.replace("order: {}", f"{demanded}: {{}}")
-    with pytest.raises(FaultFileError) as refused:
+    with message.of(FaultFileError):
         parse(text % f", dead_letters: {load}")
-    assert told in str(refused.value)
-
-
-NEVER = "reject none of the 700 messages that there are at most; lower it, or send more"
 
 
 @pytest.mark.parametrize(
-    ("load", "phases", "told"),
+    ("load", "phases", "refused"),
     [
-        (
-            "{to: failed, strategy: at_least_once, reject_one_in: 2}",
-            "drain_s: 60",
-            "a dead letter whose confirm a fault took is published again after 180 s, in the drain; give it more time",
-        ),
-        ("{to: failed, strategy: at_least_once, reject_one_in: 2}", "drain_s: 240", ""),
-        ("{to: failed, reject_one_in: 2}", "drain_s: 60", ""),
-        ("{to: failed, reject_one_in: 1000000}, rate_per_s: 7", "recovery_s: 30, settled_s: 56", NEVER),
-        ("{to: failed, reject_one_in: 2}, rate_per_s: 7", "recovery_s: 30, settled_s: 56", ""),
-        ("{to: failed, reject_one_in: 1000000}, rate_per_s: null", "recovery_s: 30, settled_s: 56", ""),
+        ("{to: failed, strategy: at_least_once, reject_one_in: 2}", "drain_s: 60", True),
+        ("{to: failed, strategy: at_least_once, reject_one_in: 2}", "drain_s: 240", False),
+        ("{to: failed, reject_one_in: 2}", "drain_s: 60", False),
+        ("{to: failed, reject_one_in: 1000000}, rate_per_s: 7", "recovery_s: 30, settled_s: 56", True),
+        ("{to: failed, reject_one_in: 2}, rate_per_s: 7", "recovery_s: 30, settled_s: 56", False),
+        ("{to: failed, reject_one_in: 1000000}, rate_per_s: null", "recovery_s: 30, settled_s: 56", False),
         (
             "{to: failed, reject_one_in: 1000000}, rate_per_s: 7, limits: {message_ttl_ms: 9}",
             "recovery_s: 30, settled_s: 56",
-            "",
+            False,
         ),
     ],
 )
-def test_what_could_never_be_judged_is_refused(load: str, phases: str, told: str) -> None:
+def test_what_could_never_be_judged_is_refused(load: str, phases: str, refused: bool, message: Messages) -> None:
     text = FILE.replace("steady_s: 5, recovery_s: 60, drain_s: 60", f"steady_s: 5, {phases}")
-    if not told:
+    if not refused:
         parse(text % f", dead_letters: {load}")
         return
-    with pytest.raises(FaultFileError) as refused:
+    with message.of(FaultFileError):
         parse(text % f", dead_letters: {load}")
-    assert told in str(refused.value)
 
 
 @given(st.integers(1, 400), st.integers(1, 5), st.integers(1, 400))
@@ -265,10 +237,10 @@ def test_none_is_rejected_where_none_of_them_is(one_in: int, publishers: int, me
 
 
 @pytest.mark.parametrize("step", ["purge_queue", "delete_queue"])
-def test_operators_leave_queues_of_dead_letters_alone(step: str) -> None:
+def test_operators_leave_queues_of_dead_letters_alone(step: str, message: Messages) -> None:
     text = FILE.replace("fault: kill, node: a1", f"fault: {step}, queue: %s")
     load = ", dead_letters: {to: failed, reject_one_in: 2}"
-    with pytest.raises(FaultFileError, match=r"failed-1 takes dead letters: those that go with it would be missed"):
+    with message.of(FaultFileError):
         parse(text % (load, "failed-1"))
     parse(text % (load, "orders-1"))
 

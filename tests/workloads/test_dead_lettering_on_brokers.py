@@ -22,7 +22,7 @@ from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.workloads.test_running_workload import deliveries, messages, publishes
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 SERVICES = [{"name": "orders"}, {"name": "failed"}]
 SURE = {"to": "failed", "strategy": "at_least_once", "reject_one_in": 1}

@@ -25,7 +25,7 @@ def test_every_node_is_asked_for_every_kind_and_no_name_comes_twice(nodes: int) 
         assert {item.kind for item in turn} == set(KINDS)
 
 
-@pytest.mark.broker
+@pytest.mark.brokers
 @pytest.mark.parametrize("queue_type", ["quorum", "mirrored", "classic"])
 def test_what_is_created_is_known_to_every_node(
     cluster: LocalCluster, queue_type: Any, has_queue_type: Callable[[str], None]
@@ -58,7 +58,7 @@ def test_what_is_created_is_known_to_every_node(
     assert metadata == dict.fromkeys(("a1", "b1", "c1"), items)
 
 
-@pytest.mark.broker
+@pytest.mark.brokers
 def test_nothing_is_declared_unless_it_is_asked_for(cluster: LocalCluster) -> None:
     def record(kind: str, **fields: Any) -> None:
         raise AssertionError(f"{kind}: {fields}")
@@ -67,6 +67,6 @@ def test_nothing_is_declared_unless_it_is_asked_for(cluster: LocalCluster) -> No
         pass
 
 
-@pytest.mark.broker
+@pytest.mark.brokers
 def test_a_node_that_does_not_know_the_virtual_host_tells_nothing(cluster: LocalCluster) -> None:
     assert read_metadata(cluster, "nowhere", timeout_s=0) == dict.fromkeys(("a1", "b1", "c1"))

@@ -15,6 +15,7 @@ from rabbitmq_resilience.workloads.counters import Count
 from rabbitmq_resilience.workloads.message import Encoder
 from tests.workloads import hosted
 from tests.workloads.test_consumer import Acks
+from tests.workloads.test_consumer import Wire as consumer_wire
 from tests.workloads.test_publisher import Notes, Rig, Wire
 from tests.workloads.test_settlement import load
 
@@ -47,16 +48,21 @@ def notes() -> Notes:
 
 def calls_to_consume(folder: Path, notes: Notes, **fields: Any) -> int:
     folder.mkdir()
-    client = hosted.consumer(replace(load(), prefetch=MESSAGES, ack_every=50, **fields), folder, notes)
-    client._channel = Acks(lambda: notes.counts[Count.RECORDED])
+    later: list[Callable[[], None]] = []
+    stated = replace(load(), prefetch=MESSAGES, ack_every=50, **fields)
+    client = hosted.consumer(stated, folder, notes, later=later.append)
+    wire = consumer_wire(Acks(lambda: notes.counts[Count.RECORDED]))
+    client.opened(wire, 0)
     client.vary(0)
     bodies = [Encoder(1, 0, b"payload").encode(sequence) for sequence in range(MESSAGES)]
 
     def consume() -> None:
         for tag, body in enumerate(bodies, 1):
-            client._on_delivery(b"q1", tag, False, body)
-        client._settle()
+            wire.on_delivery(b"q1", tag, False, body)
+        wire.on_data()
         client.tick()
+        while later:
+            later.pop()()
 
     try:
         return calls_of(consume)

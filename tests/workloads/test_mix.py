@@ -24,7 +24,9 @@ from rabbitmq_resilience.workloads.queues import queue_arguments
 from rabbitmq_resilience.workloads.routing import Turn
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.wire import PublishFrames
+from tests.messages import Messages
 from tests.workloads import hosted
+from tests.workloads.refusals import LINKS
 from tests.workloads.test_publisher import Notes, Rig, Wire
 from tests.workloads.test_settlement import load
 
@@ -154,21 +156,20 @@ def test_quorum_queues_take_no_such_argument() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    "fields",
     [
-        ({"message_sizes": [{"message_bytes": 23}]}, "greater than or equal to 24"),
-        ({"message_sizes": [{"message_bytes": 16_777_217}]}, "less than or equal to 16777216"),
-        ({"message_sizes": [{"message_bytes": 24, "weight": 0}]}, "greater than or equal to 1"),
-        ({"message_sizes": [{"message_bytes": 24}], "message_bytes": 2000}, "leave one of them out"),
-        ({"priorities": [0, 32]}, "quorum queues take priorities up to 31, not 32"),
-        ({"queue_type": "classic", "priorities": [256]}, "less than or equal to 255"),
-        ({"queue_type": "classic", "priorities": [0, 0]}, "leave them out, or write such as [0, 9]"),
+        {"message_sizes": [{"message_bytes": 23}]},
+        {"message_sizes": [{"message_bytes": 16777217}]},
+        {"message_sizes": [{"message_bytes": 24, "weight": 0}]},
+        {"message_sizes": [{"message_bytes": 24}], "message_bytes": 2000},
+        {"priorities": [0, 32]},
+        {"queue_type": "classic", "priorities": [256]},
+        {"queue_type": "classic", "priorities": [0, 0]},
     ],
 )
-def test_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+def test_refused(fields: dict[str, Any], message: Messages) -> None:
+    with message.of(ValidationError, hide=LINKS):
         Workload.model_validate(fields)
-    assert told in str(refused.value)
 
 
 def test_a_mixed_workload_can_be_scaled() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.workloads.load import Address
 from rabbitmq_resilience.workloads.perf_test import PerfTestFailed, Window, options, problems, read
 from rabbitmq_resilience.workloads.spec import Workload
+from tests.messages import Messages
 
 THREE = [
     Address(node, "127.0.0.1", port, zone) for node, port, zone in (("a1", 1, "a"), ("b1", 2, "b"), ("c1", 3, "c"))
@@ -90,24 +90,25 @@ def test_it_publishes_where_we_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "field"),
     [
-        ({"message_sizes": [{"message_bytes": 100, "weight": 1}]}, "message_sizes: PerfTest has nothing like it"),
-        ({"start_spread_s": 5}, "start_spread_s: PerfTest has nothing like it"),
-        ({"idle_connections": 5}, "idle_connections: PerfTest has nothing like it"),
-        ({"confirms": "ignored"}, "confirms: PerfTest awaits confirms or asks for none; write awaited or none"),
-        ({"queues": 3, "publishers": 3}, "consumers: PerfTest's keep to one queue each"),
-        ({"routing": exchange("fanout", routing_key="p.%d", routing_keys=2)}, "routing: .*write one turn"),
-        ({"routing": exchange("headers", {"priority": "x"})}, "routing: .*no properties of messages"),
-        ({"routing": exchange("headers", {"kind": "5"})}, "routing: .*letters and digits"),
+        ({"message_sizes": [{"message_bytes": 100, "weight": 1}]}, "message_sizes"),
+        ({"start_spread_s": 5}, "start_spread_s"),
+        ({"idle_connections": 5}, "idle_connections"),
+        ({"confirms": "ignored"}, "confirms"),
+        ({"queues": 3, "publishers": 3}, "consumers"),
+        ({"routing": exchange("fanout", routing_key="p.%d", routing_keys=2)}, "routing"),
+        ({"routing": exchange("headers", {"priority": "x"})}, "routing"),
+        ({"routing": exchange("headers", {"kind": "5"})}, "routing"),
     ],
 )
-def test_what_it_has_nothing_like_is_refused(fields: dict[str, Any], why: str) -> None:
+def test_what_it_has_nothing_like_is_refused(fields: dict[str, Any], field: str, message: Messages) -> None:
     (told,) = problems(Workload.model_validate(fields))
-    assert re.match(why, told), told
+    assert told.partition(":")[0] == field
+    message(told)
 
 
-def test_what_it_wrote_is_read(tmp_path: Path) -> None:
+def test_what_it_wrote_is_read(tmp_path: Path, message: Messages) -> None:
     file = tmp_path / "told.csv"
     file.write_text(WRITTEN, encoding="utf-8")
     assert read(file) == [
@@ -122,5 +123,5 @@ def test_what_it_wrote_is_read(tmp_path: Path) -> None:
         Window(12.001, 0, 0, {}, {}),
     ]
     file.write_text(WRITTEN.replace("received (msg/s)", "taken"), encoding="utf-8")
-    with pytest.raises(PerfTestFailed, match="is nothing that PerfTest wrote: KeyError: 'received"):
+    with message.of(PerfTestFailed):
         read(file)

@@ -14,6 +14,8 @@ from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.workloads import presets
 from rabbitmq_resilience.workloads.presets import BadPresetError, UnknownPresetError
 from rabbitmq_resilience.workloads.spec import Workload
+from tests.messages import Messages
+from tests.workloads.refusals import LINKS
 
 NAMES = presets.names()
 
@@ -91,47 +93,46 @@ def test_what_is_kept_states_the_whole_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "told"),
+    ("workload", "names"),
     [
-        ({"preset": "low_latency_6"}, "line 7, workload.preset: there is no preset 'low_latency_6'; did you mean low"),
-        ({"preset": "zebra"}, "workload.preset: there is no preset 'zebra'; known are durable, "),
-        ({"preset": 5}, "workload.preset: there is no preset 5; "),
-        ({"preset": None}, "workload.preset: there is no preset None; "),
-        ({"preset": "../topologies/three_nodes_three_zones"}, "workload.preset: there is no preset"),
-        ({"scale": 2}, "scale goes with a preset: say which"),
-        ({"preset": "sizing", "scale": 0}, "workload.scale: scale is a number over 0"),
-        ({"preset": "sizing", "scale": True}, "workload.scale: scale is a number over 0"),
-        ({"preset": "sizing", "scale": "half"}, "workload.scale: scale is a number over 0"),
-        ({"preset": "sizing", "scale": 5000}, "workload.scale: "),
-        ({"preset": "sizing", "queus": 5}, "workload.queus: no such field; did you mean queues?"),
-        ({"presett": "sizing"}, "workload.presett: no such field; did you mean preset?"),
-        ({"preset": "sizing", "queues": "many"}, 'line 8, workload.queues: got "many"'),
-        (
-            {"preset": "not_durable", "queue_type": "quorum"},
-            "workload: durable: false goes with queue_type: classic; others are durable always; what is not written "
-            "here is the preset's",
-        ),
+        ({"preset": "low_latency_6"}, "workload.preset"),
+        ({"preset": "zebra"}, "workload.preset"),
+        ({"preset": 5}, "workload.preset"),
+        ({"preset": None}, "workload.preset"),
+        ({"preset": "../topologies/three_nodes_three_zones"}, "workload.preset"),
+        ({"scale": 2}, "scale"),
+        ({"preset": "sizing", "scale": 0}, "workload.scale"),
+        ({"preset": "sizing", "scale": True}, "workload.scale"),
+        ({"preset": "sizing", "scale": "half"}, "workload.scale"),
+        ({"preset": "sizing", "scale": 5000}, "workload.scale"),
+        ({"preset": "sizing", "queus": 5}, "workload.queus"),
+        ({"presett": "sizing"}, "workload.presett"),
+        ({"preset": "sizing", "queues": "many"}, "workload.queues"),
+        ({"preset": "not_durable", "queue_type": "quorum"}, "workload"),
     ],
 )
-def test_wrong_is_told(workload: dict[str, Any], told: str) -> None:
-    assert told in refused(workload)
+def test_wrong_is_told(workload: dict[str, Any], names: str, message: Messages) -> None:
+    told = refused(workload)
+    assert names in told
+    message(told, hide=LINKS)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    "text",
     [
-        ("source: a\nwhat: b\npublished: {queues: -1}", "published is no workload: (.|\n)*queues"),
-        ("source: a\nwhat: b\npublished: {queues: 1}\nhere: {queus: 1}", "here is no workload: (.|\n)*queus"),
-        ("source: a\npublished: {queues: 1}", "what"),
-        ("source: [a", "expected"),
-        ("", "valid dictionary"),
+        "source: a\nwhat: b\npublished: {queues: -1}",
+        "source: a\nwhat: b\npublished: {queues: 1}\nhere: {queus: 1}",
+        "source: a\npublished: {queues: 1}",
+        "source: [a",
+        "",
     ],
 )
-def test_bad_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_bad_file_is_told(tmp_path: Path, text: str, message: Messages) -> None:
     (tmp_path / "odd.yaml").write_text(text)
-    with pytest.raises(BadPresetError, match=rf"odd\.yaml: (.|\n)*{told}"):
+    with message.of(BadPresetError, hide=LINKS) as refused:
         presets.load("odd", tmp_path)
-    with pytest.raises(UnknownPresetError, match="known are odd"):
+    assert "odd.yaml" in str(refused.value)
+    with message.of(UnknownPresetError):
         presets.load("zebra", tmp_path)
 
 
@@ -142,6 +143,6 @@ def test_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("queue_type", ["quorum", "mirrored"])
-def test_replicated_queues_have_a_limit(queue_type: str) -> None:
-    assert "more than 5000 go with queue_type: classic only" in refused({"queue_type": queue_type, "queues": 5001})
-    assert "less than or equal to 100000" in refused({"queue_type": "classic", "queues": 100_001})
+def test_replicated_queues_have_a_limit(queue_type: str, message: Messages) -> None:
+    message(refused({"queue_type": queue_type, "queues": 5001}))
+    message(refused({"queue_type": "classic", "queues": 100_001}))

@@ -20,6 +20,7 @@ from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S
 from rabbitmq_resilience.workloads.load import publishes_path, under_way_path
 from rabbitmq_resilience.workloads.message import Encoder
 from rabbitmq_resilience.workloads.under_way import left_under_way
+from tests.messages import Messages
 from tests.workloads import hosted
 from tests.workloads.test_settlement import load
 
@@ -71,29 +72,37 @@ class Wire:
     on_confirm: Callable[[int, int, bool], None]
     on_nack: Callable[[object], None]
     on_data: Callable[[], None]
+    on_blocked: Callable[[], None]
+    on_unblocked: Callable[[], None]
+    on_return: Callable[[Any, Any, Any, bytes], None]
     asked_for_confirms = False
 
     def __init__(self, notes: Notes) -> None:
         self.params = SimpleNamespace(frame_max=131_072)
         self.messages: list[bytes] = []
         self._notes = notes
-        self._channels = 0
+        self.channels = 0
 
     @property
     def written(self) -> int:
         return len(self.messages)
 
-    def add_on_connection_blocked_callback(self, _: object) -> None: ...
+    def add_on_connection_blocked_callback(self, callback: Callable[[], None]) -> None:
+        self.on_blocked = callback
 
-    add_on_connection_unblocked_callback = add_on_connection_blocked_callback
+    def add_on_connection_unblocked_callback(self, callback: Callable[[], None]) -> None:
+        self.on_unblocked = callback
+
+    def keep_on_return(self, callback: Callable[[Any, Any, Any, bytes], None]) -> None:
+        self.on_return = callback
 
     def channel(self, *, on_open_callback: Callable[[Any], None]) -> None:
-        self._channels += 1
+        self.channels += 1
         on_open_callback(
             SimpleNamespace(
-                channel_number=self._channels,
+                channel_number=self.channels,
                 add_on_close_callback=id,
-                add_on_return_callback=id,
+                add_on_return_callback=self.keep_on_return,
                 confirm_delivery=self._confirm_delivery,
             )
         )
@@ -104,7 +113,7 @@ class Wire:
 
     def close(self) -> None:
         """Channels of the next connection have their own numbers and tags."""
-        self._channels = 0
+        self.channels = 0
 
     def write_messages(self, messages: list[bytes]) -> None:
         self.messages += messages
@@ -127,18 +136,23 @@ class Rig:
     def rows(self) -> dict[int, Outcome]:
         """The outcomes on record after the connection was lost for good."""
         self.publisher.lost()
-        self.publisher._history.flush()
+        self.publisher.history.flush()
         batches = StreamReader(publishes_path(self.folder, "publisher-0", 0), PUBLISHES).batches()
         rows = [row for batch in batches for row in batch.to_pylist()]
         assert len({row["sequence"] for row in rows}) == len(rows)
         return {row["sequence"]: Outcome(row["outcome"]) for row in rows}
+
+    def sent_us(self) -> int:
+        """Return when the oldest message under way was sent."""
+        under_way = left_under_way(under_way_path(self.folder, "publisher-0", 0))
+        return min(int(place["sent_us"]) for place in under_way)
 
     def connect(self) -> None:
         self.wire.close()
         self.publisher.opened(self.wire, 0)
 
     def confirm(self, tag: int, multiple: bool, *, channel: int = 1) -> None:
-        self.publisher._on_confirm(channel, tag, multiple)
+        self.wire.on_confirm(channel, tag, multiple)
 
 
 @pytest.fixture
@@ -162,7 +176,7 @@ def rig(make: Callable[..., Rig]) -> Rig:
 
 
 def table(rig: Rig) -> list[dict[str, Any]]:
-    rig.publisher._history.flush()
+    rig.publisher.history.flush()
     batches = StreamReader(publishes_path(rig.folder, "publisher-0", 0), PUBLISHES).batches()
     return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["sequence"]))
 
@@ -213,7 +227,7 @@ def test_a_place_is_taken_until_its_row_is_written(make: Callable[..., Rig], mon
     rig = make(in_flight=7)
     for tag in range(2, 3000):
         rig.confirm(tag, False)
-        rig.publisher._publish()
+        rig.publisher.tick()
     assert rig.rows() == {0: Outcome.UNKNOWN} | {n: Outcome.CONFIRMED for n in range(1, 2999)} | {
         n: Outcome.UNKNOWN for n in range(2999, rig.wire.written)
     }
@@ -250,7 +264,7 @@ def test_the_limit_in_flight_is_kept(rig: Rig) -> None:
 
 def test_confirms_nacks_and_what_stays_open(rig: Rig) -> None:
     rig.confirm(2, False)
-    rig.publisher._on_nack(nack(4))
+    rig.wire.on_nack(nack(4))
     rig.confirm(3, True)
     assert rig.rows() == {
         0: Outcome.CONFIRMED,
@@ -262,7 +276,7 @@ def test_confirms_nacks_and_what_stays_open(rig: Rig) -> None:
 
 
 def test_a_returned_message_is_not_confirmed(rig: Rig) -> None:
-    rig.publisher._on_return(None, None, None, Encoder(1, 0, b"payload").encode(1))
+    rig.wire.on_return(None, None, None, Encoder(1, 0, b"payload").encode(1))
     rig.confirm(3, True)
     rows = rig.rows()
     assert [rows[sequence] for sequence in range(3)] == [Outcome.CONFIRMED, Outcome.RETURNED, Outcome.CONFIRMED]
@@ -287,11 +301,11 @@ def test_a_confirm_that_comes_twice_counts_once(rig: Rig) -> None:
 
 
 def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
-    rig.publisher._block(True)
+    rig.wire.on_blocked()
     rig.confirm(5, True)
     rig.publisher.tick()
     assert rig.wire.written == 5
-    rig.publisher._block(False)
+    rig.wire.on_unblocked()
     assert rig.wire.written == 10
 
 
@@ -304,34 +318,40 @@ def test_it_looks_often_only_where_nothing_tells_it_when(
     assert make(**fields).publisher.tick_s == tick_s
 
 
-def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent_us = rig.publisher._under_way.sent_us(rig.publisher._channels[1].oldest)
+def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0)
+    sent_us = rig.sent_us()
     monkeypatch.setattr(module, "now_us", lambda: sent_us + 29_000_000)
-    rig.publisher._check_patience()
+    rig.publisher.tick()
     assert rig.notes.failures == []
     monkeypatch.setattr(module, "now_us", lambda: sent_us + 31_000_000)
-    rig.publisher._check_patience()
-    assert rig.notes.failures == ["no confirm for 31.0 s"]
+    rig.publisher.tick()
+    (failure,) = rig.notes.failures
+    message(failure)
 
 
-def test_patience_begins_anew_when_the_broker_lets_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_begins_anew_when_the_broker_lets_go(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
     """What was written before the broker blocked may be unread until then."""
-    sent_us = rig.publisher._under_way.sent_us(rig.publisher._channels[1].oldest)
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0)
+    sent_us = rig.sent_us()
 
     def look(after_s: float) -> list[str]:
         monkeypatch.setattr(module, "now_us", lambda: sent_us + round(after_s * 1e6))
-        rig.publisher._check_patience()
+        rig.publisher.tick()
         return rig.notes.failures
 
-    rig.publisher._block(True)
+    rig.wire.on_blocked()
     assert look(100) == []
-    rig.publisher._block(False)
+    rig.wire.on_unblocked()
     assert look(129) == []
-    assert look(131) == ["no confirm for 31.0 s"]
+    (failure,) = look(131)
+    message(failure)
 
 
 def test_a_blocked_publisher_that_loses_its_connection_is_blocked_no_more(rig: Rig) -> None:
-    rig.publisher._block(True)
+    rig.wire.on_blocked()
     assert (rig.notes.counts[Count.BLOCKED], rig.notes.events) == (1, ["blocked"])
     rig.publisher.lost()
     assert (rig.notes.counts[Count.BLOCKED], rig.notes.events) == (0, ["blocked", "unblocked"])

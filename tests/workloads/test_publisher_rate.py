@@ -23,11 +23,11 @@ def test_with_a_rate_a_message_is_due_when_its_turn_was(tmp_path: Path, monkeypa
     publisher = hosted.publisher(replace(load(), rate_per_s=100, in_flight=50), tmp_path, notes)
     rig = Rig(tmp_path, publisher, notes, Wire(notes))
     rig.connect()
-    publisher._block(True)
+    rig.wire.on_blocked()
     clock_us[0] += 5_000_000
-    publisher._block(False)
+    rig.wire.on_unblocked()
     publisher.tick()
-    publisher._on_confirm(1, 100, True)
+    rig.wire.on_confirm(1, 100, True)
     rows = table(rig)
     assert [row["due_us"] for row in rows] == [10_000_000 + 10_000 * i for i in range(1, 26)]
     assert {row["sent_us"] for row in rows} == {15_000_000}
@@ -47,14 +47,14 @@ def test_each_message_is_sent_when_it_is_due(tmp_path: Path, monkeypatch: pytest
 
     go_on = partial(call_until, notes, clock_us)
     go_on(10_065_000)
-    publisher._on_confirm(1, 6, True)
+    rig.wire.on_confirm(1, 6, True)
     go_on(10_100_000)
     clock_us[0] = 10_149_000  # the process was held up
     go_on(10_149_000)
     publisher.vary(10_149_000)
     publisher.tick()
     go_on(10_153_500)
-    publisher._on_confirm(1, 18, True)
+    rig.wire.on_confirm(1, 18, True)
     rows = table(rig)
     waited_us = [row["sent_us"] - row["due_us"] for row in rows]
     assert [row["due_us"] for row in rows[:14]] == [10_000_000 + 10_000 * i for i in range(1, 15)]
@@ -140,7 +140,7 @@ def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatc
     sent_in(20)
     assert sent_in(2980) == 0
     sent_in(20)
-    assert rig.publisher._in_flight == 10_000
+    assert rig.wire.written == 10_000, "none is confirmed, so that all are in flight"
     sent_in(1000)
     rig.confirm(20_000, True)
     assert abs(sent_in(2000) - 200) <= 2

@@ -11,6 +11,8 @@ from rabbitmq_resilience.workloads.matching import Bound, Reached
 from rabbitmq_resilience.workloads.routing import HASH_PLUGIN, Routing
 from rabbitmq_resilience.workloads.services import ProcessingStep, Service
 from rabbitmq_resilience.workloads.spec import Workload
+from tests.messages import Messages
+from tests.workloads.refusals import LINKS
 
 TOPIC = {"name": "x", "type": "topic"}
 HASHED = {"name": "h", "type": "consistent_hash"}
@@ -84,93 +86,80 @@ def test_bindings_lead_to_exchanges_and_to_shards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "parts"),
+    ("changed", "refused"),
     [
-        ({"exchanges": []}, ("'x'", "exchanges are none")),
-        ({"exchanges": [TOPIC, TOPIC]}, ("exchange x is there twice",)),
-        ({"exchanges": [TOPIC, {"name": "amq.mine", "type": "topic"}]}, ("amq.mine", "in use")),
-        ({"exchanges": [{**TOPIC, "alternate_exchange": "y"}]}, ("alternate_exchange of x", "'y'")),
-        ({"bindings": []}, ("routing key 'a'", "leads to no queue", "alternate_exchange")),
-        ({"publish": []}, ("publish",)),
-        ({"publish": [{"exchange": "y"}]}, ("publish names 'y'",)),
-        ({"publish": [{"routing_key": "nowhere"}]}, ("'nowhere'", "default exchange", "such as q1")),
-        ({"publish": [{**PUBLISHED, "routing_key": "a.%d"}]}, ("routing_keys", "price.%d")),
-        ({"publish": [{**PUBLISHED, "routing_keys": 5}]}, ("routing_keys", "price.%d")),
-        ({"publish": [{**PUBLISHED, "routing_key": "ä" * 128}]}, ("255 bytes",)),
-        ({"publish": [{**PUBLISHED, "routing_key": "a.%d", "routing_keys": 20_000}] * 2}, ("40000", "20000")),
-        ({"publish": [{**PUBLISHED, "headers": {"x-match": "all"}}]}, ("'x-match'", "x-")),
-        ({"publish": [{**PUBLISHED, "headers": {"kind": 1}}]}, ("string",)),
-        ({"bindings": [{**ALL, "queues": "q7"}]}, ("'q7'", "q1, q2", "service:NAME")),
-        ({"bindings": [{**ALL, "queues": []}]}, ("queues or to an exchange",)),
-        ({"bindings": [{**ALL, "to_exchange": "x"}]}, ("queues or to an exchange",)),
-        ({"bindings": [{**ALL, "headers": {"a": "b"}}]}, ("type: headers", "it is topic")),
-        (
-            {"exchanges": [TOPIC, HASHED], "bindings": [ALL, {"exchange": "h", "queues": "q1"}]},
-            ("q1 is bound to the consistent_hash exchange h", "nothing else"),
-        ),
+        ({"exchanges": []}, True),
+        ({"exchanges": [TOPIC, TOPIC]}, True),
+        ({"exchanges": [TOPIC, {"name": "amq.mine", "type": "topic"}]}, True),
+        ({"exchanges": [{**TOPIC, "alternate_exchange": "y"}]}, True),
+        ({"bindings": []}, True),
+        ({"publish": []}, True),
+        ({"publish": [{"exchange": "y"}]}, True),
+        ({"publish": [{"routing_key": "nowhere"}]}, True),
+        ({"publish": [{**PUBLISHED, "routing_key": "a.%d"}]}, True),
+        ({"publish": [{**PUBLISHED, "routing_keys": 5}]}, True),
+        ({"publish": [{**PUBLISHED, "routing_key": "ä" * 128}]}, True),
+        ({"publish": [{**PUBLISHED, "routing_key": "a.%d", "routing_keys": 20000}] * 2}, True),
+        ({"publish": [{**PUBLISHED, "headers": {"x-match": "all"}}]}, True),
+        ({"publish": [{**PUBLISHED, "headers": {"kind": 1}}]}, True),
+        ({"bindings": [{**ALL, "queues": "q7"}]}, True),
+        ({"bindings": [{**ALL, "queues": []}]}, True),
+        ({"bindings": [{**ALL, "to_exchange": "x"}]}, True),
+        ({"bindings": [{**ALL, "headers": {"a": "b"}}]}, True),
+        ({"exchanges": [TOPIC, HASHED], "bindings": [ALL, {"exchange": "h", "queues": "q1"}]}, True),
         (
             {"exchanges": [TOPIC, HASHED], "bindings": [{**ALL, "queues": "q2"}, {"exchange": "h", "queues": "q1"}]}
             | {"publish": [PUBLISHED, {"routing_key": "q1"}]},
-            ("q1 is bound to the consistent_hash exchange h", "nothing else"),
+            True,
         ),
-        ({"exchanges": [TOPIC, HASHED]}, ("h has no queue",)),
+        ({"exchanges": [TOPIC, HASHED]}, True),
         (
             {"exchanges": [HASHED], "bindings": [{"exchange": "h", "queues": "q1"}] * 2}
             | {"publish": [{"exchange": "h"}]},
-            (),
+            False,
         ),
         (
             {"exchanges": [HASHED], "publish": [{"exchange": "h"}]}
             | {"bindings": [{"exchange": "h", "queues": "q1", "routing_key": key} for key in ("1", "2")]},
-            ("q1 is bound to h twice",),
+            True,
         ),
         (
             {"exchanges": [HASHED], "publish": [{"exchange": "h"}]}
             | {"bindings": [{"exchange": "h", "queues": "q1", "routing_key": "heavy"}]},
-            ("'heavy'", "1 to 10000"),
+            True,
         ),
-        (
-            {"exchanges": [TOPIC, HASHED], "bindings": [ALL, {"exchange": "h", "to_exchange": "x"}]},
-            ("h is bound to an exchange",),
-        ),
+        ({"exchanges": [TOPIC, HASHED], "bindings": [ALL, {"exchange": "h", "to_exchange": "x"}]}, True),
     ],
 )
-def test_what_does_not_go_together_is_refused(changed: dict[str, Any], parts: tuple[str, ...]) -> None:
-    if not parts:  # the same binding twice is one
+def test_what_does_not_go_together_is_refused(changed: dict[str, Any], refused: bool, message: Messages) -> None:
+    if not refused:  # the same binding twice is one
         workload(**changed)
         return
-    with pytest.raises(ValidationError) as refused:
+    with message.of(ValidationError, hide=LINKS):
         workload(**changed)
-    for part in parts:
-        assert part in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("stated", "parts"),
+    "stated",
     [
-        ({"services": [{"name": "a"}], "queues": 2}, ("queues is 2", "have 1", "leave queues out")),
-        ({"services": [{"name": "a", "consumers": 3}], "consumers": 2}, ("consumers is 2", "have 3")),
-        ({"services": [{"name": "a"}], "processing_ms": 5}, ("its own processing_ms",)),
-        ({"services": [{"name": "a"}, {"name": "a"}]}, ("called a, a",)),
-        ({"services": [{"name": "a-1"}]}, ("name",)),
-        ({"services": [{"name": "a"}], "queue_pattern": "b%d"}, ("queue_pattern",)),
-        ({"routing": routing(), "copy_every": 3}, ("copy_every",)),
-        (
-            {"limits": {"max_length": 5}}
-            | {
-                "routing": {"exchanges": [HASHED], "bindings": [{"exchange": "h", "queues": "all"}]}
-                | {"publish": [{"exchange": "h"}]}
-            },
-            ("limits", "consistent_hash"),
-        ),
-        ({"services": [{"name": "a", "processing_ms": 5}], "acks": "automatic"}, ("acks: automatic",)),
+        {"services": [{"name": "a"}], "queues": 2},
+        {"services": [{"name": "a", "consumers": 3}], "consumers": 2},
+        {"services": [{"name": "a"}], "processing_ms": 5},
+        {"services": [{"name": "a"}, {"name": "a"}]},
+        {"services": [{"name": "a-1"}]},
+        {"services": [{"name": "a"}], "queue_pattern": "b%d"},
+        {"routing": routing(), "copy_every": 3},
+        {"limits": {"max_length": 5}}
+        | {
+            "routing": {"exchanges": [HASHED], "bindings": [{"exchange": "h", "queues": "all"}]}
+            | {"publish": [{"exchange": "h"}]}
+        },
+        {"services": [{"name": "a", "processing_ms": 5}], "acks": "automatic"},
     ],
 )
-def test_what_does_not_go_with_services_and_routing_is_refused(stated: dict[str, Any], parts: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError) as refused:
+def test_what_does_not_go_with_services_and_routing_is_refused(stated: dict[str, Any], message: Messages) -> None:
+    with message.of(ValidationError, hide=LINKS):
         Workload.model_validate(stated)
-    for part in parts:
-        assert part in str(refused.value)
 
 
 def test_services_are_scaled_each() -> None:

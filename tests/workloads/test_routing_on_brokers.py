@@ -22,7 +22,7 @@ from rabbitmq_resilience.workloads.services import Service
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.needs import skipped_without
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 WORDS = ("", "a", "b", "eur", "*", "#")
 
@@ -88,7 +88,7 @@ def test_messages_go_where_they_are_said_to_go(routing_cluster: LocalCluster) ->
         assert {4, 5} <= set(routes.queues.tolist()), "both shards have messages"
         assert all(depth.ready == depth.unacked == 0 for depth in depths(routing_cluster.api("a1"), "routing").values())
         routing_cluster.api("b1").bind_queue("routing", "q1", exchange="rest", routing_key="more")
-        with pytest.raises(RoutingNotProven, match="should not come out of q1"):
+        with pytest.raises(RoutingNotProven, match=r"not .* q1"):
             prove(routing_cluster, routing, queues, vhost="routing")
         declare_routing(routing_cluster, routing, queues, vhost="routing")  # which may be done twice
 

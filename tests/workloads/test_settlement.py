@@ -63,6 +63,16 @@ def test_queues_are_shared_out(publishers: int, queues: int, expected: list[tupl
     assert [shared.publisher_routes(p) for p in range(publishers)] == expected
 
 
+def close_as_killed(rows: Publishes, folder: Path, name: str, life: int) -> None:
+    """Close the files, and leave in them what was there before."""
+    left = {
+        path: path.read_bytes() for path in (publishes_path(folder, name, life), under_way_path(folder, name, life))
+    }
+    rows.close()
+    for path, data in left.items():
+        path.write_bytes(data)
+
+
 def killed(folder: Path, *, life: int, first: int, sent: list[int], recorded: list[int]) -> None:
     """What a process leaves that is killed after it wrote down ``sent`` and recorded some of it."""
     under_way = UnderWay(under_way_path(folder, "publisher-0", life), size=20)
@@ -71,8 +81,7 @@ def killed(folder: Path, *, life: int, first: int, sent: list[int], recorded: li
     rows = Publishes(publishes_path(folder, "publisher-0", life), under_way=under_way, on_written=_uncounted)
     rows.add([places[sequence - first] for sequence in recorded], Outcome.CONFIRMED)
     rows.flush()
-    rows._writer._file.close()
-    under_way.close()
+    close_as_killed(rows, folder, "publisher-0", life)
 
 
 def test_what_a_killed_publisher_had_under_way_becomes_unknown_once_with_all_that_is_known(tmp_path: Path) -> None:
@@ -131,8 +140,7 @@ def test_publishers_that_shared_a_process_are_settled_each_for_itself(tmp_path: 
     under_way.take(2, 0, [0] * 2, [2] * 2, 2, 0)
     rows.add(first[:1], Outcome.CONFIRMED)
     rows.flush()
-    rows._writer._file.close()
-    under_way.close()
+    close_as_killed(rows, tmp_path, "publishers-0", 0)
     with Counters(tmp_path, workers=4, create=True) as counters:
         counters.set(0, Count.SENT, 3)
         counters.set(2, Count.SENT, 1)

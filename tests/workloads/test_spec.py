@@ -11,35 +11,38 @@ from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.queues import own_arguments, queue_arguments, queue_names, queue_policy
 from rabbitmq_resilience.workloads.services import ProcessingStep
 from rabbitmq_resilience.workloads.spec import RateStep, Workload
+from tests.messages import Messages
+from tests.workloads.refusals import LINKS
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "names"),
     [
-        ({"queue_pattern": "orders"}, "must hold %d once"),
-        ({"queue_pattern": "q%d-%d"}, "must hold %d once"),
-        ({"queue_pattern": "q%d%s"}, "must hold %d once"),
-        ({"queue_pattern": "an order %d"}, "write it as 'orders-%d'"),
-        ({"queue_pattern": "amq.%d"}, "begins with a name that is in use"),
-        ({"queue_pattern": "declared-%d"}, "begins with a name that is in use"),
-        ({"queue_type": "quorum", "lazy": True}, "quorum has max_in_memory_length"),
-        ({"queue_type": "mirrored", "max_in_memory_length": 0}, "mirrored have lazy"),
-        ({"acks": "automatic", "processing_ms": 1}, "with acks: automatic there is none"),
-        ({"acks": "automatic", "variable_processing": [{"processing_ms": 1, "for_s": 1}]}, "with acks: automatic"),
-        ({"acks": "early"}, "say how long that takes"),
-        ({"queue_type": "quorum", "durable": False}, "goes with queue_type: classic"),
-        ({"limits": {"overflow": "drop-head"}}, "it goes with"),
-        ({"limits": {"expires_ms": 0}}, "greater than or equal to 1"),
-        ({"variable_rate": [{"rate_per_s": -1, "for_s": 1}]}, "greater than or equal to 0"),
-        ({"variable_rate": [{"rate_per_s": 1, "for_s": 0}]}, "greater than 0"),
-        ({"variable_rate": [{"for_s": 1}]}, "Field required"),
+        ({"queue_pattern": "orders"}, "%d"),
+        ({"queue_pattern": "q%d-%d"}, "%d"),
+        ({"queue_pattern": "q%d%s"}, "%d"),
+        ({"queue_pattern": "an order %d"}, "orders-%d"),
+        ({"queue_pattern": "amq.%d"}, "Workload"),
+        ({"queue_pattern": "declared-%d"}, "Workload"),
+        ({"queue_type": "quorum", "lazy": True}, "max_in_memory_length"),
+        ({"queue_type": "mirrored", "max_in_memory_length": 0}, "lazy"),
+        ({"acks": "automatic", "processing_ms": 1}, "acks: automatic"),
+        ({"acks": "automatic", "variable_processing": [{"processing_ms": 1, "for_s": 1}]}, "acks: automatic"),
+        ({"acks": "early"}, "Workload"),
+        ({"queue_type": "quorum", "durable": False}, "queue_type: classic"),
+        ({"limits": {"overflow": "drop-head"}}, "Workload"),
+        ({"limits": {"expires_ms": 0}}, "Workload"),
+        ({"variable_rate": [{"rate_per_s": -1, "for_s": 1}]}, "Workload"),
+        ({"variable_rate": [{"rate_per_s": 1, "for_s": 0}]}, "Workload"),
+        ({"variable_rate": [{"for_s": 1}]}, "Workload"),
     ],
 )
-def test_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_refused(fields: dict[str, Any], names: str, message: Messages) -> None:
+    with message.of(ValueError, hide=LINKS) as refusal:
         Workload(**fields)
+    assert names in str(refusal.value)
 
 
 def test_queues_are_named_by_a_pattern() -> None:
@@ -103,9 +106,9 @@ def test_no_rate_stays_without_limit() -> None:
     assert Workload(rate_per_s=None, variable_rate=LOAD.variable_rate).scaled(3).rate_per_s is None
 
 
-@pytest.mark.parametrize(("factor", "told"), [(0, "scaled by 0"), (-1, "scaled by -1"), (1e6, "less than or equal")])
-def test_it_is_not_scaled_past_what_it_may_be(factor: float, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+@pytest.mark.parametrize("factor", [0, -1, 1000000.0])
+def test_it_is_not_scaled_past_what_it_may_be(factor: float, message: Messages) -> None:
+    with message.of(ValueError, hide=LINKS):
         LOAD.scaled(factor)
 
 
@@ -114,6 +117,6 @@ def test_how_long_it_varies() -> None:
 
 
 @pytest.mark.parametrize("clients", ["publishers", "consumers"])
-def test_clients_beyond_all_bounds_are_refused_at_once(clients: str) -> None:
-    with pytest.raises(ValueError, match="less than or equal to 100000"):
+def test_clients_beyond_all_bounds_are_refused_at_once(clients: str, message: Messages) -> None:
+    with message.of(ValueError, hide=LINKS):
         Workload.model_validate({clients: 10**18})

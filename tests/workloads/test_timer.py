@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import itertools
 import statistics
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -16,14 +19,29 @@ from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads import timer as module
 from rabbitmq_resilience.workloads.timer import Timer
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture(params=["the kernel's clock", "the loop's clock"])
 def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[IOLoop]:
     if request.param == "the loop's clock":
-        monkeypatch.setattr(module, "_KernelsClock", module._LoopsClock)
+        monkeypatch.setitem(globals(), "Timer", timer_without_timerfd())
     made = IOLoop()
     yield made
     made.close()
+
+
+def timer_without_timerfd() -> type[Timer]:
+    """Return the timer of a system whose C library has no timerfd_create."""
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
+        spec.loader.exec_module(loaded)
+    made: type[Timer] = loaded.Timer
+    return made
 
 
 def rung(loop: IOLoop, after_us: list[int]) -> list[tuple[int, int]]:

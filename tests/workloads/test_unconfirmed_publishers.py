@@ -12,7 +12,7 @@ from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads.session import CLOSE_TIMEOUT_S
 from tests.workloads.test_running_workload import await_confirmed, drained, running, worker_events
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 
 @pytest.mark.parametrize("confirms", ["none", "ignored"])

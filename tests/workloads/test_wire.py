@@ -1,5 +1,4 @@
 import socket
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,18 +16,34 @@ Seen = list[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")
-def loop() -> Iterator[IOLoop]:
-    made = IOLoop()
-    yield made
-    made.close()
+def loop() -> Any:
+    """An I/O loop that nothing runs."""
+    return SimpleNamespace(READ=IOLoop.READ, WRITE=IOLoop.WRITE, ERROR=IOLoop.ERROR)
 
 
-def connection(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> tuple[Connection, Seen]:
+class Unconnected(Connection):
+    """A connection without a stream, by the methods that pika's adapters override."""
+
+    def __init__(self, loop: Any, seen: Seen) -> None:
+        super().__init__(custom_ioloop=loop)
+        self._seen = seen
+
+    def receive(self, data: bytes) -> None:
+        self._on_data_available(data)
+
+    def carry_by(self, transport: Any) -> None:
+        self._transport = transport
+
+    def _adapter_connect_stream(self) -> None: ...
+
+    def _process_frame(self, value: object) -> None:
+        self._seen.append(("pika", type(value).__name__))
+
+
+def connection(loop: Any) -> tuple[Unconnected, Seen]:
     """A connection that is not connected; frames that it hands to pika are seen as ("pika", type)."""
-    monkeypatch.setattr(Connection, "_adapter_connect_stream", lambda _: None)
-    made = Connection(custom_ioloop=loop)
     seen: Seen = []
-    monkeypatch.setattr(made, "_process_frame", lambda value: seen.append(("pika", type(value).__name__)))
+    made = Unconnected(loop, seen)
     made.on_delivery = lambda *delivery: seen.append(("delivery", *delivery))
     made.on_confirm = lambda channel, tag, multiple: seen.append(("confirm", channel, tag, multiple))
     return made, seen
@@ -50,7 +65,7 @@ HEARTBEAT = frame.Heartbeat().marshal()
 
 
 @given(st.lists(st.integers(1, 400), max_size=10))
-def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: list[int]) -> None:
+def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: Any, sizes: list[int]) -> None:
     long = b"x" * 250
     stream = (
         confirm(1, multiple=False)
@@ -61,13 +76,12 @@ def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: 
         + frame.Method(1, spec.Basic.Cancel("q0")).marshal()
         + confirm(7, multiple=True, channel=300)
     )
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        made, seen = connection(monkeypatch, loop)
-        for size in [*sizes, len(stream)]:
-            if stream[:size]:
-                made._on_data_available(stream[:size])
-            stream = stream[size:]
-        assert made.bytes_received > 0
+    made, seen = connection(loop)
+    for size in [*sizes, len(stream)]:
+        if stream[:size]:
+            made.receive(stream[:size])
+        stream = stream[size:]
+    assert made.bytes_received > 0
     assert seen == [
         ("confirm", 1, 1, False),
         ("delivery", b"q0", 1, False, b"short"),
@@ -79,29 +93,29 @@ def test_frames_are_taken_apart_wherever_the_stream_is_cut(loop: IOLoop, sizes: 
     ]
 
 
-def test_returned_messages_stay_with_pika(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
-    made, seen = connection(monkeypatch, loop)
+def test_returned_messages_stay_with_pika(loop: Any) -> None:
+    made, seen = connection(loop)
     method = frame.Method(1, spec.Basic.Return(312, "NO_ROUTE", "", "q")).marshal()
     header = frame.Header(1, 3, spec.BasicProperties()).marshal()
-    made._on_data_available(method + header + frame.Body(1, b"abc").marshal() + confirm(4, multiple=False))
+    made.receive(method + header + frame.Body(1, b"abc").marshal() + confirm(4, multiple=False))
     assert seen == [("pika", "Method"), ("pika", "Header"), ("pika", "Body"), ("confirm", 1, 4, False)]
 
 
-def test_another_protocol_version_is_left_to_pika(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
-    made, seen = connection(monkeypatch, loop)
-    made._on_data_available(b"AMQP\x00\x00\x09\x01" + b"more")
+def test_another_protocol_version_is_left_to_pika(loop: Any) -> None:
+    made, seen = connection(loop)
+    made.receive(b"AMQP\x00\x00\x09\x01" + b"more")
     assert seen == [("pika", "ProtocolHeader")]
 
 
-def test_what_a_callback_raises_is_kept(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
-    made, _ = connection(monkeypatch, loop)
+def test_what_a_callback_raises_is_kept(loop: Any) -> None:
+    made, _ = connection(loop)
 
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
     made.on_delivery = fail
     with pytest.raises(OSError, match="disk full"):
-        made._on_data_available(delivery(1, b"m"))
+        made.receive(delivery(1, b"m"))
     assert str(made.failure) == "disk full"
 
 
@@ -142,14 +156,14 @@ def test_a_message_is_published_to_its_exchange_with_its_key_and_headers() -> No
     assert header.properties.headers == {"kind": "tick", "CC": ["copies"]}
 
 
-def test_what_does_not_fit_waits_behind_what_was_sent(monkeypatch: pytest.MonkeyPatch, loop: IOLoop) -> None:
-    made, _ = connection(monkeypatch, loop)
+def test_what_does_not_fit_waits_behind_what_was_sent(loop: Any) -> None:
+    made, _ = connection(loop)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
         waiting: list[bytes] = []
-        made._transport = SimpleNamespace(
-            _sock=ours, write=waiting.append, get_write_buffer_size=lambda: sum(map(len, waiting))
+        made.carry_by(
+            SimpleNamespace(_sock=ours, write=waiting.append, get_write_buffer_size=lambda: sum(map(len, waiting)))
         )
         messages = [bytes([number]) * 50_000 for number in range(100)]
         made.write_messages(messages)
@@ -162,4 +176,4 @@ def test_what_does_not_fit_waits_behind_what_was_sent(monkeypatch: pytest.Monkey
         ours.close()
         made.write_messages([b"on a socket that is gone"])
         assert waiting == [b"on a socket that is gone"], "it is for pika to notice"
-        made._transport = None
+        made.carry_by(None)

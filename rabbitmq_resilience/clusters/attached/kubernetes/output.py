@@ -14,7 +14,7 @@ from rabbitmq_resilience.tools.closing import Closing
 
 #: Then it is asked anew: nobody tells of a way that is gone.
 _SILENT_S = 60.0
-_AGAIN_AFTER_S = 1.0
+AGAIN_AFTER_S = 1.0
 _MARGIN_S = 5
 _ENDS_WITHIN_S = 30.0
 
@@ -46,7 +46,7 @@ class Output(Closing):
                 pass  # asked again
             if last_time:
                 return
-            self._over.wait(_AGAIN_AFTER_S)
+            self._over.wait(AGAIN_AFTER_S)
 
     def _tell(self, line: str) -> None:
         at, _, said = line.partition(" ")
