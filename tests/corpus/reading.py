@@ -5,9 +5,12 @@ A run is an archive NAME.run.tar.xz of its run directory. ``golden.txt`` holds a
 
 from __future__ import annotations
 
+import atexit
 import re
 import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,16 @@ _ENDING = ".run.tar.xz"
 def names() -> list[str]:
     """Return the names of all recorded runs."""
     return sorted(path.name.removesuffix(_ENDING) for path in CORPUS.glob(f"*{_ENDING}"))
+
+
+@cache
+def all_unpacked() -> Path:
+    """Return a folder with all runs unpacked, to be copied from; it is gone with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="corpus-")
+    atexit.register(folder.cleanup)
+    for name in names():
+        unpacked(name, Path(folder.name))
+    return Path(folder.name)
 
 
 def unpacked(name: str, folder: Path) -> RunDirectory:

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.corpus.reading import all_unpacked
+
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED = ROOT / "tests" / "play" / "recorded"
+RECORDED = all_unpacked()
 
 #: The title of a scenario begins with the recorded run that it stands for.
 CONFTEST = f"""

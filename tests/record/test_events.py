@@ -23,6 +23,7 @@ from rabbitmq_resilience.record.events import (
     NoteEvent,
     event_of,
 )
+from tests.corpus.reading import all_unpacked
 from tests.messages import Messages
 
 NAMES = st.sampled_from(["a1", "b1", "publisher:0", "consumer:2"])
@@ -149,7 +150,7 @@ def test_early_records_are_understood() -> None:
     assert DeclarationEvent.kind == "declaration"
 
 
-RECORDED = sorted((Path(__file__).parents[1] / "play" / "recorded").rglob("*.jsonl"))
+RECORDED = sorted(all_unpacked().rglob("*.jsonl"))
 
 
 def test_no_field_of_a_recorded_run_is_passed_over() -> None:
