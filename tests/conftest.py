@@ -30,7 +30,25 @@ settings.load_profile("few")
 _WORKERS_MAX = 5
 
 #: The files that take longest, by measured seconds: they come first, so that none is waited for alone at the end.
-LONGEST_FIRST: tuple[str, ...] = ()
+LONGEST_FIRST = (
+    "tests/test_installed.py",
+    "tests/faults/test_operators_on_brokers.py",
+    "tests/faults/test_faults_on_brokers.py",
+    "tests/clusters/test_running_cluster.py",
+    "tests/faults/test_links_on_brokers.py",
+    "tests/play/test_judging.py",
+    "tests/play/test_measured_runs.py",
+    "tests/workloads/test_running_workload.py",
+    "tests/faults/test_broken_balancers.py",
+    "tests/clusters/test_balancers_on_brokers.py",
+    "tests/play/test_interrupted_runs.py",
+    "tests/clusters/attached/test_attached_on_brokers.py",
+    "tests/clusters/test_observer_on_brokers.py",
+    "tests/workloads/test_workers.py",
+    "tests/clusters/test_prometheus.py",
+    "tests/test_plugin.py",
+    "tests/sweeps/test_compare_command.py",
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

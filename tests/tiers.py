@@ -64,7 +64,8 @@ def _refuse_barred(event: str, _: object) -> None:
 
 def _sleep(seconds: float, slept: Callable[[float], None] = time.sleep) -> None:
     """Sleep, except in ``check``: the interpreter has no audit event for it before Python 3.13."""
-    if _checked and sys._getframe(1).f_globals["__name__"] != "subprocess":  # which polls for the end of a child
+    caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - the quick way
+    if _checked and caller != "subprocess":  # which polls for the end of a child
         raise BarredError(f"{_checked[0]} sleeps: mark it `core`, or give it a clock of its own")
     slept(seconds)
 

@@ -20,7 +20,7 @@ from rabbitmq_resilience.tools.steps import Missing, Step
 DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 
 _ADDRESS = re.compile(r"unix:///.+|tcp://[^/]+:\d+/?")
-_ANSWER_S = 10
+ANSWER_S = 10
 
 _MISSING = """\
 A container engine is needed for images and containers, and could not be had:
@@ -39,7 +39,7 @@ def address() -> str:
 
 
 @contextmanager
-def answering(*, within_s: int = _ANSWER_S) -> Iterator[docker.DockerClient]:
+def answering(*, within_s: int = ANSWER_S) -> Iterator[docker.DockerClient]:
     """The engine, for as long as the block lasts; ``within_s`` is how long it may take for what the block asks of it.
 
     Raises ``Failed`` with what the engine said, or why it did not answer: at first, or in the block.
@@ -48,7 +48,7 @@ def answering(*, within_s: int = _ANSWER_S) -> Iterator[docker.DockerClient]:
     if not _ADDRESS.fullmatch(place) or (place.startswith("tcp:") and os.environ.get("DOCKER_TLS_VERIFY")):
         raise Failed(f"{place}: set-up speaks to engines at unix:///path or tcp://host:port, and not over TLS or ssh")
     try:
-        with closing(connect(place, answer_within_s=_ANSWER_S)) as client:
+        with closing(connect(place, answer_within_s=ANSWER_S)) as client:
             client.api.timeout = within_s
             yield client
     except (DockerException, RequestException) as error:

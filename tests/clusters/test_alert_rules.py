@@ -16,6 +16,7 @@ from rabbitmq_resilience.clusters.alert_rules import (
     promtool_beside,
     read_rules,
 )
+from tests.messages import Messages
 
 SANE = """groups:
   - name: brokers
@@ -56,24 +57,28 @@ def test_durations(text: str, length_s: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "line"),
     [
-        (("for: 1m30s", "for: soon"), "line 7: groups.rules.for: 'soon' is no duration; write it as 30s or 1m30s"),
-        (("        expr: up == 0\n", ""), "line 5: groups.rules.expr: is missing"),
-        (("labels:", "label:"), "line 8: groups.rules.label: no such field"),
-        (("name: empty", "name: brokers"), "line 11: there is a group 'brokers' already; give it another name"),
-        (("record: nodes:up", "annotations: {}"), "line 9: a rule has either alert: or record:, and one of them"),
-        (("groups:\n", ""), "line 1: a rule file is a mapping that begins with 'groups:'"),
+        (("for: 1m30s", "for: soon"), 7),
+        (("        expr: up == 0\n", ""), 5),
+        (("labels:", "label:"), 8),
+        (("name: empty", "name: brokers"), 11),
+        (("record: nodes:up", "annotations: {}"), 9),
+        (("groups:\n", ""), 1),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(file: Path, wrong: tuple[str, str], told: str) -> None:
-    assert refused(file, SANE.replace(*wrong)) == f"alerts.yml, {told}"
+def test_what_is_wrong_is_told_with_its_line(file: Path, wrong: tuple[str, str], line: int, message: Messages) -> None:
+    told = refused(file, SANE.replace(*wrong))
+    assert told.startswith(f"alerts.yml, line {line}: ")
+    message(told)
 
 
-def test_what_is_no_yaml_and_what_is_not_there(file: Path) -> None:
-    assert "alerts.yml, line 2: is no YAML" in refused(file, "groups: [\n:")
+def test_what_is_no_yaml_and_what_is_not_there(file: Path, message: Messages) -> None:
+    told = refused(file, "groups: [\n:")
+    assert told.startswith("alerts.yml, line 2: ")
+    message(told)
     file.unlink()
-    with pytest.raises(RulesError, match="cannot be read: No such file"):
+    with message.of(RulesError):
         read_rules(file)
 
 

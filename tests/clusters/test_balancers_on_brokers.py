@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import pika
 import pytest
 
+from rabbitmq_resilience.clusters.access import Access
+from rabbitmq_resilience.clusters.broker.server_properties import server_properties
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
@@ -16,7 +17,7 @@ from rabbitmq_resilience.workloads.run import addresses
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.core
 
 #: Two of its brokers die at once. The third would pause, and now and then they would all wait for each other's tables.
 BALANCED = Topology.model_validate(
@@ -47,19 +48,10 @@ def cluster(formed: RunningCluster) -> RunningCluster:
 
 def node_behind(cluster: RunningCluster, balancer: str) -> str:
     """The broker that a client gets there, by what it says of itself; empty if none takes it."""
-    parameters = pika.ConnectionParameters(
-        "127.0.0.1",
-        cluster.amqp_endpoint(balancer).port,
-        socket_timeout=5,
-        blocked_connection_timeout=5,
-        stack_timeout=10,
-    )
     try:
-        connection = pika.BlockingConnection(parameters)
-    except pika.exceptions.AMQPError:
+        return str(server_properties(cluster.amqp_endpoint(balancer), Access(), timeout_s=10).get("node"))
+    except OSError:
         return ""
-    with connection:
-        return str(connection._impl.server_properties.get("node"))
 
 
 def nodes_behind(cluster: RunningCluster, balancer: str, *, times: int = 6) -> Counter[str]:
@@ -93,7 +85,7 @@ def test_ram_nodes_are_there_and_others_are_not(cluster: RunningCluster) -> None
     assert kinds == {"a1": "disc", "b1": "ram", "c1": "disc"}
 
 
-@pytest.mark.parametrize("balancer", BALANCED.balancer_names)
+@pytest.mark.parametrize("balancer", ["balancer:0", pytest.param("balancer:1", marks=pytest.mark.brokers)])
 def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: RunningCluster, balancer: str) -> None:
     """Also where a proxy would accept connections for it."""
     await_behind(cluster, balancer, {"a1", "b1"})
@@ -104,6 +96,7 @@ def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: RunningCluster
     await_behind(cluster, balancer, {"a1", "b1"})
 
 
+@pytest.mark.brokers
 def test_brokers_that_come_back_at_each_others_address_are_found(cluster: RunningCluster) -> None:
     for node in ("a1", "b1"):
         cluster.kill(node)

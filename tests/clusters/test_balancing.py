@@ -12,8 +12,12 @@ from rabbitmq_resilience.clusters.broker.versions import require_ram_nodes
 from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.spec import Balancers, HealthCheck, Link, Topology
 from rabbitmq_resilience.tools.distributions import ToolMissingError, find_broker
+from tests.messages import Messages
 
 BROKERS = {"a1": "127.0.0.1:5672", "b1": "127.0.0.1:5673"}
+
+#: Pydantic's errors name its version.
+PYDANTIC = {r"https://errors\.pydantic\.dev/[^/]+/": "PYDANTIC/"}
 
 
 def topology(**fields: Any) -> Topology:
@@ -32,23 +36,23 @@ def test_a_number_is_short_for_a_mapping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "text"),
+    ("fields", "place"),
     [
         ({"balancers": 0}, "balancers.count"),
         ({"balancers": 5}, "balancers.count"),
         ({"balancers": True}, "balancers"),
-        ({"balancers": {"count": 2, "algorithm": "fastest"}}, "roundrobin"),
+        ({"balancers": {"count": 2, "algorithm": "fastest"}}, "balancers.algorithm"),
         ({"balancers": {"check": {"interval": 2}}}, "balancers.check.interval"),
-        ({"without_clients": ["d1"]}, "without_clients: no node d1; there are a1, b1, c1"),
-        ({"without_clients": ["a1", "b1", "c1"]}, "leave one at least that takes clients"),
-        ({"ram_nodes": ["a2"]}, "ram_nodes: no node a2; there are a1, b1, c1"),
-        ({"ram_nodes": ["a1", "b1", "c1"]}, "at least one that keeps its metadata on disk"),
+        ({"without_clients": ["d1"]}, "without_clients"),
+        ({"without_clients": ["a1", "b1", "c1"]}, "without_clients"),
+        ({"ram_nodes": ["a2"]}, "ram_nodes"),
+        ({"ram_nodes": ["a1", "b1", "c1"]}, "ram_nodes"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], place: str, message: Messages) -> None:
+    with message.of(ValidationError, hide=PYDANTIC) as refused:
         topology(**fields)
-    assert text in str(refused.value)
+    assert place in str(refused.value)
 
 
 def test_haproxy_is_told_what_the_topology_says() -> None:
@@ -104,19 +108,19 @@ def test_clients_have_links_to_balancers_where_there_are_some() -> None:
     ]
 
 
-def test_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     monkeypatch.setenv("HAPROXY", "/nowhere")
     require = DRIVERS["local"].open(None).require
     require(topology().needs)
-    with pytest.raises(ToolMissingError, match="HAPROXY names /nowhere"):
+    with message.of(ToolMissingError):
         require(topology(balancers=1).needs)
 
 
-def test_ram_nodes_are_refused_where_a_version_has_none() -> None:
+def test_ram_nodes_are_refused_where_a_version_has_none(message: Messages) -> None:
     needs = topology(ram_nodes=["b1"]).needs
     require_ram_nodes("3.10.8", needs)
     require_ram_nodes("4.1.3", needs)
     require_ram_nodes("4.3.6", topology().needs)
-    with pytest.raises(ToolMissingError, match=r"RabbitMQ 4\.2\.0 has none.*up to 4\.1"):
+    with message.of(ToolMissingError):
         require_ram_nodes("4.2.0", needs)
     require_ram_nodes(find_broker().version, topology().needs)

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from rabbitmq_resilience.clusters.catalogue import BadTopologyError, UnknownTopologyError, load, names
 from rabbitmq_resilience.clusters.spec import Link, Topology
+from tests.messages import Messages
 
 SIZES = {
     "one_node": (1,),
@@ -22,6 +23,9 @@ SIZES = {
     "seven_nodes_two_zones": (4, 3),
 }
 
+#: Pydantic's errors name its version.
+PYDANTIC = {r"https://errors\.pydantic\.dev/[^/]+/": "PYDANTIC/"}
+
 
 def test_catalogue_is_complete() -> None:
     assert set(names()) == set(SIZES)
@@ -37,8 +41,8 @@ def test_each_loads(name: str) -> None:
     assert len(set(topology.node_names)) == sum(SIZES[name])
 
 
-def test_unknown_name_lists_the_known() -> None:
-    with pytest.raises(UnknownTopologyError, match=r"no topology 'two_moons'; known are five_nodes_three_zones, five"):
+def test_unknown_name_lists_the_known(message: Messages) -> None:
+    with message.of(UnknownTopologyError):
         load("two_moons")
 
 
@@ -47,16 +51,17 @@ def test_unknown_name_lists_the_known() -> None:
     [
         ("name: odd\nzones: {a: 3}\ncolour: red", "colour"),
         ("name: odd\nzones: {a: 8}", "zones"),
-        ("name: even\nzones: {a: 3}", "is named 'even' inside"),
-        ("name: [odd", "expected"),
-        ("", "valid dictionary"),
+        ("name: even\nzones: {a: 3}", "even"),
+        ("name: [odd", "line 1"),
+        ("", "odd.yaml"),
     ],
 )
-def test_bad_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_bad_file_is_told(tmp_path: Path, text: str, told: str, message: Messages) -> None:
     (tmp_path / "odd.yaml").write_text(text)
 
-    with pytest.raises(BadTopologyError, match=told):
+    with message.of(BadTopologyError, hide=PYDANTIC) as refused:
         load("odd", tmp_path)
+    assert told in str(refused.value)
 
 
 def test_paths_start_at_the_file(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from rabbitmq_resilience.tools import image_names as images
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
 
-pytestmark = [pytest.mark.broker, pytest.mark.engine]
+pytestmark = pytest.mark.engine
 
 FILE = Path(__file__).resolve().parent.parent.parent / compose.COMPOSE_FILE
 TOPOLOGY = catalogue.load(compose.DEFAULT_TOPOLOGY)

@@ -21,7 +21,7 @@ from rabbitmq_resilience.clusters.machine.claims import sweep
 from rabbitmq_resilience.clusters.machine.reaper import MARK
 from rabbitmq_resilience.tools.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 GONE_WITHIN_S = 15.0

@@ -12,14 +12,17 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.observer import Observer
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.protocol import NodeState
+from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.faults.alarm import IMPOSSIBLE_BYTES
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.statistics_ended import END
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.core
 
 
-def test_it_goes_on_after_a_look_that_failed_and_records_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_after_a_look_that_failed_and_records_none(
+    cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[dict[str, Any]] = []
     failed: list[str] = []
 
@@ -27,25 +30,25 @@ def test_it_goes_on_after_a_look_that_failed_and_records_none(monkeypatch: pytes
         if kind == "nodes":
             seen.append(fields)
 
-    with LocalCluster.form(catalogue.load("three_nodes_three_zones")) as cluster:
-        look = cluster.state
+    look = cluster.state
 
-        def refuses(node: str) -> NodeState:
-            failed.append(node)
-            raise ClusterError("the engine does not answer")
+    def refuses(node: str) -> NodeState:
+        failed.append(node)
+        raise ClusterError("the engine does not answer")
 
-        with Observer(cluster, "unused", record) as observer:
-            wait_until(lambda: seen, timeout_s=60, what="a first look")
-            monkeypatch.setattr(cluster, "state", refuses)
-            wait_until(lambda: len(failed) > 2, timeout_s=60, what="looks that fail")
-            before = len(seen)
-            wait_until(lambda: len(failed) > 4, timeout_s=60, what="more looks that fail")
-            assert len(seen) == before
-            monkeypatch.setattr(cluster, "state", look)
-            wait_until(lambda: len(seen) > before, timeout_s=60, what="the observer to look again")
-            assert set(observer.states.values()) == {"up"}
+    with Observer(cluster, "unused", record) as observer:
+        wait_until(lambda: seen, timeout_s=60, what="a first look")
+        monkeypatch.setattr(cluster, "state", refuses)
+        wait_until(lambda: len(failed) > 2, timeout_s=60, what="looks that fail")
+        before = len(seen)
+        wait_until(lambda: len(failed) > 4, timeout_s=60, what="more looks that fail")
+        assert len(seen) == before
+        monkeypatch.setattr(cluster, "state", look)
+        wait_until(lambda: len(seen) > before, timeout_s=60, what="the observer to look again")
+        assert set(observer.states.values()) == {"up"}
 
 
+@pytest.mark.brokers
 def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
     """Of a publisher before, while and after a broker is short of disk."""
     seen: list[dict[str, Any]] = []
@@ -79,6 +82,7 @@ def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
             wait_until(lambda: told("running"), timeout_s=60, what="the publisher to go on")
 
 
+@pytest.mark.brokers
 def test_it_tells_of_a_node_that_tells_nothing_of_itself() -> None:
     """Such a node's connections are missing from what any node tells."""
     seen: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link, Topology
+from tests.tools.clock import waits_by_clock
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 FOUR = Topology(name="four", zones={"a": 2, "b": 2})
@@ -114,7 +115,8 @@ def _reconfigured(cluster: PretendedCluster) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_toxic, _down, _parted, _alarmed, _silent, _littered, _reconfigured])
-def test_an_unfit_cluster_is_replaced(pool: ClusterPool, spoil: Any) -> None:
+def test_an_unfit_cluster_is_replaced(pool: ClusterPool, spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits_by_clock(monkeypatch)
     first = pretended(pool, THREE)
     spoil(first)
 

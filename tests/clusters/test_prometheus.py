@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from prometheus_api_client import PrometheusConnect
+from urllib3.util import Retry
 
 from rabbitmq_resilience.clusters.alert_rules import read_rules
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -19,6 +22,7 @@ from rabbitmq_resilience.clusters.machine.claims import release, take_claim
 from rabbitmq_resilience.clusters.processes.cluster import LocalHost
 from rabbitmq_resilience.clusters.prometheus import PrometheusServer, reading, scrape_config, scraping
 from rabbitmq_resilience.clusters.protocol import Wanted
+from rabbitmq_resilience.record import scraped
 from rabbitmq_resilience.record.alerts import read_alerts
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.record.metrics import METRICS, SERIES, read_metrics, scraped_series
@@ -85,6 +89,7 @@ def one(table: pa.Table, metric: str, node: str) -> list[tuple[str, float]]:
     return sorted({(row["queue"], row["value"]) for row in rows.to_pylist()})
 
 
+@pytest.mark.core
 def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
     host: LocalHost, endpoint: int, port: int, tmp_path: Path
 ) -> None:
@@ -116,15 +121,21 @@ def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
     assert one(read_metrics(tmp_path / "again.parquet"), "unacked", "a1") == [("q1", 7)]
 
 
-def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(port: int, tmp_path: Path) -> None:
+@pytest.mark.core
+def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = partial(PrometheusConnect, retry=Retry(0))
+    monkeypatch.setattr(scraped, "PrometheusConnect", once)
     clocks = Clocks(now_us(), time.time_ns() // 1000)
-    with pytest.raises(ScrapeError, match=f"could not be read from http://127.0.0.1:{port}"):
+    with pytest.raises(ScrapeError, match=f"http://127.0.0.1:{port}"):
         save_metrics(f"http://127.0.0.1:{port}", tmp_path / "metrics.parquet", clocks, until_us=now_us())
     assert not list(tmp_path.glob("*metrics.parquet"))
 
 
+@pytest.mark.core
 def test_a_server_that_ends_at_once_is_told_with_its_words(host: LocalHost, port: int, tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"Prometheus ended with status 2.*\n.*no_such_setting"):
+    with pytest.raises(ClusterError, match=r"status 2.*\n.*no_such_setting"):
         PrometheusServer(host, {"no_such_setting": 1}, port=port, data=tmp_path / "data")
 
 
@@ -153,6 +164,7 @@ RULES = """groups:
 """
 
 
+@pytest.mark.brokers
 def test_alerts_are_kept_with_the_time_in_which_their_rules_were_evaluated(
     host: LocalHost, endpoint: int, port: int, tmp_path: Path
 ) -> None:
@@ -181,7 +193,7 @@ def test_alerts_are_kept_with_the_time_in_which_their_rules_were_evaluated(
     assert full["firing"].start_us - full["pending"].start_us >= 2_000_000, "it has its for:"
     assert {one.alert for one in kept.active} == {"Full", "Slow"}
     assert len(notes) == 1
-    assert notes[0].startswith("the rule broken could not be evaluated: ")
+    assert "rule broken" in notes[0]
 
     with reading(LocalHost, tmp_path / "data") as again:
         save_alerts(again.url, tmp_path / "again.json", wanted.rules, clocks, until_us=until_us)

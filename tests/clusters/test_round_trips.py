@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from rabbitmq_resilience.clusters import round_trips
 from rabbitmq_resilience.clusters.network.links import Side
-from rabbitmq_resilience.clusters.round_trips import LOST_AFTER_S, RoundTrips, ways
+from rabbitmq_resilience.clusters.round_trips import RoundTrips, ways
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Delay, Link, Topology
+from tests.messages import Messages
 
 
 def topology(**fields: Any) -> Topology:
     return Topology.model_validate({"name": "far", "zones": {"a": 2, "b": 1}, **fields})
 
+
+#: Pydantic's errors name its version.
+PYDANTIC = {r"https://errors\.pydantic\.dev/[^/]+/": "PYDANTIC/"}
 
 FAR = {"between_zones": {"latency_ms": 5, "jitter_ms": 1}}
 
@@ -43,22 +48,22 @@ def test_clients_share_links_to_what_they_connect_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "text"),
+    ("network", "place"),
     [
         ({"between_zones": {"latency_ms": 0.5}}, "network.between_zones.latency_ms"),
-        ({"between_zones": {"latency_ms": 0}}, "greater than or equal to 1"),
-        ({"between_zones": {"latency_ms": 2, "jitter_ms": 2}}, "jitter_ms (2) must be less than latency_ms (2)"),
-        ({"between_zones": {"latency_ms": 1300, "jitter_ms": 1}}, "between_zones: with jitter 1301 ms"),
-        ({"within_zones": {"latency_ms": 1400}}, "nobody could connect over more than 1300"),
-        ({"clients": {"latency_ms": 600}, "balancers": {"latency_ms": 201}}, "nobody could connect over more than 800"),
+        ({"between_zones": {"latency_ms": 0}}, "network.between_zones.latency_ms"),
+        ({"between_zones": {"latency_ms": 2, "jitter_ms": 2}}, "network.between_zones"),
+        ({"between_zones": {"latency_ms": 1300, "jitter_ms": 1}}, "between_zones"),
+        ({"within_zones": {"latency_ms": 1400}}, "within_zones"),
+        ({"clients": {"latency_ms": 600}, "balancers": {"latency_ms": 201}}, "clients"),
         ({"zones": {"latency_ms": 2}}, "network.zones"),
-        ({"balancers": {"latency_ms": 2}}, "there are no balancers; leave it out, or write balancers: 2"),
+        ({"balancers": {"latency_ms": 2}}, "network"),
     ],
 )
-def test_what_makes_no_sense_is_refused(network: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+def test_what_makes_no_sense_is_refused(network: dict[str, Any], place: str, message: Messages) -> None:
+    with message.of(ValidationError, hide=PYDANTIC) as refused:
         topology(network=network)
-    assert text in str(refused.value)
+    assert place in str(refused.value)
 
 
 def test_a_fault_adds_to_the_network_and_a_cut_is_a_cut() -> None:
@@ -107,7 +112,9 @@ def listening(*, answers: bool) -> Iterator[int]:
                 connection.close()
 
 
-def test_a_way_that_answers_is_told_from_those_that_do_not() -> None:
+@pytest.mark.core
+def test_a_way_that_answers_is_told_from_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_trips, "LOST_AFTER_S", 0.5)
     answered, silent, refused = Link("a1", "b1"), Link("a1", "a2"), Link("a2", "b1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = listener.getsockname()[1]
@@ -119,6 +126,6 @@ def test_a_way_that_answers_is_told_from_those_that_do_not() -> None:
         first = measured.measure()
     took_ms = first[answered]
     assert took_ms is not None
-    assert 0 < took_ms < 1000 * LOST_AFTER_S
+    assert 0 < took_ms < 1000 * round_trips.LOST_AFTER_S
     assert first[silent] is None
     assert first[refused] is None

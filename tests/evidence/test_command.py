@@ -17,6 +17,7 @@ from rabbitmq_resilience.evidence.occurrences import EvidenceError
 from rabbitmq_resilience.faults.partition import Partition
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
+from tests.messages import Messages
 
 LOGS = Path(__file__).parent / "logs"
 TICK_S = 5
@@ -125,16 +126,17 @@ def test_a_folder_a_node_and_packed_rotated_files_are_read(tmp_path: Path) -> No
 
 def test_one_nodes_log_is_enough_for_a_guess_that_says_so() -> None:
     text = draft(evidence_of([LOGS / "4.3.6-cut-off" / "c1.log"], net_ticktime_s=TICK_S))
-    assert "there is no log of a1@localhost, b1@localhost" in text
+    assert "a1@localhost, b1@localhost" in text
     assert_played(fault_file.parse(text), PLAYED["4.3.6-cut-off"])
 
 
-def test_an_end_that_is_not_told_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_an_end_that_is_not_told_is_refused_with_its_place(tmp_path: Path, message: Messages) -> None:
     for log in (LOGS / "4.3.6-cut-off").iterdir():
         kept = [line for line in log.read_text().splitlines(keepends=True) if line < "2026-11-21 20:04:30"]
         (tmp_path / log.name).write_text("".join(kept))
-    with pytest.raises(fault_file.FaultFileError, match=r"schedule\[0\].for_s: is still to be filled in: for how many"):
+    with message.of(fault_file.FaultFileError) as refused:
         made_of(tmp_path)
+    assert "schedule[0].for_s: " in str(refused.value)
 
 
 TIMELINE = """time,node,zone,event,end,duration
@@ -146,11 +148,14 @@ TIMELINE = """time,node,zone,event,end,duration
 """
 
 
-def test_a_timeline_gives_its_schedule(tmp_path: Path) -> None:
+def test_a_timeline_gives_its_schedule(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "timeline.csv"
     path.write_text(TIMELINE)
     evidence = evidence_of([path])
-    assert evidence.notes == ("row 6 was not understood and is not in the schedule: somebody had lunch",)
+    (note,) = evidence.notes
+    assert "row 6 " in note
+    assert "somebody had lunch" in note
+    message(note)
     assert_played(
         fault_file.parse(draft(evidence)),
         [
@@ -181,23 +186,24 @@ def test_what_a_timeline_and_logs_both_tell_is_told_once(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ("noon,n1,kill,", r"row 2, time: 'noon' is no time"),
-        ("2026-01-31T12:00:00Z,,kill,", "row 2: no node"),
-        ("2026-01-31T12:00:00Z,n1,kill,long", "row 2, duration: 'long' is none"),
+        ("noon,n1,kill,", "row 2, time: 'noon'"),
+        ("2026-01-31T12:00:00Z,,kill,", "row 2: "),
+        ("2026-01-31T12:00:00Z,n1,kill,long", "row 2, duration: 'long'"),
     ],
 )
-def test_a_wrong_row_is_refused_with_its_place(tmp_path: Path, row: str, told: str) -> None:
+def test_a_wrong_row_is_refused_with_its_place(tmp_path: Path, row: str, told: str, message: Messages) -> None:
     path = tmp_path / "timeline.csv"
     path.write_text(f"time,node,event,duration\n{row}\n")
-    with pytest.raises(EvidenceError, match=told):
+    with message.of(EvidenceError) as refused:
         evidence_of([path])
+    assert told in str(refused.value)
 
 
-def test_files_without_any_evidence_are_refused(tmp_path: Path) -> None:
+def test_files_without_any_evidence_are_refused(tmp_path: Path, message: Messages) -> None:
     (tmp_path / "a.log").write_text("nothing\n")
-    with pytest.raises(EvidenceError, match="no line of a broker's log"):
+    with message.of(EvidenceError):
         evidence_of([tmp_path])
-    with pytest.raises(EvidenceError, match="no such file"):
+    with message.of(EvidenceError):
         evidence_of([tmp_path / "b.log"])
 
 

@@ -51,14 +51,14 @@ def actionlint() -> str:
     return str(own / "actionlint")
 
 
-@pytest.mark.core
+@pytest.mark.installed
 @pytest.mark.parametrize("path", GITHUB, ids=name)
 def test_actionlint_accepts_the_workflows(path: Path, actionlint: str) -> None:
     done = subprocess.run([actionlint, "-no-color", path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.core
+@pytest.mark.installed
 def test_actionlint_is_heard(tmp_path: Path, actionlint: str) -> None:
     wrong = tmp_path / "wrong.yml"
     wrong.write_text(GITHUB[0].read_text(encoding="utf-8").replace("${{ matrix.name }}", "${{ matrix.nam }}"))

@@ -103,12 +103,13 @@ def test_what_is_left_fails_and_no_single_step_can_go(lengths_s: list[float], da
         assert step.for_s < 2 * max(was.for_s / 3, 0.5) + 0.1  # half of it would not do
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("rate", [1.0, 0.5, 0.25])
 def test_a_failure_that_happens_sometimes_is_seldom_lost(rate: float) -> None:
     """Of the candidates that do fail, fewer than one in twenty are taken for innocent (with some room for chance)."""
     fails = culprits(("b1", 0.1))
     missed = tried = 0
-    for seed in range(100):
+    for seed in range(200):
         shrinking = Shrinking(
             kills(0.5, 0.5), answering(fails, rate=rate, seed=seed), in_time, rate=Rate(round(20 * rate), 20)
         )

@@ -21,6 +21,10 @@ class FakeEngine:
         self._server.fake = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
+    def join(self) -> None:
+        """Wait for ever: it ends with its process."""
+        self._thread.join()
+
     def __enter__(self) -> FakeEngine:
         self._thread.start()
         return self

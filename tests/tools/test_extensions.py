@@ -10,6 +10,7 @@ import pytest
 
 from rabbitmq_resilience.tools import extensions
 from rabbitmq_resilience.tools.extensions import ExtensionError, merged
+from tests.messages import Messages
 
 
 class Base(ABC):
@@ -47,19 +48,21 @@ def test_what_others_add_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("nowhere.at_all:Thing", "cannot be loaded from nowhere.at_all:Thing: ModuleNotFoundError"),
-        (f"{__name__}:Nothing", "cannot be loaded"),
-        (f"{__name__}:pytest", "is no subclass of Base"),
+        ("nowhere.at_all:Thing", "nowhere.at_all:Thing: ModuleNotFoundError"),
+        (f"{__name__}:Nothing", "Nothing"),
+        (f"{__name__}:pytest", "Base"),
         (f"{__name__}:Lacking", "Lacking has no act"),
     ],
 )
-def test_what_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, value: str, told: str) -> None:
+def test_what_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, value: str, told: str, message: Messages) -> None:
     given(monkeypatch, theirs=value)
-    with pytest.raises(ExtensionError, match=f"the entry point theirs .*{told}"):
+    with message.of(ExtensionError) as refused:
         merged({}, "things", base=Base)
+    assert "theirs" in str(refused.value)
+    assert told in str(refused.value)
 
 
-def test_a_name_that_is_taken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_taken_is_told(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     given(monkeypatch, ours=f"{__name__}:Whole")
-    with pytest.raises(ExtensionError, match="that name is taken"):
+    with message.of(ExtensionError):
         merged({"ours": Whole}, "things", base=Base)

@@ -17,6 +17,7 @@ from rabbitmq_resilience.tools.docker_client import image_tags
 from rabbitmq_resilience.tools.image_names import BROKERS, LABEL, Image
 from rabbitmq_resilience.tools.progress import Failed
 from rabbitmq_resilience.tools.steps import Missing
+from tests.messages import Messages
 from tests.tools.programs import program
 
 
@@ -62,13 +63,13 @@ def test_an_image_is_named_once_its_proof_has_ended_well(
     assert image.labels[LABEL] == "image"
     assert image.attrs["Config"]["Entrypoint"] == ["/toxiproxy"]
     assert engine.containers.list(all=True, filters={"ancestor": image.id}) == []
-    assert "importing the image: 1.0 MB of " in capsys.readouterr().out
+    assert ": 1.0 MB of " in capsys.readouterr().out
 
 
 @pytest.mark.engine
 def test_an_image_whose_proof_fails_is_removed(recipe: Recipes, engine: docker.DockerClient) -> None:
     mine = recipe(proof=("/toxiproxy", "-wrong"))
-    with pytest.raises(Missing, match=r"could not be built: `/toxiproxy -wrong` ended with (.|\n)*-wrong") as missing:
+    with pytest.raises(Missing, match=r"`/toxiproxy -wrong` (.|\n)*-wrong") as missing:
         images.make(mine)
     assert mine.image.official in str(missing.value)
     assert made_by(mine, engine) == []
@@ -94,7 +95,7 @@ def test_an_import_that_breaks_off_is_told(
 ) -> None:
     mine = recipe()
     monkeypatch.setattr(images, "fill", lambda archive, _: archive.write_bytes(b"no tar" * 1000))
-    with pytest.raises(Missing, match=r"could not be built: .*invalid tar header"):
+    with pytest.raises(Missing, match="invalid tar header"):
         images.make(mine)
     assert made_by(mine, engine) == []
 
@@ -105,7 +106,9 @@ def test_a_release_that_moved_on_gives_the_image_its_version(
 ) -> None:
     mine = recipe("2.0.0")
     assert images.make(mine) == mine.image.local.replace(":2.0.0", f":{toxiproxy.VERSION}")
-    assert f"the program is version {toxiproxy.VERSION} by now, not 2.0.0" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert toxiproxy.VERSION in told
+    assert "2.0.0" in told
 
 
 @pytest.mark.engine
@@ -130,9 +133,11 @@ def test_an_image_that_somebody_removes_disturbs_no_look(recipe: Recipes, engine
         assert images.found(mine) is None
 
 
+@pytest.mark.core
+@pytest.mark.core
 @pytest.mark.usefixtures("socket_file")
-def test_without_an_engine_it_says_so() -> None:
-    with pytest.raises(Missing, match="No such file"):
+def test_without_an_engine_it_says_so(message: Messages) -> None:
+    with message.of(Missing, hide={r"unix:///\S*/docker\.sock": "unix://SOCKET"}):
         images.found(images.TOXIPROXY)
 
 
@@ -164,11 +169,14 @@ def test_a_version_that_is_asked_for_must_be_had_and_the_others_may() -> None:
     assert every["Image rabbitmq-resilience/toxiproxy:2.12.0"] is False
 
 
-def test_a_version_that_no_release_holds_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_version_that_no_release_holds_is_refused_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], message: Messages
+) -> None:
     assert command.main(["images", "3.8.9", "3.12.4"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "holds RabbitMQ 3.12.4; known are 3.8.9, 3.10.8, 4.0.5, 4.3.6" in err
+    assert "3.12.4" in err
+    message(err)
 
 
 TARGETS = """\
@@ -189,13 +197,13 @@ def test_before_the_first_update_the_mirror_is_where_the_own_release_is_from() -
 
 
 @pytest.mark.parametrize("targets", ["", "Ubuntu|noble|main|http://mirror.example/ubuntu/\n"])
-def test_without_a_mirror_of_debian_it_says_so(targets: str) -> None:
-    with pytest.raises(Failed, match="apt knows no mirror of Debian"):
+def test_without_a_mirror_of_debian_it_says_so(targets: str, message: Messages) -> None:
+    with message.of(Failed):
         mmdebstrap.mirror(targets, own_release=None)
 
 
 @pytest.mark.usefixtures("path", "tools")
-def test_without_apt_it_says_how_to_provide_mmdebstrap() -> None:
+def test_without_apt_it_says_how_to_provide_mmdebstrap(message: Messages) -> None:
     assert mmdebstrap.found() is None
-    with pytest.raises(Missing, match="there is no apt-get here"):
+    with message.of(Missing):
         mmdebstrap.make()

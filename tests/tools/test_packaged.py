@@ -16,6 +16,7 @@ from rabbitmq_resilience.tools.packaged import Packaged
 from rabbitmq_resilience.tools.progress import Failed
 from rabbitmq_resilience.tools.prometheus import PROMETHEUS
 from rabbitmq_resilience.tools.steps import Missing
+from tests.messages import Messages
 from tests.tools.programs import program
 
 #: Each with the path of the program in its package.
@@ -55,12 +56,15 @@ def test_what_is_on_path_is_taken_first(packaged: Packaged, tools: Path, path: P
 
 @each
 @pytest.mark.usefixtures("path", "tools")
-def test_a_named_program_that_does_not_run_is_refused(packaged: Packaged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_program_that_does_not_run_is_refused(
+    packaged: Packaged, monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
     monkeypatch.setenv(packaged.variable, "/nowhere")
-    with pytest.raises(Missing, match=f"{packaged.variable} names /nowhere"):
+    with message.of(Missing):
         packaged.found()
 
 
+@pytest.mark.core
 @each
 @pytest.mark.usefixtures("shell")
 def test_the_package_is_unpacked_within_the_checkout_once(
@@ -72,13 +76,14 @@ def test_the_package_is_unpacked_within_the_checkout_once(
     assert [file.name for file in tools.iterdir()] == [packaged.package]
 
 
+@pytest.mark.core
 @each
 @pytest.mark.usefixtures("shell")
 def test_a_program_that_does_not_start_is_not_kept(
-    packaged: Packaged, tools: Path, monkeypatch: pytest.MonkeyPatch
+    packaged: Packaged, tools: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setattr(debian, "unpack", unpacks(UNPACKED[packaged], "echo no such library; exit 1"))
-    with pytest.raises(Missing) as missing:
+    with message.of(Missing) as missing:
         packaged.make()
     name = packaged.package
     for hint in ("no such library", f"{name.upper()}: not set", f"brew install {name}", packaged.needed_for):
@@ -89,16 +94,17 @@ def test_a_program_that_does_not_start_is_not_kept(
 @each
 @pytest.mark.usefixtures("path", "tools")
 def test_a_package_that_cannot_be_had_is_told_with_its_reason(
-    packaged: Packaged, monkeypatch: pytest.MonkeyPatch
+    packaged: Packaged, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     def unpack(package: str, **_: object) -> None:
         raise Failed(f"the package lists hold no {package}")
 
     monkeypatch.setattr(debian, "unpack", unpack)
-    with pytest.raises(Missing, match=f"the package lists hold no {packaged.package}"):
+    with message.of(Missing):
         packaged.make()
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("shell")
 def test_haproxy_finds_its_libraries_wherever_the_folder_lies(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "unpack", unpacks(haproxy.UNPACKED, 'echo "$LD_LIBRARY_PATH $*"'))

@@ -16,7 +16,7 @@ from rabbitmq_resilience.workloads.counters import Count
 from rabbitmq_resilience.workloads.load import Load, deliveries_path
 from rabbitmq_resilience.workloads.message import Encoder
 from tests.workloads import hosted
-from tests.workloads.test_publisher import Notes
+from tests.workloads.rig import Notes
 from tests.workloads.test_settlement import load
 
 

@@ -14,9 +14,9 @@ import pytest
 from rabbitmq_resilience.workloads.counters import Count
 from rabbitmq_resilience.workloads.message import Encoder
 from tests.workloads import hosted
+from tests.workloads.rig import Notes, Rig, Wire
 from tests.workloads.test_consumer import Acks
 from tests.workloads.test_consumer import Wire as consumer_wire
-from tests.workloads.test_publisher import Notes, Rig, Wire
 from tests.workloads.test_settlement import load
 
 MESSAGES = 1000

@@ -27,7 +27,7 @@ from rabbitmq_resilience.workloads.wire import PublishFrames
 from tests.messages import Messages
 from tests.workloads import hosted
 from tests.workloads.refusals import LINKS
-from tests.workloads.test_publisher import Notes, Rig, Wire
+from tests.workloads.rig import Notes, Rig, Wire
 from tests.workloads.test_settlement import load
 
 BITS = 2**64 - 1

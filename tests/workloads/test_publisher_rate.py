@@ -12,7 +12,8 @@ import pytest
 
 from rabbitmq_resilience.workloads import publisher as module
 from tests.workloads import hosted
-from tests.workloads.test_publisher import Notes, Rig, Wire, table
+from tests.workloads.rig import Notes, Rig, Wire
+from tests.workloads.test_publisher import table
 from tests.workloads.test_settlement import load
 
 

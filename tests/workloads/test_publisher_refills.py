@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.workloads.test_publisher import Rig, make, rig
+from tests.workloads.rig import Rig
+from tests.workloads.test_publisher import make, rig
 
 __all__ = ["make", "rig"]
 

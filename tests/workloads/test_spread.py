@@ -19,7 +19,8 @@ from rabbitmq_resilience.workloads.spread import Spread
 from tests.messages import Messages
 from tests.workloads import hosted
 from tests.workloads.refusals import LINKS
-from tests.workloads.test_publisher import Notes, Rig, Wire, nack, table
+from tests.workloads.rig import Notes, Rig, Wire
+from tests.workloads.test_publisher import nack, table
 from tests.workloads.test_settlement import load
 
 

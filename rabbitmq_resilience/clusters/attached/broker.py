@@ -50,7 +50,7 @@ kill -"$1" "$2"
 """
 
 #: Whether a broker runs and is not about to end (init(3)).
-_RUNS = "rabbit:is_running() andalso element(1, init:get_status()) =:= started."
+RUNS = "rabbit:is_running() andalso element(1, init:get_status()) =:= started."
 
 #: Goes on, and says so where it does not. A process that is gone has nothing to go on with.
 _CONTINUE = f"""{FIND}
@@ -81,10 +81,10 @@ case "$first" in *[!A-Za-z0-9_./-]*) exit 0 ;; esac
 command -v "$first" > /dev/null || echo "$1: there is no $first"
 """
 
-_ENDED_WITHIN_S = 20.0
-_BACK_WITHIN_S = 30.0
+ENDED_WITHIN_S = 20.0
+BACK_WITHIN_S = 30.0
 #: After which a broker has a process, at the latest.
-_STARTED_WITHIN_S = 30
+STARTED_WITHIN_S = 30
 
 
 @dataclass(frozen=True)
@@ -163,14 +163,14 @@ class RemoteBroker:
         watchdog.arm(self._machine, self._key, heal=self._undo, after_s=for_s)
         stop = "" if self._service.unit is None else f"\nsystemctl stop {shlex.quote(self._service.unit)}"
         self._signal("KILL", found, more=stop)
-        self._await_gone(_ENDED_WITHIN_S)
+        self._await_gone(ENDED_WITHIN_S)
 
     def stop(self, *, for_s: float) -> None:
         command = self._service.stop or f"systemctl stop {shlex.quote(self._service.unit or '')}"
         self._undo = self.start_command(self._there())
         with watchdog.doing(self._machine, self._key, heal=self._undo, for_s=for_s) as do:
             do(command)
-            self._await_gone(_ENDED_WITHIN_S)
+            self._await_gone(ENDED_WITHIN_S)
 
     def pause(self, *, for_s: float) -> None:
         found = self._there()
@@ -184,7 +184,7 @@ class RemoteBroker:
             self._machine.run(self._undo or self._undo_of_others(), timeout_s=watchdog.HEALED_WITHIN_S)
         what = f"the broker of {self._node} to run"
         try:
-            wait_until(lambda: self.state() == "running", timeout_s=_BACK_WITHIN_S, what=what, poll_s=0.5)
+            wait_until(lambda: self.state() == "running", timeout_s=BACK_WITHIN_S, what=what, poll_s=0.5)
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
         self._undo = None
@@ -199,7 +199,7 @@ class RemoteBroker:
     def start_command(self, ended: Process | None = None) -> str:
         """For the machine's shell; may be run twice: a broker that is there is left alone. Ends well once it has a
         process, another one than ``ended``, unless that was not ended after all."""
-        asked = tool_script(self._node, "rabbitmqctl", "eval", _RUNS)
+        asked = tool_script(self._node, "rabbitmqctl", "eval", RUNS)
         running = f'[ "$({asked})" = true ] && exit 0'
         start, unit = self._service.start, self._service.unit
         if start is None:
@@ -221,11 +221,11 @@ if is_there "$old" "$since"; then
 fi
 ( {start}
 ) || exit 1
-for _ in $(seq {_STARTED_WITHIN_S}); do
+for _ in $(seq {STARTED_WITHIN_S}); do
     [ -z "$(others)" ] || exit 0
     sleep 1
 done
-echo "$node was started, and has no process {_STARTED_WITHIN_S} s later" >&2
+echo "$node was started, and has no process {STARTED_WITHIN_S} s later" >&2
 exit 1"""
 
     def killed_where(self, expression: str) -> str:
@@ -251,7 +251,7 @@ exit 1"""
 
     def _signal(self, signal: str, process: Process, *, more: str = "") -> None:
         script, of = _SIGNAL + more, (str(process.pid), str(process.started))
-        self._machine.run(script, signal, *of, timeout_s=_ENDED_WITHIN_S)
+        self._machine.run(script, signal, *of, timeout_s=ENDED_WITHIN_S)
 
     def _there(self) -> Process:
         found = self.process()

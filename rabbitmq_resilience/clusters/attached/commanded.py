@@ -23,10 +23,10 @@ from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-_IN_EFFECT_WITHIN_S = 20.0
+IN_EFFECT_WITHIN_S = 20.0
 _LOOKED_WITHIN_S = 20.0
 #: For what comes back by itself, or is started by a command that does not wait for it.
-_BACK_WITHIN_S = 60.0
+BACK_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class CommandedBroker:
             held.heal()
         left = f"{self.name} to be given back"
         try:
-            wait_until(lambda: self._lacks(ending.values()), timeout_s=_BACK_WITHIN_S, what=left, until=_is_empty)
+            wait_until(lambda: self._lacks(ending.values()), timeout_s=BACK_WITHIN_S, what=left, until=_is_empty)
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
         finally_held = self._held.keys() - ending.keys()
@@ -279,7 +279,7 @@ class Doing:
         try:
             wait_until(
                 self.in_effect,
-                timeout_s=_IN_EFFECT_WITHIN_S,
+                timeout_s=IN_EFFECT_WITHIN_S,
                 what=f"the proof {self.act.proof!r} {what}",
                 until=lambda holds: holds == wanted,
             )

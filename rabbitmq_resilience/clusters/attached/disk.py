@@ -67,7 +67,7 @@ exit 0
 #: Whether a broker that runs has lost its metadata, or is going to. What could not be written to Mnesia's log ends
 #: Mnesia when it looks there next, up to three minutes later (dump_log_time_threshold), and the process lives on (seen
 #: on 3.10.8). So it is asked to look now, which does no harm where all was written.
-_IS_BROKEN = (
+IS_BROKEN = (
     'rabbit:is_running() andalso (not is_boolean(catch rabbit_vhost:exists(<<"/">>)) orelse '
     "(mnesia:system_info(is_running) =:= yes andalso (catch mnesia:dump_log()) =/= dumped))"
 )
@@ -119,7 +119,7 @@ class RemoteDisk:
     def fill(self, *, for_s: float) -> None:
         """Returns while it is being filled. With its end the broker is started again, if it has died of it, or lives on
         without its metadata."""
-        heal = _EMPTY.replace("FOLDER", self._folder) + self.broker.killed_where(_IS_BROKEN)
+        heal = _EMPTY.replace("FOLDER", self._folder) + self.broker.killed_where(IS_BROKEN)
         heal += self.broker.start_command()
         watchdog.arm(self.machine, self._key, heal=heal, after_s=for_s)
         lasts_s = str(round(for_s + watchdog.MARGIN_S))

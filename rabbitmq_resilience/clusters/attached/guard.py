@@ -24,7 +24,7 @@ from rabbitmq_resilience.tools.closing import Closing
 LOOKED_EVERY_S = 2.0
 #: What cannot be looked at for so long is taken for the worst.
 BLIND_S_MAX = 30.0
-_ANSWER_TIMEOUT_S = 10
+ANSWER_TIMEOUT_S = 10
 
 
 class AbortedError(ClusterError):
@@ -103,7 +103,7 @@ def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[Alarm
 
     def told_by(api: ManagementApi) -> set[Alarm] | ApiError | ApiUnreachable:
         try:
-            return api.alarms(timeout_s=_ANSWER_TIMEOUT_S)
+            return api.alarms(timeout_s=ANSWER_TIMEOUT_S)
         except (ApiError, ApiUnreachable) as error:
             return error
 
@@ -125,11 +125,11 @@ def _check(command: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_ANSWER_TIMEOUT_S,
+            timeout=ANSWER_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"it did not end within {_ANSWER_TIMEOUT_S} s") from None
+        raise ClusterError(f"it did not end within {ANSWER_TIMEOUT_S} s") from None
     if done.returncode == 0:
         return ""
     words = (done.stderr or done.stdout).strip()[:300] or "it said nothing"
@@ -139,7 +139,7 @@ def _check(command: str) -> str:
 def _metric(metric: Metric) -> Callable[[], str]:
     session = Session()
     session.trust_env = False  # a proxy of the user's leads elsewhere
-    server = PrometheusConnect(metric.prometheus, session=session, timeout=_ANSWER_TIMEOUT_S)
+    server = PrometheusConnect(metric.prometheus, session=session, timeout=ANSWER_TIMEOUT_S)
     session.mount(metric.prometheus, HTTPAdapter(max_retries=0))  # it is looked at again soon
     return lambda: _beyond(metric, server.custom_query(metric.query))
 

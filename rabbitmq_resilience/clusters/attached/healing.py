@@ -24,7 +24,7 @@ from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: How long what was healed may take to be seen: a broker that was started has a process soon.
-_SEEN_WITHIN_S = 30.0
+SEEN_WITHIN_S = 30.0
 
 
 def journal_of(known: KnownCluster, ways: Ways) -> Journal:
@@ -120,7 +120,7 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: s
     try:
         wait_until(
             lambda: _in_effect(act, node, known, ways),
-            timeout_s=_SEEN_WITHIN_S,
+            timeout_s=SEEN_WITHIN_S,
             what=f"{node} to be as it was",
             until=lambda text: not text,
         )

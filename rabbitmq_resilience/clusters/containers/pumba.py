@@ -37,7 +37,7 @@ OVERTIME_S = 60.0
 #: For its containers to be started, which have the programs that change the rules.
 _IN_PLACE_WITHIN_S = 45.0
 #: It gives itself 30 s to put back what it has changed.
-_ENDED_WITHIN_S = 45.0
+ENDED_WITHIN_S = 45.0
 #: What tells it where the engine is.
 _ENGINE_VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "HOME", "PATH")
 
@@ -97,10 +97,10 @@ class PumbaCall:
     def await_end(self) -> None:
         """Until it ends by itself. Raises ``ClusterError`` if it does not, or otherwise than with status 0."""
         try:
-            self._process.wait(_ENDED_WITHIN_S)
+            self._process.wait(ENDED_WITHIN_S)
             status, said = self._process.returncode, self.last_words
         except subprocess.TimeoutExpired as error:
-            raise ClusterError(f"Pumba did not end within {_ENDED_WITHIN_S:g} s: {self.last_words}") from error
+            raise ClusterError(f"Pumba did not end within {ENDED_WITHIN_S:g} s: {self.last_words}") from error
         finally:
             self.close()
         if status != 0:
@@ -110,11 +110,11 @@ class PumbaCall:
         """SIGTERM, on which it puts back what it has changed. Raises ``ClusterError`` if it does not end."""
         self._process.terminate()
         try:
-            self._process.wait(_ENDED_WITHIN_S)
+            self._process.wait(ENDED_WITHIN_S)
         except subprocess.TimeoutExpired as error:
             self._process.kill()
             self._process.wait()
-            raise ClusterError(f"Pumba did not end within {_ENDED_WITHIN_S:g} s: {self.last_words}") from error
+            raise ClusterError(f"Pumba did not end within {ENDED_WITHIN_S:g} s: {self.last_words}") from error
         finally:
             with self._written, self._log.open("ab") as log:
                 log.write(self._all_words())

@@ -73,9 +73,18 @@ def alarm(cluster: AttachedCluster, resource: Resource) -> Change:
     return Change("alarm", f"{resource}-alarm", do, undo, alarm=resource)
 
 
+#: What ``changed`` has done.
+_DONE: list[tuple[str, Change]] = []
+
+
+def changed(cluster: AttachedCluster, change: Change) -> None:
+    _DONE.append(("b1", change))
+    cluster.change("b1", change)
+
+
 def changed_back(cluster: AttachedCluster) -> None:
-    for node, change in list(cluster._changes):
-        cluster.change_back(node, change)
+    while _DONE:
+        cluster.change_back(*_DONE.pop())
 
 
 KINDS: Mapping[str, Kind] = {
@@ -91,12 +100,12 @@ KINDS: Mapping[str, Kind] = {
     ),
     "fill_disk": Kind(lambda c: c.disk("b1").fill(), lambda c: c.disk("b1").empty(), lambda m: free_blocks(m) == 0),
     "memory_alarm": Kind(
-        lambda c: c.change("b1", alarm(c, "memory")), changed_back, lambda m: has_alarm(m, "memory"), lasts_s=40
+        lambda c: changed(c, alarm(c, "memory")), changed_back, lambda m: has_alarm(m, "memory"), lasts_s=40
     ),
     "disk_alarm": Kind(
-        lambda c: c.change("b1", alarm(c, "disk")), changed_back, lambda m: has_alarm(m, "disk"), lasts_s=40
+        lambda c: changed(c, alarm(c, "disk")), changed_back, lambda m: has_alarm(m, "disk"), lasts_s=40
     ),
-    "drain": Kind(lambda c: c.change("b1", MAINTENANCE), changed_back, lambda m: not takes_clients(m), lasts_s=40),
+    "drain": Kind(lambda c: changed(c, MAINTENANCE), changed_back, lambda m: not takes_clients(m), lasts_s=40),
 }
 
 

@@ -19,6 +19,8 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.on_clusters import fitted
 from tests.clusters.attached.processes import TOPOLOGY, written
 
+pytestmark = pytest.mark.core
+
 SCENARIO = """\
 version: 1
 title: A client is cut off and another one killed
@@ -62,6 +64,7 @@ def test_each_run_has_a_virtual_host_of_its_own(cluster: LocalCluster, tmp_path:
     assert cluster.api("a1").vhosts() == before
 
 
+@pytest.mark.attached
 @pytest.mark.usefixtures("user")
 def test_a_virtual_host_that_was_given_stays_and_is_left_empty(cluster: LocalCluster, tmp_path: Path) -> None:
     api = cluster.api("a1")
@@ -84,16 +87,18 @@ def played_in_given(file: Path, folder: Path) -> str:
         return str(run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
 
 
+@pytest.mark.attached
 @pytest.mark.usefixtures("user")
 def test_another_cluster_that_answers_is_left_alone(cluster: LocalCluster, tmp_path: Path) -> None:
-    with pytest.raises(WrongClusterError, match="the file states the cluster 'orders'"):
+    with pytest.raises(WrongClusterError, match="'orders'"):
         look_at(load(written(cluster, tmp_path, name="orders")))
     file = written(cluster, tmp_path)
     file.write_text("".join(line for line in file.read_text().splitlines(True) if "c1@" not in line))
-    with pytest.raises(WrongClusterError, match="the cluster has c1@localhost, which the file does not name"):
+    with pytest.raises(WrongClusterError, match="c1@localhost"):
         look_at(load(file))
 
 
+@pytest.mark.attached
 @pytest.mark.usefixtures("user")
 def test_clients_must_come_to_the_cluster_whose_management_api_answers(cluster: LocalCluster, tmp_path: Path) -> None:
     """Nobody logs in to the other one."""
@@ -103,6 +108,6 @@ def test_clients_must_come_to_the_cluster_whose_management_api_answers(cluster: 
         file = written(cluster, tmp_path)
         file.write_text(file.read_text().replace(f"amqp://127.0.0.1:{port}", f"amqp://127.0.0.1:{elsewhere}"))
         other.run_tool("a1", "rabbitmqctl", "set_cluster_name", "production")
-        with pytest.raises(WrongClusterError, match="b1@localhost, and the cluster 'production' answers there"):
+        with pytest.raises(WrongClusterError, match=r"b1@localhost.*'production'"):
             Attachment(load(file))
         assert "mine" not in next(iter(other.logs().values())).read_text()

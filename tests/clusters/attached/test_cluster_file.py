@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, check, refusals
 from rabbitmq_resilience.scenarios.on_clusters import fitted as fitted_scenario
+from tests.messages import Messages
 
 SAID = """\
 version: 1
@@ -68,54 +68,55 @@ def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("cluster: orders", "clustre: orders", "line 2, clustre: no such field; did you mean cluster?"),
-        ("rabbit@h2", "rabbit@h1", "nodes: rabbit@h1 is named twice"),
-        ("amqp://h1:5672", "amqp://guest:guest@h1", "line 8, nodes[0].amqp: has a user or a password in it"),
-        ("amqp://h1:5672", "h1:5672", "line 8, nodes[0].amqp: is no address; write amqp://HOST:PORT"),
-        ("http://h1:15672", "http://h1:none", "line 8, nodes[0].management: is no address"),
+        ("cluster: orders", "clustre: orders", "line 2, clustre: "),
+        ("rabbit@h2", "rabbit@h1", "nodes: rabbit@h1 "),
+        ("amqp://h1:5672", "amqp://guest:guest@h1", "line 8, nodes[0].amqp: "),
+        ("amqp://h1:5672", "h1:5672", "line 8, nodes[0].amqp: "),
+        ("http://h1:15672", "http://h1:none", "line 8, nodes[0].management: "),
         ("rabbit@h3", "h3", "line 10, nodes[2].name"),
-        ("ORDERS_USER", "ORDERS_NOBODY", "line 3, user: the environment has no variable of that name"),
-        ("file: secret", "file: nowhere", "line 4, password: its file, as seen from "),
-        ("{file: secret}", "hunter2", "line 4, password: is read from one place: env: NAME, with the name"),
-        ("password: {file: secret}", "", "password: is missing"),
-        ("{file: secret}", "{file: secret, env: X}", "line 4, password: is read from one place"),
+        ("ORDERS_USER", "ORDERS_NOBODY", "line 3, user: "),
+        ("file: secret", "file: nowhere", "line 4, password: "),
+        ("{file: secret}", "hunter2", "line 4, password: "),
+        ("password: {file: secret}", "", "password: "),
+        ("{file: secret}", "{file: secret, env: X}", "line 4, password: "),
         ("pause_minority", "pause", "line 5, partition_handling"),
-        ("net_ticktime_s: 30", "virtual_host: /", "virtual_host: / is everybody's"),
-        ("net_ticktime_s: 30", "allow: {destroy: 1}", "allow: there is no destroy; there are kill, stop"),
+        ("net_ticktime_s: 30", "virtual_host: /", "virtual_host: /"),
+        ("net_ticktime_s: 30", "allow: {destroy: 1}", "allow: "),
         ("net_ticktime_s: 30", "ca: nowhere.pem", "line 6, ca: "),
-        ("net_ticktime_s: 30", "offers: {ssh: {addresses: {rabbit@h9: h9}}}", "rabbit@h9 is none of the nodes"),
-        ("net_ticktime_s: 30", "offers: {ssh: {broker: {start: x}}}", "start and stop belong together"),
-        ("net_ticktime_s: 30", "offers: {ssh: {}, commands: {process: x}}", "has one way, and not ssh and commands"),
+        ("net_ticktime_s: 30", "offers: {ssh: {addresses: {rabbit@h9: h9}}}", "rabbit@h9 "),
+        ("net_ticktime_s: 30", "offers: {ssh: {broker: {start: x}}}", "start and stop "),
+        ("net_ticktime_s: 30", "offers: {ssh: {}, commands: {process: x}}", "ssh and commands"),
         ("net_ticktime_s: 30", "offers: {commands: {kill: {do: x, proof: y, heal: z}}}", "process"),
         ("net_ticktime_s: 30", "offers: {commands: {process: p, kill: {do: x, heal: z}}}", "proof"),
-        ("net_ticktime_s: 30", "offers: {commands: {process: p, kill: {do: x, proof: y}}}", "ends by heal: with a"),
+        ("net_ticktime_s: 30", "offers: {commands: {process: p, kill: {do: x, proof: y}}}", "kill"),
         (
             "net_ticktime_s: 30",
             "offers: {commands: {process: p, kill: {do: x, proof: y, heal: z, ends: never}}}",
-            "ends by heal: with a command, or without one by ends: itself, or ends: never",
+            "ends: never",
         ),
         ("version: 1", "version: 2", "line 1, version"),
         (
             "net_ticktime_s: 30",
             "offers: {kubernetes: {pods: {rabbit@h1: h2}}}",
-            "rabbit@h1 and rabbit@h2 are both at h2",
+            "offers.kubernetes",
         ),
-        ("amqp://h2", "amqp://H1:5672", "amqp: rabbit@h1 and rabbit@h2 are both at h1:5672"),
-        ("https://h2", "https://h1:15672", "management: rabbit@h1 and rabbit@h2 are both at h1:15672"),
+        ("amqp://h2", "amqp://H1:5672", "h1:5672"),
+        ("https://h2", "https://h1:15672", "h1:15672"),
         (
             "net_ticktime_s: 30",
             "offers: {ssh: {addresses: {rabbit@h1: box, rabbit@h3: Box}}}",
-            "offers.ssh.addresses: rabbit@h1 and rabbit@h3 are both at box; state for each where it alone is",
+            "offers.ssh.addresses: ",
         ),
-        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{hostname}'}}", "line 6, offers.ssh.log: may have {node}"),
-        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{node.real}'}}", "offers.ssh.log: may have {node}"),
-        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{node'}}", "offers.ssh.log: may have {node}"),
-        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{}'}}", "offers.ssh.log: may have {node}"),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{hostname}'}}", "line 6, offers.ssh.log: "),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{node.real}'}}", "offers.ssh.log: "),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{node'}}", "offers.ssh.log: "),
+        ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{}'}}", "offers.ssh.log: "),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(folder: Path, old: str, new: str, told: str) -> None:
-    with pytest.raises(ClusterFileError, match=re.escape(told)) as refused:
+def test_what_is_wrong_is_told_with_its_line(folder: Path, old: str, new: str, told: str, message: Messages) -> None:
+    with message.of(ClusterFileError) as refused:
         known(folder, SAID.replace(old, new))
+    assert told in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
@@ -197,17 +198,17 @@ def test_a_zone_of_the_same_name_and_another_size_is_no_hindrance(folder: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "told"),
+    ("name", "changes"),
     [
-        ("five_nodes_three_zones", {}, "has 5 nodes, and this cluster 3"),
-        ("three_nodes_three_zones", {"zones": {"a": 2, "b": 1}}, "zones of other sizes"),
-        ("three_nodes_three_zones", {"partition_handling": "autoheal"}, "is played with autoheal"),
-        ("three_nodes_three_zones", {"rabbitmq_conf": Path("x")}, "a configuration of its own"),
-        ("three_nodes_three_zones", {"ram_nodes": ("a1",)}, "RAM nodes"),
+        ("five_nodes_three_zones", {}),
+        ("three_nodes_three_zones", {"zones": {"a": 2, "b": 1}}),
+        ("three_nodes_three_zones", {"partition_handling": "autoheal"}),
+        ("three_nodes_three_zones", {"rabbitmq_conf": Path("x")}),
+        ("three_nodes_three_zones", {"ram_nodes": ("a1",)}),
     ],
 )
-def test_another_shape_is_told(folder: Path, name: str, changes: dict[str, object], told: str) -> None:
-    with pytest.raises(ShapeError, match=told):
+def test_another_shape_is_told(folder: Path, name: str, changes: dict[str, object], message: Messages) -> None:
+    with message.of(ShapeError):
         fitted(catalogue.load(name).model_copy(update=changes), known(folder).stated)
 
 
@@ -219,29 +220,34 @@ def test_a_topology_that_fits_has_the_clusters_ticktime(folder: Path) -> None:
     ("act", "nodes", "told"),
     [
         ("kill", 1, ""),
-        ("kill", 2, "at up to 2 nodes at once, and allow: has kill: 1"),
-        ("pause", 1, "which allow: does not name; write allow: {pause: 1}"),
-        ("delay", 1, "which allow: does not name; write allow: {delay: 1}"),
-        ("fill_disk", 1, "nothing in offers: can; ssh with disk: /FOLDER would"),
+        ("kill", 2, "kill: 1"),
+        ("pause", 1, "allow: {pause: 1}"),
+        ("delay", 1, "allow: {delay: 1}"),
+        ("fill_disk", 1, "ssh with disk: /FOLDER"),
         ("rebalance", 3, ""),
     ],
 )
-def test_what_is_offered_must_be_allowed_too(folder: Path, act: str, nodes: int, told: str) -> None:
-    assert told in refusal(known(folder, SAID + SSH).stated, act, nodes)
-    assert (refusal(known(folder, SAID + SSH).stated, act, nodes) == "") == (told == "")
+def test_what_is_offered_must_be_allowed_too(folder: Path, act: str, nodes: int, told: str, message: Messages) -> None:
+    text = refusal(known(folder, SAID + SSH).stated, act, nodes)
+    assert told in text
+    assert (text == "") == (told == "")
+    if text:
+        message(text)
 
 
-def test_without_a_way_in_nothing_is_done_to_brokers(folder: Path) -> None:
+def test_without_a_way_in_nothing_is_done_to_brokers(folder: Path, message: Messages) -> None:
     stated = known(folder, SAID + "allow: {kill: 1, rebalance: 3}\n").stated
-    assert "nothing in offers: can; commands or kubernetes or ssh would" in refusal(stated, "kill", 1)
+    text = refusal(stated, "kill", 1)
+    assert "commands or kubernetes or ssh" in text
+    message(text)
     assert refusal(stated, "rebalance", 3) == ""
 
 
-def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path) -> None:
+def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path, message: Messages) -> None:
     hands = Hands(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
     hands.take("kill", ["rabbit@h1"], for_s=5)
     assert [(row["act"], row["node"]) for row in hands.journal.unhealed()] == [("kill", "rabbit@h1")]
-    with pytest.raises(ClusterError, match="at up to 2 nodes at once"):
+    with message.of(ClusterError):
         hands.take("kill", ["rabbit@h2"], for_s=5)
     hands.take("kill", ["rabbit@h1"], for_s=9)
     hands.leave("kill", ["rabbit@h1"])
@@ -263,10 +269,10 @@ def test_alarms_are_ours_by_node_and_resource_and_a_little_longer(
     assert hands.alarmed() == {("rabbit@h1", "memory")}
 
 
-def test_a_journal_that_cannot_be_written_lets_nothing_be_done(folder: Path) -> None:
+def test_a_journal_that_cannot_be_written_lets_nothing_be_done(folder: Path, message: Messages) -> None:
     (folder / "state").write_text("a file")
     hands = Hands(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
-    with pytest.raises(ClusterError, match="cannot be written"):
+    with message.of(ClusterError):
         hands.take("kill", ["rabbit@h1"], for_s=5)
     assert hands.held(["kill"]) == []
 
@@ -279,31 +285,34 @@ def test_a_line_of_a_journal_that_broke_off_hides_no_other(folder: Path) -> None
     assert [row["node"] for row in journal.unhealed()] == ["rabbit@h1"]
 
 
-def test_a_fault_file_is_refused_for_what_may_not_be_done(folder: Path) -> None:
+def test_a_fault_file_is_refused_for_what_may_not_be_done(folder: Path, message: Messages) -> None:
     known(folder, SAID + SSH)
     scenario = fault_file.parse(KILLED, driver="attached")
     allowed = {act for step in scenario.schedule for act in step.acts(scenario.topology)}
     assert allowed
     (folder / "cluster.yaml").rename(folder / "closed.yaml")
     (folder / "closed.yaml").write_text(SAID)
-    with pytest.raises(FaultFileError, match=r"schedule\[0\].fault: it would"):
+    with message.of(FaultFileError) as refused:
         check(scenario, folder / "closed.yaml", source="mine")
-    with pytest.raises(NotPlayableError, match="does not let it be played"):
+    assert "schedule[0].fault: " in str(refused.value)
+    with message.of(NotPlayableError):
         fitted_scenario(scenario, folder / "closed.yaml")
 
 
 @pytest.mark.parametrize(
     ("percent", "offers", "told"),
     [
-        ("100", "{ssh: {}}", "where all packets are lost it is a cut; write fault: partition"),
+        ("100", "{ssh: {}}", "fault: partition"),
         ("99", "{ssh: {}}", ""),
-        ("100, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "where all packets are lost it is a cut"),
-        ("99.999, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "where all packets are lost it is a cut"),
+        ("100, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "fault: partition"),
+        ("99.999, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "fault: partition"),
         ("99.9, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", ""),
-        ("5, by: netem", "{ssh: {}}", "loss by netem is not done to packets of this cluster; loss by iptables is"),
+        ("5, by: netem", "{ssh: {}}", "loss by iptables"),
     ],
 )
-def test_a_loss_of_all_packets_is_no_loss_of_some(folder: Path, percent: str, offers: str, told: str) -> None:
+def test_a_loss_of_all_packets_is_no_loss_of_some(
+    folder: Path, percent: str, offers: str, told: str, message: Messages
+) -> None:
     step = f'{{at_s: 1, for_s: 30, fault: packet_loss, links: "zone:a <-> zone:b", percent: {percent}}}'
     text = KILLED.replace('{at_s: 1, for_s: 30, fault: kill, node: "leader:q1"}', step)
     scenario = fault_file.parse(text, driver="attached")
@@ -311,6 +320,8 @@ def test_a_loss_of_all_packets_is_no_loss_of_some(folder: Path, percent: str, of
     found = [text for _, text in refusals(scenario, stated)]
     assert len(found) == bool(told)
     assert told in "".join(found)
+    for text in found:
+        message(text)
 
 
 def test_every_act_of_a_fault_is_known() -> None:

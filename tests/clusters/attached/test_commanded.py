@@ -24,6 +24,7 @@ from rabbitmq_resilience.clusters.attached.packet_rules import DROP
 from rabbitmq_resilience.clusters.attached.spec import AttachedNode
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.waiting import wait_until
+from tests.messages import Messages
 
 PROCESS = "cat up 2> /dev/null || true"
 KILL = CommandedAct(do="rm -f up", proof="! test -e up", heal="echo another > up")
@@ -37,8 +38,8 @@ def node(name: str) -> AttachedNode:
 def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OurMachine]:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "up").write_text("first")
-    monkeypatch.setattr(commanded, "_IN_EFFECT_WITHIN_S", 1.0)
-    monkeypatch.setattr(commanded, "_BACK_WITHIN_S", 1.0)
+    monkeypatch.setattr(commanded, "IN_EFFECT_WITHIN_S", 1.0)
+    monkeypatch.setattr(commanded, "BACK_WITHIN_S", 1.0)
     monkeypatch.setattr(watchdog, "MARGIN_S", 0.0)
     found = OurMachine(str(tmp_path / "state"))
     yield found
@@ -51,6 +52,7 @@ def broker(keeper: OurMachine, name: str = "rabbit@h1", **acts: CommandedAct) ->
     return CommandedBroker(name, Commands(process=PROCESS, **acts), keeper, Surroundings.of(node(name), folder))
 
 
+@pytest.mark.attached
 def test_what_takes_longer_than_it_lasts_is_done_before_it_is_healed(keeper: OurMachine) -> None:
     found = broker(keeper, stop=CommandedAct(do="sleep 3; rm -f up", proof=KILL.proof, heal=KILL.heal))
     found.stop(for_s=0)
@@ -61,19 +63,21 @@ def test_what_takes_longer_than_it_lasts_is_done_before_it_is_healed(keeper: Our
     assert process.name == "another"
 
 
-def test_it_is_not_given_back_before_that_is_seen(keeper: OurMachine) -> None:
+@pytest.mark.attached
+def test_it_is_not_given_back_before_that_is_seen(keeper: OurMachine, message: Messages) -> None:
     found = broker(keeper, kill=CommandedAct(do=KILL.do, proof=KILL.proof, heal="true"))
     found.kill(for_s=60)
     for _ in range(2):
-        with pytest.raises(MachineError, match="rabbit@h1 to be given back; last seen: 'process: tells of none'"):
+        with message.of(MachineError):
             found.give_back()
     (Path(keeper.state).parent / "here" / "up").write_text("first")
-    with pytest.raises(MachineError, match="first, which was ended, is told by process: again"):
+    with message.of(MachineError):
         found.give_back()
     (Path(keeper.state).parent / "here" / "up").write_text("second")
     found.give_back()
 
 
+@pytest.mark.core
 def test_where_nobody_watches_any_more_it_is_healed_all_the_same(keeper: OurMachine) -> None:
     found = broker(keeper, kill=KILL)
     found.kill(for_s=60)
@@ -84,15 +88,17 @@ def test_where_nobody_watches_any_more_it_is_healed_all_the_same(keeper: OurMach
     assert found.state() == "running"
 
 
-def test_what_never_ends_is_never_given_back(keeper: OurMachine) -> None:
+@pytest.mark.core
+def test_what_never_ends_is_never_given_back(keeper: OurMachine, message: Messages) -> None:
     found = broker(keeper, kill=CommandedAct(do=KILL.do, proof=KILL.proof, ends="never"))
     found.kill(for_s=1)
     for _ in range(2):
         (Path(keeper.state).parent / "here" / "up").write_text("another")
-        with pytest.raises(MachineError, match="rabbit@h1 is left as it is: its command says ends: never"):
+        with message.of(MachineError):
             found.give_back()
 
 
+@pytest.mark.core
 def test_nodes_whose_names_are_alike_and_acts_of_one_node_are_watched_over_by_themselves(keeper: OurMachine) -> None:
     pause = CommandedAct(do="touch $NODE.paused", proof="test -e $NODE.paused", heal="rm $NODE.paused")
     nodes = [broker(keeper, name, kill=KILL, pause=pause) for name in ("rabbit@mq_1", "rabbit@mq-1")]
@@ -105,6 +111,7 @@ def test_nodes_whose_names_are_alike_and_acts_of_one_node_are_watched_over_by_th
     assert [found.state() for found in nodes] == ["running", "running"]
 
 
+@pytest.mark.core
 def test_commands_are_run_in_the_folder_of_the_cluster_file_wherever_we_are(
     keeper: OurMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +123,7 @@ def test_commands_are_run_in_the_folder_of_the_cluster_file_wherever_we_are(
     assert not (tmp_path / "there" / "up").exists()
 
 
+@pytest.mark.core
 def test_every_command_is_told_how_long_it_is_for(keeper: OurMachine) -> None:
     note = 'echo "{} $FOR_S" >> told'
     acts = {"do": f"{note.format('do')}; {KILL.do}", "proof": f"{note.format('proof')}; {KILL.proof}"}
@@ -127,7 +135,8 @@ def test_every_command_is_told_how_long_it_is_for(keeper: OurMachine) -> None:
     assert {*told} == {"process 0", "do 7", "proof 7", "heal 7"}
 
 
-def test_a_link_is_not_whole_before_its_proof_says_so(keeper: OurMachine, tmp_path: Path) -> None:
+@pytest.mark.core
+def test_a_link_is_not_whole_before_its_proof_says_so(keeper: OurMachine, tmp_path: Path, message: Messages) -> None:
     heal = "! test -e let || rm $NODE.$PEER"
     act = CommandedAct(do="touch $NODE.$PEER", proof="test -e $NODE.$PEER", heal=heal)
     links = CommandedLinks(act, keeper, tmp_path / "here", {"a1": node("rabbit@h1"), "b1": node("rabbit@h2")})
@@ -135,13 +144,14 @@ def test_a_link_is_not_whole_before_its_proof_says_so(keeper: OurMachine, tmp_pa
     links.put(DROP, [link], for_s=60)
     assert links.attested([link]) == {link: True}
     assert watchdog.armed(keeper) == ["rabbit@h2:from:rabbit@h1"]
-    with pytest.raises(MachineError, match="to hold no longer"):
+    with message.of(MachineError):
         links.take(DROP, [link])
     (tmp_path / "here" / "let").touch()
     links.take(DROP, [link])
     assert links.attested([link]) == {link: False}
 
 
+@pytest.mark.core
 def test_heal_forgets_nothing_that_it_has_not_seen(
     keeper: OurMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

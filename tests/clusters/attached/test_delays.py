@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import pytest
-
 from rabbitmq_resilience.clusters.attached.delays import Delay, Delays
 from rabbitmq_resilience.clusters.attached.machine import MachineError
+from tests.messages import Messages
 
 SLOW, SLOWER = Delay(50, 0), Delay(200, 20)
 
@@ -55,16 +54,16 @@ def test_only_those_of_the_distribution_where_that_is_stated() -> None:
     assert "match ip dst 10.0.0.2/32 flowid" not in script
 
 
-def test_a_machine_with_a_qdisc_of_its_own_is_left_alone() -> None:
+def test_a_machine_with_a_qdisc_of_its_own_is_left_alone(message: Messages) -> None:
     shell = Shell(taken="eth0 has a qdisc of its own (htb 1:), which would be replaced\n")
-    with pytest.raises(MachineError, match=r"eth0 has a qdisc of its own \(htb 1:\).*nothing was done"):
+    with message.of(MachineError):
         delays(shell).put({"10.0.0.2": SLOW}, ports=(), for_s=8)
     assert len(shell.ran) == 1
 
 
-def test_no_more_different_ones_than_there_are_bands() -> None:
+def test_no_more_different_ones_than_there_are_bands(message: Messages) -> None:
     many = {f"10.0.0.{i}": Delay(10 + i, 0) for i in range(14)}
-    with pytest.raises(MachineError, match="14 different delays at once, and 13 can be"):
+    with message.of(MachineError):
         delays(Shell()).put(many, ports=(), for_s=8)
 
 

@@ -31,6 +31,8 @@ from tests.clusters.attached.processes import TOPOLOGY, written
 from tests.statistics_ended import END
 from tests.whole import await_whole
 
+pytestmark = pytest.mark.attached
+
 SCENARIO = """\
 version: 1
 title: Somebody wants it to end
@@ -64,7 +66,7 @@ def test_a_check_that_fails_ends_the_run_and_heals_and_lets_none_begin(cluster: 
         wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, "proven"))
         wanted.start()
         begun_s = time.monotonic()
-        with pytest.raises(AbortedError, match="the check ended with status 1: no more"):
+        with pytest.raises(AbortedError, match="status 1: no more"):
             run_scenario(scenario, testbed)
         wanted.join()
         assert time.monotonic() - begun_s < 60, "before the first step was over"
@@ -107,7 +109,7 @@ def test_a_run_ends_while_its_queues_are_waited_for(cluster: LocalCluster, tmp_p
         testbed = Testbed(pool, tmp_path / "runs", io.StringIO(), driver="attached")
         wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, '"drain"'))
         wanted.start()
-        with pytest.raises(AbortedError, match="the check ended with status 1"):
+        with pytest.raises(AbortedError, match="status 1"):
             run_scenario(scenario, testbed)
         wanted.join()
     (run,) = (tmp_path / "runs").glob("*takes-its-time*")
@@ -133,11 +135,11 @@ def test_an_alarm_ends_it(cluster: LocalCluster) -> None:
         cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.0000001")
         try:
             wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see the alarm")
-            with pytest.raises(AbortedError, match="b1@localhost has an alarm of memory"):
+            with pytest.raises(AbortedError, match=r"b1@localhost [^@]*memory"):
                 guard(cluster, alarm=True)
         finally:
             cluster.run_tool("b1", "rabbitmqctl", "set_vm_memory_high_watermark", "0.4")
-        with pytest.raises(AbortedError, match="b1@localhost has an alarm of memory"):
+        with pytest.raises(AbortedError, match=r"b1@localhost [^@]*memory"):
             watching.check()  # it was so once
 
 
@@ -152,7 +154,7 @@ def test_an_alarm_that_the_run_itself_has_raised_does_not(cluster: LocalCluster)
             watching.check()
             cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", str(10**18))
             wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see that of others")
-            with pytest.raises(AbortedError, match=r"b1@localhost has an alarm of disk$"):
+            with pytest.raises(AbortedError, match=r"b1@localhost [^@]*disk$"):
                 watching.check()
     finally:
         cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", "50MB")
@@ -167,7 +169,7 @@ def test_an_alarm_of_a_broker_is_seen_whose_statistics_have_ended(cluster: Local
         cluster.run_tool("b1", "rabbitmqctl", "set_disk_free_limit", str(10**18))
         try:
             wait_until(lambda: ended(watching), timeout_s=20, what="the guard to see the alarm")
-            with pytest.raises(AbortedError, match=r"b1@localhost has an alarm of disk$"):
+            with pytest.raises(AbortedError, match=r"b1@localhost [^@]*disk$"):
                 watching.check()
         finally:
             cluster.kill("b1")
@@ -189,13 +191,13 @@ def test_a_query_beyond_its_bound_ends_it(cluster: LocalCluster, tmp_path: Path)
         query = {"prometheus": prometheus.url, "query": "vector(3)"}
         with guard(cluster, metrics=[query | {"above": 3.0, "below": 3.0}]) as watching:
             watching.check()
-        with pytest.raises(AbortedError, match=r"vector\(3\) is 3, above 2"):
+        with pytest.raises(AbortedError, match=r"vector\(3\) .*3, above 2"):
             guard(cluster, metrics=[query | {"above": 2.0}])
-        with pytest.raises(AbortedError, match=r"vector\(3\) is 3, below 4"):
+        with pytest.raises(AbortedError, match=r"vector\(3\) .*3, below 4"):
             guard(cluster, metrics=[query | {"below": 4.0}])
         nothing, much = (f"label_replace(vector({value}), 'of', '{value}', '', '')" for value in ("NaN", "9.9"))
         for both in (f"{nothing} or {much}", f"{much} or {nothing}"):
-            with pytest.raises(AbortedError, match=r"is 9.9, above 2"):
+            with pytest.raises(AbortedError, match=r"9\.9, above 2"):
                 guard(cluster, metrics=[query | {"query": both, "above": 2.0}])
 
 
@@ -210,7 +212,7 @@ def test_a_query_of_which_nothing_is_measured_ends_it(
         with guard(cluster, metrics=[metric]) as watching:
             watching.check()
             wait_until(lambda: ended(watching), timeout_s=20, what="the guard to give up")
-            with pytest.raises(AbortedError, match=r"1 of its 1 values is no number"):
+            with pytest.raises(AbortedError, match="1 of its 1"):
                 watching.check()
 
 
@@ -225,7 +227,7 @@ def test_what_nobody_can_look_at_for_long_ends_it(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(guarding, "BLIND_S_MAX", 1.5)
-    monkeypatch.setattr(guarding, "_ANSWER_TIMEOUT_S", 1)
+    monkeypatch.setattr(guarding, "ANSWER_TIMEOUT_S", 1)
     with guard(cluster, **when) as watching:
         watching.check()
         wait_until(lambda: ended(watching), timeout_s=20, what="the guard to give up")

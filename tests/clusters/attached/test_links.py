@@ -17,6 +17,7 @@ from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule, Treat
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
+from tests.messages import Messages
 
 NODES = {f"{zone}1": f"rabbit@h{i}" for i, zone in enumerate("abcde", 1)}
 ADDRESSES = {node: f"10.0.0.{i}" for i, node in enumerate(NODES, 1)}
@@ -91,14 +92,15 @@ def of(node: str) -> list[Link]:
     return [link for link in LINKS if node in link]
 
 
-def test_a_cut_whose_healing_failed_counts_until_it_is_healed(cluster: Cluster) -> None:
+def test_a_cut_whose_healing_failed_counts_until_it_is_healed(cluster: Cluster, message: Messages) -> None:
     cluster.links.cut(of("a1"))
     cluster.machines["a1"].reached = False
-    with pytest.raises(MachineError, match="rabbit@h1 is not reached"):
+    with message.of(MachineError):
         cluster.links.restore(of("a1"))
     beside = [link for link in of("b1") if "a1" not in link]
-    with pytest.raises(ClusterError, match="at up to 2 nodes at once, and allow: has cut: 1"):
+    with message.of(ClusterError) as refused:
         cluster.links.cut(beside)
+    assert "cut: 1" in str(refused.value)
     assert not cluster.links.clean
     cluster.machines["a1"].reached = True
     cluster.links.restore(of("a1"))
@@ -118,19 +120,19 @@ def test_what_could_not_be_healed_is_not_done_anew_beside_something_else(cluster
     assert cluster.machines["a1"].rules == [Rule(ADDRESSES["c1"], DROP)]
 
 
-def test_where_all_packets_are_lost_it_is_a_cut(tmp_path: Path) -> None:
+def test_where_all_packets_are_lost_it_is_a_cut(tmp_path: Path, message: Messages) -> None:
     cluster = Cluster(tmp_path, "{lose_packets: 5}")
     cluster.links.treat(of("a1"), how=Treatment("drop", 99.0))
-    with pytest.raises(ClusterError, match="it would cut, which allow: does not name"):
+    with message.of(ClusterError):
         cluster.links.treat(of("b1"), how=Treatment("drop", 100.0))
-    with pytest.raises(ClusterError, match="it would cut"):
+    with message.of(ClusterError):
         cluster.links.treat(of("b1"), how=Treatment("drop", 99.999))
 
 
-def test_what_healed_by_force_is_healed(cluster: Cluster) -> None:
+def test_what_healed_by_force_is_healed(cluster: Cluster, message: Messages) -> None:
     cluster.links.cut(of("a1"))
     cluster.machines["a1"].forces = "by force"
-    with pytest.raises(ForcedError, match="by force"):
+    with message.of(ForcedError):
         cluster.links.restore(of("a1"))
     assert cluster.links.clean
     assert cluster.hands.held(["cut"]) == []

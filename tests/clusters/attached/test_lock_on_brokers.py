@@ -14,6 +14,7 @@ from rabbitmq_resilience.clusters.attached import attaching
 from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal
+from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lock import LockedError, tells_queues
 from rabbitmq_resilience.clusters.attached.vhosts import LOCK, MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
@@ -23,6 +24,8 @@ from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
 from tests.statistics_ended import END
 from tests.whole import await_whole
+
+pytestmark = pytest.mark.attached
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
@@ -57,7 +60,7 @@ def test_a_run_that_is_refused_leaves_the_lock_where_it_is(
         during = cluster.api("a1").vhosts()
         as_another_user(tmp_path, monkeypatch)
         for _ in range(2):
-            with pytest.raises(LockedError, match="another run has this cluster"):
+            with pytest.raises(LockedError, match="another run"):
                 Attachment(load(file))
         assert cluster.api("a1").vhosts() == during
         attachment.form(TOPOLOGY).close()
@@ -128,7 +131,7 @@ def test_a_lock_is_seen_from_another_virtual_host(
         with another:
             wait_until(lambda: another.get("connections"), timeout_s=15, what="statistics to tell of the connection")
         as_another_user(tmp_path, monkeypatch)
-        with pytest.raises(LockedError, match="another run has this cluster"):
+        with pytest.raises(LockedError, match="another run"):
             Attachment(load(second))
 
 
@@ -176,7 +179,7 @@ def test_a_given_virtual_host_that_has_something_is_refused(
     else:
         given.post("bindings/given/e/amq.topic/e/amq.fanout", {"routing_key": "orders", "arguments": {}})
     file = written(cluster, tmp_path, besides="virtual_host: given\n")
-    with pytest.raises(WrongClusterError, match=f"the virtual host given is not empty.*{kept}"):
+    with pytest.raises(WrongClusterError, match=kept):
         Attachment(load(file))
 
 
@@ -193,7 +196,7 @@ def test_a_given_virtual_host_is_refused_where_a_broker_tells_of_no_connection(
     assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
     file = written(cluster, tmp_path, besides="virtual_host: given\n")
     try:
-        with pytest.raises(WrongClusterError, match="virtual host given is not told by b1@localhost: a broker"):
+        with pytest.raises(WrongClusterError, match=r"given .*b1@localhost"):
             Attachment(load(file))
     finally:
         await_whole(cluster)
@@ -205,7 +208,7 @@ def test_only_what_the_run_has_declared_goes_out_of_a_given_virtual_host(
     cluster: LocalCluster, tmp_path: Path, given: ManagementApi
 ) -> None:
     file = written(cluster, tmp_path, besides="virtual_host: given\n")
-    with pytest.warns(UserWarning, match="queue given orders is new"), closing(Attachment(load(file))) as attachment:
+    with pytest.warns(UserWarning, match="queue given orders"), closing(Attachment(load(file))) as attachment:
         formed = attachment.form(TOPOLOGY)
         ours = formed.api("a1")
         assert isinstance(ours, GivenVhostApi)
@@ -229,7 +232,7 @@ def test_what_a_killed_run_has_left_is_removed_and_what_others_have_made_stays(
         of_a_run.create_vhost("20261125T095000Z-a-node-dies")
     with closing(Attachment(load(file))):
         assert heal([str(file)]) == 1
-        assert "a run of this user" in capsys.readouterr().err
+        assert "of this user" in capsys.readouterr().err
         assert len(marked_vhosts(api)) == 2
     assert heal([str(file)]) == 0
     told = "the virtual host 20261125T095000Z-a-node-dies, which a run has left, is removed\n"
@@ -245,12 +248,13 @@ def test_a_run_of_another_user_is_not_healed_beneath(
     with closing(Attachment(load(file))):
         as_another_user(tmp_path, monkeypatch)
         assert heal([str(file)]) == 1
-    assert "another run has this cluster" in capsys.readouterr().err
+    assert "another run" in capsys.readouterr().err
 
 
 def test_no_scenario_begins_on_a_cluster_that_is_not_whole(cluster: LocalCluster, tmp_path: Path) -> None:
     """Each is asked for anew: the one before may have left it so."""
-    with closing(Attachment(load(written(cluster, tmp_path)))) as attachment:
+    known = load(written(cluster, tmp_path))
+    with closing(Attachment(known)) as attachment:
         attachment.form(TOPOLOGY).close()
         cluster.kill("c1")
         try:
@@ -263,6 +267,7 @@ def test_no_scenario_begins_on_a_cluster_that_is_not_whole(cluster: LocalCluster
             cluster.start("c1")
         await_whole(cluster)
         attachment.form(TOPOLOGY).close()
-        attachment._hands.journal.begun("kill", "c1@localhost", heals_by_itself_s=9)
-        with pytest.raises(ClusterError, match="an earlier run has left kill at c1@localhost"):
+        journal = Journal(journal_file(known.stated.cluster), nodes=[node.name for node in known.stated.nodes])
+        journal.begun("kill", "c1@localhost", heals_by_itself_s=9)
+        with pytest.raises(ClusterError, match="kill at c1@localhost"):
             attachment.form(TOPOLOGY)

@@ -35,7 +35,7 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
     ]
     with (
         closing(Attachment(load(file))),
-        pytest.raises(LockedError, match="another run has this cluster"),
+        pytest.raises(LockedError, match="another run"),
     ):
         Attachment(load(file))
     played_and_proven(schedule, file, tmp_path)
@@ -44,7 +44,6 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
     assert kept == []
 
 
-@pytest.mark.slow
 def test_a_disk_is_full_an_alarm_goes_off_and_a_node_is_drained(file: Path, tmp_path: Path) -> None:
     """Whoever frees a disk has to start the broker again, as its Raft log may have ended of it (3.10.8)."""
     after = [{"after_step": {"step": step, "wait_s": wait_s}} for step, wait_s in enumerate((5, 30, 30))]
@@ -80,8 +79,8 @@ def test_a_broker_that_tells_nothing_of_itself_is_refused_until_it_is_started_ag
     monkeypatch.setattr(identity, "TOLD_WITHIN_S", 5.0)
     assert machines.ask("host2", f"rabbitmqctl -q eval '{END}'").strip() == "true"
     assert told([str(file)]) == 1
-    assert "rabbit@host2 does not tell of its process" in capsys.readouterr().err
-    with pytest.raises(WrongClusterError, match="until it is started again"):
+    assert "rabbit@host2 does not" in capsys.readouterr().err
+    with pytest.raises(WrongClusterError, match="started again"):
         Attachment(load(file))
 
 
@@ -90,7 +89,7 @@ def test_no_more_nodes_than_allowed_whatever_draws_them(file: Path) -> None:
         with closing(attachment.form(TOPOLOGY, TOPOLOGY.links)) as formed:
             cluster = formed.lasting(5)
             cluster.pause("a1")
-            with pytest.raises(ClusterError, match="at up to 2 nodes at once, and allow: has pause: 1"):
+            with pytest.raises(ClusterError, match="pause: 1"):
                 cluster.pause("b1")
             cluster.resume("a1")
             cluster.pause("b1")

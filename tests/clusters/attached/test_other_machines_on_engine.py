@@ -16,7 +16,7 @@ from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.machines import DISK, USER, Machines, running_machines
 from tests.clusters.attached.playing import played_and_proven
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow]
+pytestmark = pytest.mark.engine
 
 BY_SUDO = f"user: {USER}, sudo: true, cut: distribution, disk: {DISK}"
 

@@ -169,5 +169,5 @@ def test_what_the_file_states_otherwise_is_told_and_nothing_is_begun(pods: Broke
     moved = tmp_path / "moved.cluster.yaml"
     (tmp_path / "password").write_text("an-example-of-a-password\n", encoding="utf-8")
     moved.write_text(file.read_text(encoding="utf-8").replace("zone-2", "zone-9"), encoding="utf-8")
-    with pytest.raises(WrongClusterError, match="in zone zone-2, and the file states zone-9"):
+    with pytest.raises(WrongClusterError, match=r"zone-2.*zone-9"):
         Attachment(load(moved))

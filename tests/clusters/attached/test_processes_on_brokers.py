@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.broker import _RUNS, RemoteBroker
+from rabbitmq_resilience.clusters.attached.broker import RUNS, RemoteBroker
 from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.disk import _IS_BROKEN
+from rabbitmq_resilience.clusters.attached.disk import IS_BROKEN
 from rabbitmq_resilience.clusters.attached.offers import Service
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.attached
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,11 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def test_a_running_broker_says_so_and_one_with_its_metadata_is_not_broken(cluster: LocalCluster) -> None:
-    assert cluster.run_tool("a1", "rabbitmqctl", "eval", _RUNS).strip() == "true"
-    pid = f"({_IS_BROKEN}) orelse list_to_integer(os:getpid())."
+    assert cluster.run_tool("a1", "rabbitmqctl", "eval", RUNS).strip() == "true"
+    pid = f"({IS_BROKEN}) orelse list_to_integer(os:getpid())."
     assert cluster.run_tool("a1", "rabbitmqctl", "eval", pid).strip() == str(cluster.pids()["a1"])
     cluster.run_tool("a1", "rabbitmqctl", "stop_app")
-    assert cluster.run_tool("a1", "rabbitmqctl", "eval", _RUNS).strip() == "false"
+    assert cluster.run_tool("a1", "rabbitmqctl", "eval", RUNS).strip() == "false"
     cluster.run_tool("a1", "rabbitmqctl", "start_app")
 
 

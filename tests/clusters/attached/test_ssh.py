@@ -14,8 +14,11 @@ import pytest
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.offers import Ssh
 from rabbitmq_resilience.clusters.attached.ssh import SshLoop, SshMachine
+from tests.messages import Messages
 
-UNKNOWN = "Host key is not trusted"
+PORT = {r"127\.0\.0\.1:\d+": "ADDRESS"}
+
+pytestmark = pytest.mark.core
 
 
 @dataclass
@@ -85,25 +88,25 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         loop.wait(end(serving), timeout_s=10)
 
 
-def test_a_machine_is_known_by_the_key_that_known_hosts_has(server: Server) -> None:
-    with pytest.raises(MachineError, match=r"known_hosts"):
+def test_a_machine_is_known_by_the_key_that_known_hosts_has(server: Server, message: Messages) -> None:
+    with message.of(MachineError, hide=PORT):
         server.run()
     known = server.write(".ssh/known_hosts", "")
-    with pytest.raises(MachineError, match=UNKNOWN):
+    with message.of(MachineError, hide=PORT):
         server.run()
     known.write_text(server.known_as("127.0.0.1"))
     assert server.run() == "here\n"
     server.write("others", "")
-    with pytest.raises(MachineError, match=UNKNOWN):
+    with message.of(MachineError, hide=PORT):
         server.run(known_hosts=Path("others"))
 
 
 @pytest.mark.parametrize("config", [None, Path("config")])
-def test_no_configuration_switches_that_off(server: Server, config: Path | None) -> None:
+def test_no_configuration_switches_that_off(server: Server, config: Path | None, message: Messages) -> None:
     server.write(".ssh/known_hosts", "")
     for name in (".ssh/config", "config"):
         server.write(name, "Host *\n  UserKnownHostsFile none\n  StrictHostKeyChecking no\n")
-    with pytest.raises(MachineError, match=UNKNOWN):
+    with message.of(MachineError, hide=PORT):
         server.run(config=config)
 
 

@@ -64,6 +64,7 @@ def dog_of(machine: OurMachine, key: str) -> int:
     return int((Path(machine.state) / key / "pid").read_text())
 
 
+@pytest.mark.attached
 def test_one_whose_sleep_is_ended_goes_on(here: OurMachine, tmp_path: Path) -> None:
     watchdog.arm(here, "one", heal=f"touch {tmp_path}/healed", after_s=5)
     dog = dog_of(here, "one")
@@ -78,6 +79,7 @@ def test_one_whose_sleep_is_ended_goes_on(here: OurMachine, tmp_path: Path) -> N
     wait_until((tmp_path / "healed").exists, timeout_s=30, what="it to heal")
 
 
+@pytest.mark.attached
 def test_one_whose_folder_is_gone_ends(here: OurMachine) -> None:
     watchdog.arm(here, "one", heal="true", after_s=60)
     dog = dog_of(here, "one")
@@ -85,12 +87,14 @@ def test_one_whose_folder_is_gone_ends(here: OurMachine) -> None:
     wait_until(lambda: not lives(dog), timeout_s=30, what="it to end")
 
 
+@pytest.mark.core
 def test_whether_there_was_something_to_heal_is_told(here: OurMachine) -> None:
     watchdog.arm(here, "one", heal="true", after_s=60)
     assert watchdog.heal(here, "one")
     assert not watchdog.heal(here, "one")
 
 
+@pytest.mark.attached
 def test_one_that_is_healing_while_another_takes_its_place_takes_nothing_of_it_away(
     here: OurMachine, tmp_path: Path
 ) -> None:
@@ -104,6 +108,7 @@ def test_one_that_is_healing_while_another_takes_its_place_takes_nothing_of_it_a
     assert (tmp_path / "healed").exists()
 
 
+@pytest.mark.attached
 def test_one_that_is_healing_is_waited_for(here: OurMachine, tmp_path: Path) -> None:
     """Two at once would do each other's half, and the first to end would take the folder from under the other."""
     heal = f"echo begun >> {tmp_path}/healing; sleep 2; echo ended >> {tmp_path}/healing"
@@ -114,6 +119,7 @@ def test_one_that_is_healing_is_waited_for(here: OurMachine, tmp_path: Path) -> 
     assert watchdog.armed(here) == []
 
 
+@pytest.mark.attached
 def test_one_that_fails_to_heal_is_not_in_the_way_of_who_can(here: OurMachine, tmp_path: Path) -> None:
     fails = f"touch {tmp_path}/tried; sleep 1; [ -e {tmp_path}/can ]"
     watchdog.arm(here, "one", heal=fails, after_s=0)
@@ -124,6 +130,7 @@ def test_one_that_fails_to_heal_is_not_in_the_way_of_who_can(here: OurMachine, t
     wait_until(lambda: watchdog.armed(here) == [], timeout_s=30, what="it to try again")
 
 
+@pytest.mark.attached
 def test_one_that_was_killed_as_it_was_healing_is_not_waited_for(here: OurMachine, tmp_path: Path) -> None:
     watchdog.arm(here, "one", heal=f"echo begun >> {tmp_path}/healing; sleep 1", after_s=0)
     wait_until((tmp_path / "healing").exists, timeout_s=30, what="it to heal")
@@ -132,6 +139,7 @@ def test_one_that_was_killed_as_it_was_healing_is_not_waited_for(here: OurMachin
     assert (tmp_path / "healing").read_text().split() == ["begun", "begun"]
 
 
+@pytest.mark.core
 def test_what_is_still_being_done_is_ended_before_it_is_healed(here: OurMachine, tmp_path: Path) -> None:
     """Otherwise it would be done afterwards."""
     failed = list[BaseException]()

@@ -13,8 +13,12 @@ from rabbitmq_resilience.clusters.broker.configuration import (
 from rabbitmq_resilience.clusters.broker.files import NodePorts
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import PauseIfAllDown, Topology
+from tests.messages import Messages
 
 PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4, prometheus=5)
+
+#: Pydantic's errors name its version.
+PYDANTIC = {r"https://errors\.pydantic\.dev/[^/]+/": "PYDANTIC/"}
 
 
 def at_localhost(node: str) -> str:
@@ -88,17 +92,20 @@ def test_pause_if_all_down_names_the_brokers_by_their_erlang_names() -> None:
 @pytest.mark.parametrize(
     ("handling", "nodes", "told"),
     [
-        ("pause_if_all_down", None, "needs pause_if_all_down"),
-        ("autoheal", ("a1",), "needs pause_if_all_down"),
-        ("pause_if_all_down", ("a1", "b7"), "no node b7; there are a1, a2, a3"),
+        ("pause_if_all_down", None, "pause_if_all_down"),
+        ("autoheal", ("a1",), "pause_if_all_down"),
+        ("pause_if_all_down", ("a1", "b7"), "b7"),
     ],
 )
-def test_pause_if_all_down_goes_with_nodes_that_exist(handling: str, nodes: tuple[str, ...] | None, told: str) -> None:
+def test_pause_if_all_down_goes_with_nodes_that_exist(
+    handling: str, nodes: tuple[str, ...] | None, told: str, message: Messages
+) -> None:
     chosen = {"nodes": nodes} if nodes else None
-    with pytest.raises(ValidationError, match=told):
+    with message.of(ValidationError, hide=PYDANTIC) as refused:
         Topology.model_validate(
             {"name": "t", "zones": {"a": 3}, "partition_handling": handling, "pause_if_all_down": chosen}
         )
+    assert told in str(refused.value)
 
 
 def test_similar_names_are_not_ours() -> None:
@@ -120,6 +127,6 @@ def test_later_releases_form_by_themselves() -> None:
     }
 
 
-def test_unreadable_user_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"the topology names .*none\.conf, which cannot be read"):
+def test_unreadable_user_file_is_told(tmp_path: Path, message: Messages) -> None:
+    with message.of(ClusterError):
         read_user_file(tmp_path / "none.conf")

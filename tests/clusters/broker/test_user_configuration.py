@@ -11,7 +11,7 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = pytest.mark.brokers
 
 CONF = """
 vm_memory_high_watermark.absolute = 300MB

@@ -13,7 +13,7 @@ from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
 
-pytestmark = [pytest.mark.broker, pytest.mark.engine]
+pytestmark = pytest.mark.engine
 
 
 def test_a_broker_has_its_size_and_gets_it_back_after_a_limit() -> None:

@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.containers.disks import Disk
 from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL, USER, BrokerImage, has_file, remove_all_of
 from rabbitmq_resilience.tools.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.engine]
+pytestmark = pytest.mark.engine
 
 SIZE_BYTES = 32 * 2**20
 HOUR_S = 3600

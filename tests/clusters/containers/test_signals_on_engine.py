@@ -68,7 +68,6 @@ def await_state(container: Container, state: str) -> None:
     wait_until(lambda: container.process() == state, timeout_s=60, what=f"the container to be {state}")
 
 
-@pytest.mark.broker
 @pytest.mark.engine
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 3), ("SIGKILL", 137)])
 def test_a_signal_arrives(by: Signals, container: Container, name: str, status: int) -> None:
@@ -77,7 +76,6 @@ def test_a_signal_arrives(by: Signals, container: Container, name: str, status: 
     assert container.exit_status() == status
 
 
-@pytest.mark.broker
 @pytest.mark.engine
 def test_what_is_frozen_goes_on(by: Signals, container: Container) -> None:
     for _ in range(2):
@@ -87,7 +85,6 @@ def test_what_is_frozen_goes_on(by: Signals, container: Container) -> None:
         await_state(container, "running")
 
 
-@pytest.mark.broker
 @pytest.mark.engine
 @pytest.mark.parametrize("container", [_WRITING], indirect=True, ids=["writing"])
 def test_what_writes_to_a_busy_disk_is_frozen_too(by: Signals, container: Container, tmp_path: Path) -> None:
@@ -99,7 +96,6 @@ def test_what_writes_to_a_busy_disk_is_frozen_too(by: Signals, container: Contai
         await_state(container, "running")
 
 
-@pytest.mark.broker
 @pytest.mark.engine
 def test_what_pumba_does_is_kept_in_its_log(container: Container, tmp_path: Path) -> None:
     by = pumba(tmp_path)
@@ -111,7 +107,6 @@ def test_what_pumba_does_is_kept_in_its_log(container: Container, tmp_path: Path
     assert "killing container" in told
 
 
-@pytest.mark.broker
 @pytest.mark.engine
 def test_pumba_that_froze_nothing_is_an_error(container: Container, tmp_path: Path) -> None:
     by = pumba(tmp_path)

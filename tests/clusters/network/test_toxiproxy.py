@@ -19,6 +19,8 @@ from rabbitmq_resilience.clusters.processes.cluster import LocalHost
 from rabbitmq_resilience.clusters.spec import Delay, Link
 from rabbitmq_resilience.tools.waiting import wait_until
 
+pytestmark = pytest.mark.core
+
 A_B, OF_CLIENT = Link("a1", "a2"), Link("publisher:0", "a1")
 
 
@@ -72,13 +74,13 @@ def _came(end: socket.socket) -> bool:
 
 class LinkTestbed:
     def __init__(self, stack: ExitStack, server: ToxiproxyServer, base_port: int) -> None:
-        self._stack, self._server, self._base_port = stack, server, base_port
+        self._stack, self.server, self._base_port = stack, server, base_port
         self._listener = Listener(stack)
         self._ports: dict[Link, int] = {}
 
     def links(self, *proxies: Link, network: Mapping[Link, Delay] | None = None) -> ToxiproxyLinks:
         self._ports = dict(zip(proxies, count(self._base_port), strict=False))
-        return ToxiproxyLinks(self._server, self._ports, self._listener, (network or {}).get)
+        return ToxiproxyLinks(self.server, self._ports, self._listener, (network or {}).get)
 
     def wires(self, link: Link) -> Wires:
         return Wires(self._stack, self._listener, self._ports[link])
@@ -184,8 +186,8 @@ class Hanging(ToxiproxyServer):
 def hanging(testbed: LinkTestbed) -> Hanging:
     """In claim of the server of the testbed."""
     server = Hanging.__new__(Hanging)
-    server.__dict__.update(testbed._server.__dict__)
-    testbed._server = server
+    server.__dict__.update(testbed.server.__dict__)
+    testbed.server = server
     return server
 
 
@@ -225,5 +227,5 @@ def test_a_proxy_that_hangs_is_made_anew_as_it_is_to_be_and_no_other_is(testbed:
 
 
 def test_what_toxiproxy_refuses_is_told(testbed: LinkTestbed) -> None:
-    with pytest.raises(ClusterError, match=r"answered POST /proxies/none with 404: .*proxy not found"):
-        testbed._server.call([Call("GET", "/version"), Call.enable("none", False)])
+    with pytest.raises(ClusterError, match=r"POST /proxies/none with 404"):
+        testbed.server.call([Call("GET", "/version"), Call.enable("none", False)])

@@ -17,8 +17,8 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _AGAIN_WITHIN_S = 30.0
-_GONE_WITHIN_S = 60.0
-_BACK_WITHIN_S = 120.0
+GONE_WITHIN_S = 60.0
+BACK_WITHIN_S = 120.0
 _LOOKED_WITHIN_S = 60.0
 _NOT_FOUND = 404
 #: By how much the clocks of nodes and of the API server may differ.
@@ -63,7 +63,7 @@ class PodClaims:
         try:
             wait_until(
                 lambda: not self._still_there(),
-                timeout_s=_GONE_WITHIN_S,
+                timeout_s=GONE_WITHIN_S,
                 what=f"the claims {', '.join(mine)} to be gone",
                 poll_s=0.5,
             )
@@ -77,7 +77,7 @@ class PodClaims:
         try:
             wait_until(
                 lambda: self.pods.broker_runs(self.pod),
-                timeout_s=_BACK_WITHIN_S,
+                timeout_s=BACK_WITHIN_S,
                 what=f"the broker of {self.pod} to run again, with new claims",
                 poll_s=0.5,
             )

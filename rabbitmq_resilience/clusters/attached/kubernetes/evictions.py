@@ -14,11 +14,11 @@ from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: How long a budget is waited for that refuses an eviction.
-_LET_GO_WITHIN_S = 30.0
+LET_GO_WITHIN_S = 30.0
 _ENDED_WITHIN_S = 30.0
 _GRACE_S_MAX = 120.0
 #: How long all of it may take.
-EVICTED_WITHIN_S = _LET_GO_WITHIN_S + _GRACE_S_MAX + _ENDED_WITHIN_S
+EVICTED_WITHIN_S = LET_GO_WITHIN_S + _GRACE_S_MAX + _ENDED_WITHIN_S
 _POLL_S = 1.0
 _NOT_FOUND, _TOO_MANY = 404, 429
 #: Of pods that the kubelet itself starts (https://kubernetes.io/docs/reference/labels-annotations-taints).
@@ -123,7 +123,7 @@ def _evict(pods: Pods, one: Going) -> None:
     try:
         wait_until(
             forbidden,
-            timeout_s=_LET_GO_WITHIN_S,
+            timeout_s=LET_GO_WITHIN_S,
             what=f"{one} to be let go",
             poll_s=_POLL_S,
             until=lambda seen: seen is None,

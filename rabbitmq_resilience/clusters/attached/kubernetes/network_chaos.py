@@ -29,7 +29,7 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 GROUP, VERSION = "chaos-mesh.org", "v1alpha1"
 #: Names the pod that receives.
 LABEL = "rabbitmq-resilience"
-_IN_PLACE_WITHIN_S = 30.0
+IN_PLACE_WITHIN_S = 30.0
 #: Afterwards its finalizer is taken away.
 GONE_WITHIN_S = 20.0
 _LET_GO_WITHIN_S = 10.0
@@ -105,13 +105,13 @@ class NetworkChaos:
         try:
             wait_until(
                 lambda: _is(self._read(name), "AllInjected"),
-                timeout_s=_IN_PLACE_WITHIN_S,
+                timeout_s=IN_PLACE_WITHIN_S,
                 what=f"{name} to be in place",
                 poll_s=_POLL_S,
             )
         except WaitTimeout:
             why = _why(self._read(name))
-            raise MachineError(f"NetworkChaos {name} is not in place after {_IN_PLACE_WITHIN_S:g} s: {why}") from None
+            raise MachineError(f"NetworkChaos {name} is not in place after {IN_PLACE_WITHIN_S:g} s: {why}") from None
 
     def _deleted(self, name: str) -> str:
         """How it had to be forced; empty if it had not. Raises MachineError where something of it may be left."""

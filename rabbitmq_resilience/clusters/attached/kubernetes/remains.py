@@ -16,7 +16,7 @@ _WHERE = ("chaos-mesh.org", "v1alpha1")
 _PLURAL = "podnetworkchaos"
 #: What it means to do to a pod, each with the object that wants it (``v1alpha1.PodNetworkChaosSpec``).
 _PARTS = ("ipsets", "iptables", "tcs")
-_BROUGHT_ABOUT_WITHIN_S = 20.0
+BROUGHT_ABOUT_WITHIN_S = 20.0
 _TRIES = 5
 _NOT_FOUND, _CONFLICT = 404, 409
 
@@ -115,6 +115,6 @@ def _await_brought_about(read: Any) -> None:
         return seen and not status.get("failedMessage")
 
     try:
-        wait_until(done, timeout_s=_BROUGHT_ABOUT_WITHIN_S, what="Chaos Mesh to take it out of the pod", poll_s=0.5)
+        wait_until(done, timeout_s=BROUGHT_ABOUT_WITHIN_S, what="Chaos Mesh to take it out of the pod", poll_s=0.5)
     except WaitTimeout:
         return

@@ -26,7 +26,7 @@ _TOLD_AT = "rabbitmq-resilience/restartedAt"
 #: Of which StatefulSet's template a pod was made.
 _REVISION = "controller-revision-hash"
 OPERATOR_GROUP, OPERATOR_VERSION, OPERATOR_PLURAL = "rabbitmq.com", "v1beta1", "rabbitmqclusters"
-_TAKEN_UP_WITHIN_S = 30.0
+TAKEN_UP_WITHIN_S = 30.0
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Rollout:
         try:
             wait_until(
                 lambda: self._set(name).status.update_revision != revision,
-                timeout_s=_TAKEN_UP_WITHIN_S,
+                timeout_s=TAKEN_UP_WITHIN_S,
                 what=f"StatefulSet {name} to take it up",
                 poll_s=0.5,
             )

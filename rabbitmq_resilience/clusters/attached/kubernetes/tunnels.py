@@ -23,7 +23,7 @@ from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: A connection is not kept longer than that for what its end has to say.
-_ENDS_WITHIN_S = 5.0
+ENDS_WITHIN_S = 5.0
 _SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
 
 
@@ -90,10 +90,10 @@ def _end(websocket: Any, used: weakref.ref[Any]) -> None:
     """The library's own thread is all that still uses the port-forward. It ends when it sees that our end is closed;
     where it waits for something else, it is told that nothing comes any more. It may leave its connection open, and to
     close that any sooner would break the thread."""
-    if not _comes_true(lambda: used() is None, within_s=_ENDS_WITHIN_S):
+    if not _comes_true(lambda: used() is None, within_s=ENDS_WITHIN_S):
         with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
             socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # not that of TLS, which changes what is read from
-        _comes_true(lambda: used() is None, within_s=_ENDS_WITHIN_S)
+        _comes_true(lambda: used() is None, within_s=ENDS_WITHIN_S)
     with contextlib.suppress(*FAILURES):
         websocket.shutdown()
 
