@@ -20,13 +20,13 @@ import yaml
 from rabbitmq_resilience.clusters.catalogue import read as read_topology
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
-from tests.corpus.reading import all_unpacked
+from tests.corpus.reading import first_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 
 #: The verdict of a run that was recorded.
-RECORDED = all_unpacked() / "minority_zone_cut_off-3.10.8" / "verdict.json"
+RECORDED = first_runs() / "minority_zone_cut_off-3.10.8" / "verdict.json"
 
 PAGE_WITH_FILES = ("add-a-fault.md", "add-an-invariant.md", "add-a-driver.md")
 HEAD = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.sessions import EXIT_UNKNOWN
-from tests.corpus.reading import all_unpacked
+from tests.corpus.reading import first_runs
 from tests.messages import Messages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -227,7 +227,7 @@ def test_a_fixture_of_that_name_may_be_somebody_elses(folder: Path) -> None:
 @pytest.mark.installed
 @pytest.mark.parametrize("how", ["link", "link/run", "plain"])
 def test_a_run_is_judged_and_not_played_however_its_folder_is_named(folder: Path, how: str) -> None:
-    recorded = all_unpacked() / "purge_unproven-3.10.8"
+    recorded = first_runs() / "purge_unproven-3.10.8"
     real = folder / "real" / "run"
     shutil.copytree(recorded, real)
     (folder / "link").symlink_to(real if how == "link" else real.parent)
@@ -304,7 +304,7 @@ def test_what_is_only_checked_or_listed_need_judge_nothing(folder: Path) -> None
 
 @pytest.mark.installed
 def test_what_is_judged_again_counts(folder: Path) -> None:
-    recorded = all_unpacked()
+    recorded = first_runs()
     for name, status in (("leader_killed-3.8.9", 0), ("purge_unproven-3.10.8", EXIT_UNKNOWN)):
         run = Path(shutil.copytree(recorded / name, folder / name))
         assert session(folder, f"--recheck={run}").returncode == status

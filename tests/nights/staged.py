@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.corpus.reading import all_unpacked
+from tests.corpus.reading import first_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED = all_unpacked()
+RECORDED = first_runs()
 
 #: The title of a scenario begins with the recorded run that it stands for.
 CONFTEST = f"""

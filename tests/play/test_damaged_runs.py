@@ -20,10 +20,10 @@ from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, END_OF_STREAM,
 from rabbitmq_resilience.record.manifest import MANIFEST_FILE, VERSION, Manifest
 from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from tests.corpus.reading import all_unpacked
+from tests.corpus.reading import first_runs
 from tests.messages import Messages
 
-RECORDED = all_unpacked()
+RECORDED = first_runs()
 VERSION_1 = RECORDED / "minority_zone_cut_off-3.10.8"
 #: A publisher and a consumer were killed in it, and messages of the publisher are settled.
 VERSION_2 = RECORDED / "clients_killed-3.10.8-version_2"

@@ -23,7 +23,7 @@ from rabbitmq_resilience.record.events import (
     NoteEvent,
     event_of,
 )
-from tests.corpus.reading import all_unpacked
+from tests.corpus.reading import first_runs
 from tests.messages import Messages
 
 NAMES = st.sampled_from(["a1", "b1", "publisher:0", "consumer:2"])
@@ -150,7 +150,7 @@ def test_early_records_are_understood() -> None:
     assert DeclarationEvent.kind == "declaration"
 
 
-RECORDED = sorted(all_unpacked().rglob("*.jsonl"))
+RECORDED = sorted(first_runs().rglob("*.jsonl"))
 
 
 def test_no_field_of_a_recorded_run_is_passed_over() -> None:
