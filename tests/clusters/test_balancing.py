@@ -11,7 +11,7 @@ from rabbitmq_resilience.clusters.balancing import configuration
 from rabbitmq_resilience.clusters.broker.versions import require_ram_nodes
 from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.spec import Balancers, HealthCheck, Link, Topology
-from rabbitmq_resilience.tools.distributions import ToolMissingError, find_broker
+from rabbitmq_resilience.tools.distributions import ToolMissingError
 from tests.messages import Messages
 
 BROKERS = {"a1": "127.0.0.1:5672", "b1": "127.0.0.1:5673"}
@@ -108,6 +108,7 @@ def test_clients_have_links_to_balancers_where_there_are_some() -> None:
     ]
 
 
+@pytest.mark.core
 def test_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     monkeypatch.setenv("HAPROXY", "/nowhere")
     require = DRIVERS["local"].open(None).require
@@ -123,4 +124,3 @@ def test_ram_nodes_are_refused_where_a_version_has_none(message: Messages) -> No
     require_ram_nodes("4.3.6", topology().needs)
     with message.of(ToolMissingError):
         require_ram_nodes("4.2.0", needs)
-    require_ram_nodes(find_broker().version, topology().needs)
