@@ -155,10 +155,9 @@ def page() -> str:
         mine = [run for run in entered if run.part == name]
         green = next((run for run in reversed(mine) if run.outcome == "green"), None)
         other = mine[-1] if mine and mine[-1].outcome != "green" else None
-        told = (green.began, green.commit, f"{green.took_s} s", green.counts) if green else ("never", "", "", "")
-        rows.append(
-            f"| {name} | {part.shows} | {' | '.join(told)} | {f'{other.began}, {other.outcome}' if other else ''} |"
-        )
+        last_green = (green.began, green.commit, f"{green.took_s} s", green.counts) if green else ("never", "", "", "")
+        cells = [name, part.shows, *last_green, f"{other.began}, {other.outcome}" if other else ""]
+        rows.append(f"| {' | '.join(cells)} |")
     return _HEAD + "\n".join(rows) + "\n"
 
 

@@ -89,7 +89,7 @@ def outdated_pages() -> Iterator[str]:
     yield from (f"docs/{name}" for name, make in made.items() if text_of(ROOT / "docs" / name) != make())
 
 
-#: Of pytest, and of the commands beside it.
+#: Options of pytest and of other commands.
 OTHERS_OPTIONS = {
     "--write-messages",
     "--write-golden",

@@ -60,7 +60,7 @@ CLUSTERS: list[set[str]] = [
     {"spec", "errors", "access"},
 ]
 
-#: What stands beside the package. Set-up takes ``tools`` before anything is installed.
+#: What each folder may import. Set-up takes ``tools`` before anything is installed.
 MAY_IMPORT: dict[str, set[str]] = {
     PACKAGE: {PACKAGE},
     "suites": {PACKAGE, "suites"},
