@@ -12,7 +12,7 @@ from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.spec import Link, Topology
-from tests.tools.clock import waits_by_clock
+from tests.clock import waits_by_clock
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 FOUR = Topology(name="four", zones={"a": 2, "b": 2})

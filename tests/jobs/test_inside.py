@@ -16,7 +16,7 @@ from rabbitmq_resilience.jobs import inside
 from rabbitmq_resilience.jobs.parcels import Label, unpack
 from rabbitmq_resilience.jobs.places import ENDED, FETCHED_WITHIN_S
 from rabbitmq_resilience.tools.waiting import wait_until
-from tests.jobs.clock import let_time_pass_at_once
+from tests.clock import waits_by_clock
 
 PLACES = (("RESULTS", "results"), ("PARCEL", "parcel.tar.gz"), ("FETCHED", "fetched"), ("BEGUN", "begun"))
 HANDLED = (signal.SIGINT, signal.SIGTERM)
@@ -27,7 +27,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = {number: signal.getsignal(number) for number in HANDLED}
     for name, place in PLACES:
         monkeypatch.setattr(inside, name, str(tmp_path / place))
-    let_time_pass_at_once(monkeypatch)
+    waits_by_clock(monkeypatch)
     yield tmp_path
     for number, handler in before.items():
         signal.signal(number, handler)

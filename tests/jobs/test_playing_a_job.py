@@ -20,7 +20,7 @@ from rabbitmq_resilience.jobs import parcels, playing
 from rabbitmq_resilience.jobs.interrupts import Interrupts
 from rabbitmq_resilience.jobs.places import WORK
 from rabbitmq_resilience.jobs.playing import LOST, NOT_PLAYED, Playing
-from tests.jobs.clock import let_time_pass_at_once
+from tests.clock import waits_by_clock
 from tests.jobs.shell import run_in_shell
 from tests.messages import Messages
 
@@ -120,7 +120,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    let_time_pass_at_once(monkeypatch, playing)
+    waits_by_clock(monkeypatch, playing)
     results = tmp_path / "work" / "results"
     (results / "runs" / "a").mkdir(parents=True)
     (results / "runs" / "a" / "fault.yaml").write_text("title: A\n", encoding="utf-8")

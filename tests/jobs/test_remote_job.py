@@ -20,7 +20,7 @@ from rabbitmq_resilience.clusters.attached.kubernetes.job import WANTED, Contain
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods  # noqa: E402 - the same
 from rabbitmq_resilience.clusters.attached.machine import MachineError  # noqa: E402 - the same
 from rabbitmq_resilience.tools.waiting import wait_until  # noqa: E402 - the same
-from tests.jobs.clock import let_time_pass_at_once  # noqa: E402 - the same
+from tests.clock import waits_by_clock  # noqa: E402 - the same
 from tests.messages import Messages  # noqa: E402 - the same
 
 pytestmark = pytest.mark.core
@@ -169,7 +169,7 @@ def test_a_look_asks_for_the_job_and_its_pods(server: ApiServer, job: RemoteJob,
 def test_it_is_removed_once_nothing_of_it_is_there(
     server: ApiServer, job: RemoteJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_time_pass_at_once(monkeypatch)
+    waits_by_clock(monkeypatch)
     server.answers = {("DELETE", f"{BATCH}/jobs/j"): [(500, {"message": "away"}), (200, JOB), (200, JOB), NONE]}
     job.remove(within_s=30)
     assert [one.query for one in server.asked] == [{"propagationPolicy": "Foreground"}] * 4
@@ -178,7 +178,7 @@ def test_it_is_removed_once_nothing_of_it_is_there(
 def test_what_stays_is_told(
     server: ApiServer, job: RemoteJob, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
-    let_time_pass_at_once(monkeypatch)
+    waits_by_clock(monkeypatch)
     server.answers = {("DELETE", f"{BATCH}/jobs/j"): [(200, JOB)]}
     with message.of(MachineError) as refused:
         job.remove(within_s=30)

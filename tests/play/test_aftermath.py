@@ -10,24 +10,11 @@ import pytest
 
 from rabbitmq_resilience.play import aftermath
 from rabbitmq_resilience.play.aftermath import await_recovery
-from rabbitmq_resilience.tools import waiting
+from tests.clock import Clock, waits_by_clock
 from tests.messages import Messages
 
 #: 60 idle connections have 3 s more.
 IDLE, RECOVERY_S = 60, 1.0
-
-
-class Clock:
-    """A clock of the test's own: to wait is to move it on."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds_s: float) -> None:
-        self.now_s += seconds_s
 
 
 def context(clock: Clock, *, idle_back_after_s: float, queue_back_after_s: float) -> Any:
@@ -73,9 +60,7 @@ NEVER_S = 1e9
 def test_idle_connections_have_more_time(
     monkeypatch: pytest.MonkeyPatch, idle_s: float, queue_s: float, lacking: bool, message: Messages
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(waiting, "time", clock)
-    monkeypatch.setattr(aftermath, "time", clock)
+    clock = waits_by_clock(monkeypatch, aftermath)
     played = context(clock, idle_back_after_s=idle_s, queue_back_after_s=queue_s)
     places: Any = {"q1": {"type": "quorum", "members": ["a1"], "leader": "a1"}}
     lacks = await_recovery(RECOVERY_S, played, places)

@@ -14,8 +14,8 @@ import pytest
 from rabbitmq_resilience.tools import command, progress, steps
 from rabbitmq_resilience.tools.progress import Failed, Line, run
 from rabbitmq_resilience.tools.steps import ROOT, Missing, Step, take
+from tests.clock import Clock
 from tests.messages import Messages
-from tests.tools.clock import Clock
 
 
 @pytest.mark.usefixtures("tools")

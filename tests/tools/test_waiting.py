@@ -4,8 +4,8 @@ from itertools import count
 import pytest
 
 from rabbitmq_resilience.tools.waiting import WaitTimeout, interrupted_by, wait_until
+from tests.clock import waits_by_clock
 from tests.messages import Messages
-from tests.tools.clock import waits_by_clock
 
 
 def test_returns_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from rabbitmq_resilience.clusters.attached import identity
 from rabbitmq_resilience.clusters.attached.broker import Process
 from rabbitmq_resilience.clusters.attached.identity import strangers
+from tests.clock import waits_by_clock
 from tests.messages import Messages
-from tests.tools.clock import waits_by_clock
 
 NODE = "rabbit@h1"
 

@@ -10,7 +10,7 @@ from rabbitmq_resilience.tools import waiting
 
 
 class Clock:
-    """What code under test calls instead of the module ``time``."""
+    """Stands in for the module ``time``: a sleep only moves it on."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -18,12 +18,13 @@ class Clock:
     def monotonic(self) -> float:
         return self.now_s
 
-    def sleep(self, wait_s: float) -> None:
-        self.now_s += wait_s
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
 
-def let_time_pass_at_once(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
-    """Give the waiting loop and ``modules`` a clock of their own, so that they wait for no real time."""
+def waits_by_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> Clock:
+    """Give ``wait_until`` and ``modules`` one clock of their own, and return it."""
     clock = Clock()
     for module in (waiting, *modules):
         monkeypatch.setattr(module, "time", clock)
+    return clock
