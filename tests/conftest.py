@@ -72,7 +72,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return as many as there are processors for tests that compute, and one more for those that wait for brokers."""
     waiting = 0 if config.getoption("--tier") == "check" else 1
-    return min(len(os.sched_getaffinity(0)) + waiting, _WORKERS_MAX)
+    return min((os.cpu_count() or 1) + waiting, _WORKERS_MAX)
 
 
 @pytest.fixture(autouse=True)
