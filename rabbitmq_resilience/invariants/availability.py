@@ -233,14 +233,17 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
     longest = stalls[0]
     queues_judged = sum(bool(one.stalls) for one in judged)
     refused = [stall.refused for stall in stalls if stall.length_s > bound_s]
+    excused = {stall: _excuse(facts, stall, bound_s) for stall in stalls if stall.length_s > bound_s}
     numbers: dict[str, Number] = {
         "stall_s": longest.length_s,
+        "stall_start_s": facts.since_start_s(longest.start_us),
         "queue": longest.queue,
         "queues_judged": queues_judged,
         "refused_ratio": round(min(refused), 3) if refused else None,
+        "stalls_too_long": len(excused),
+        "stalls_excused": sum(map(bool, excused.values())),
     }
     told = f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s"
-    excused = {stall: _excuse(facts, stall, bound_s) for stall in stalls if stall.length_s > bound_s}
     too_long = [stall.told(facts) for stall, excuse in excused.items() if not excuse]
     of_machine = [f"{stall.told(facts)}; {excuse}" for stall, excuse in excused.items() if excuse]
     unseen = [*of_machine, *(text for one in judged for text in one.unseen)]

@@ -56,7 +56,12 @@ class Backlog(InvariantSpec):
         drained_us = _drained_us(depths, peak_us, rest) if grown else None
         after_s = None if drained_us is None else seconds(drained_us - peak_us)
         demanded_s = seconds(end_us - chaos_us)
-        numbers = {"backlog_peak": peak, "backlog_steady": steady, "drained_after_s": after_s}
+        numbers = {
+            "backlog_peak": peak,
+            "backlog_peak_at_s": facts.since_start_s(peak_us),
+            "backlog_steady": steady,
+            "drained_after_s": after_s,
+        }
         coverage = Coverage(round(demanded_s - lasting_s(untold), 3), demanded_s)
         told = f"at most {peak} messages waited, at {facts.at(peak_us)}, {facts.beside(peak_us, peak_us)}"
         if grown:

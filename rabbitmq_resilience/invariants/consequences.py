@@ -16,7 +16,6 @@ from rabbitmq_resilience.invariants.outages import Outages, joined, outages, wit
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods, times
 from rabbitmq_resilience.invariants.traffic import Traffic
-from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
 from rabbitmq_resilience.record.events import WorkerEvent
 
@@ -72,7 +71,7 @@ def _worst(facts: Facts, by_queue: Mapping[str, Outages]) -> list[dict[str, Any]
     return [
         {
             "queue": name,
-            "start_s": seconds(start - facts.origin_us),
+            "start_s": facts.since_start_s(start),
             "lasts_s": lasting_s([(start, end)]),
             "beside": facts.beside(start, end),
         }

@@ -68,6 +68,8 @@ class DeadLetterPromise(InvariantSpec):
         lost = {key: flags & ~permitted[key] for key, flags in missing.items()}
         arrived = _count(one.arrived for one in letters.values())
         calm = not any(step.injected for step in facts.steps)
+        fresh = _count(flags for m in ledger.messages.values() for lane in m.lanes for flags in lane.dead_fresh)
+        doubled = ledger.letters_fresh - fresh if calm and not promised.at_least_once else 0
         numbers = {
             "owed": _count(one.owed for one in letters.values()),
             "lost": _count(lost.values()),
@@ -75,9 +77,8 @@ class DeadLetterPromise(InvariantSpec):
             "arrived": arrived,
             "unasked": _count(one.unasked for one in letters.values()),
             "duplicates": ledger.letters_read - arrived,
+            "duplicates_forbidden": doubled,
         }
-        fresh = _count(flags for m in ledger.messages.values() for lane in m.lanes for flags in lane.dead_fresh)
-        doubled = ledger.letters_fresh - fresh if calm and not promised.at_least_once else 0
         summary = f"{numbers['owed']} messages became dead letters; {numbers['lost']} of them never arrived"
         if numbers["lost_permitted"]:
             reasons = {_AT_MOST_ONCE: known.excused, _IN_HAND.format(promised.acks): known.in_hand}

@@ -309,7 +309,11 @@ class Facts:
 
     def at(self, t_us: float) -> str:
         """The moment as people read it: seconds since the run's first event."""
-        return f"+{seconds(t_us - self.origin_us):.3f} s"
+        return f"+{self.since_start_s(t_us):.3f} s"
+
+    def since_start_s(self, t_us: float) -> float:
+        """Return the moment in seconds since the run's first event."""
+        return seconds(t_us - self.origin_us)
 
     def beside(self, start_us: float, end_us: float) -> str:
         """The faults that were on in that time, or what else is worth saying."""

@@ -64,6 +64,7 @@ class PartitionMode(InvariantSpec):
             **_numbers(had_to, found.pauses),
             "restarted": " ".join(found.restarts.restarted),
             "queues_confirmed_on_both_sides": both,
+            "differences": len(found.wrong),
         }
         end_us = min(span[1], facts.events[-1].t_us)
         blind = gaps(facts.all_looked_at_us, (span[0], end_us), longer_than_s=UNSEEN_S_MAX)

@@ -134,7 +134,7 @@ class Throughput(InvariantSpec):
                 "steady_per_s": round(steady_per_s, 1),
                 "ratio": round(ratio(worst[0]), 3),
                 "kept_ratio": _kept_ratio(facts, away, rate_per_s, steady_per_s),
-                "slowest_start_s": seconds(worst[0][0] - facts.origin_us),
+                "slowest_start_s": facts.since_start_s(worst[0][0]),
                 "windows": len(windows),
                 "windows_short": len(short),
             },

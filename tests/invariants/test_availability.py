@@ -63,6 +63,8 @@ def test_sane_stall_within_the_bound_is_measured() -> None:
 def test_pathological_stall_with_a_majority_up_names_queue_time_and_fault(message: Messages) -> None:
     finding = check(confirms((0, 20), (45, 90)), fault(20, 50, cut=MINORITY))
     assert finding.verdict is Verdict.INVALID
+    assert abs(float(finding.numbers["stall_start_s"] or 0) - 19.9) < 0.1
+    assert (finding.numbers["stalls_too_long"], finding.numbers["stalls_excused"]) == (1, 0)
     message(finding.examples[0])
     assert "q1" in finding.examples[0]
     assert "+19.9" in finding.examples[0]
@@ -332,7 +334,8 @@ def test_time_in_which_the_load_pauses_makes_nobody_late() -> None:
     """36.5 s without a confirm, 16.5 s of them with load, while others had half of the machine."""
     paused = load(10, 10, (10, 20), (0, 20), (10, 40))
     busy = [event(at_s, "machine", busy=1.0, others=0.5) for at_s in range(1, 96)]
-    assert check(confirms((0, 20), (56.5, 90)), paused, busy).verdict is Verdict.UNKNOWN
+    finding = check(confirms((0, 20), (56.5, 90)), paused, busy)
+    assert (finding.verdict, finding.numbers["stalls_excused"]) == (Verdict.UNKNOWN, 1)
     within = load(10, 10, (10, 20), (0, 12), (10, 48))
     elsewhen = [event(at_s, "machine", busy=1.0, others=0.95 if 30 < at_s <= 42 else 0.0) for at_s in range(1, 96)]
     assert check(confirms((0, 22), (50.5, 90)), within, elsewhen).verdict is Verdict.INVALID

@@ -44,7 +44,12 @@ def test_empty() -> None:
 def test_sane() -> None:
     finding = check(*GROWN)
     assert finding.verdict is Verdict.VALID
-    assert finding.numbers == {"backlog_peak": 10_000, "backlog_steady": 100, "drained_after_s": 20}
+    assert finding.numbers == {
+        "backlog_peak": 10_000,
+        "backlog_peak_at_s": 30,
+        "backlog_steady": 100,
+        "drained_after_s": 20,
+    }
 
 
 def test_the_steady_phase_ends_where_chaos_begins() -> None:

@@ -107,6 +107,7 @@ def test_sane_minority_pauses_and_returns() -> None:
         "returned_after_s_max": 2,
         "restarted": "",
         "queues_confirmed_on_both_sides": 0,
+        "differences": 0,
     }
 
 
