@@ -9,6 +9,7 @@ import pytest
 
 from rabbitmq_resilience.scenarios import fault_file
 from tests import messages
+from tests.conftest import LONGEST_FIRST
 from tests.house import pages, structure
 
 ROOT = structure.ROOT
@@ -82,3 +83,7 @@ def test_offenders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     expected = [(2, "play.run"), (4, "pages"), (4, "pages.page"), (5, "tables")]
     offenders = [f"{package}/record/deep.py, line {line}: {package}.{name}" for line, name in expected]
     assert sorted(structure.imports_upwards([module])) == offenders
+
+
+def test_files_that_begin_are_there() -> None:
+    assert [name for name in LONGEST_FIRST if not (ROOT / name).exists()] == []

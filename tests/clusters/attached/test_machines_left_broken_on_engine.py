@@ -26,8 +26,6 @@ from tests.clusters.attached.playing import unhealed
 
 pytestmark = pytest.mark.engine
 
-#: Each takes a minute or more, so CI tries two of them.
-OF_EACH_KIND = [pytest.param(kind, marks=() if kind in ("pause", "cut") else pytest.mark.slow) for kind in KINDS]
 HEALED_AT_ONCE = ("pause", "cut", "fill_disk", "memory_alarm")
 
 
@@ -49,7 +47,7 @@ def left_broken(file: Path, kind: str, *, for_s: float) -> Iterator[None]:
             os.kill(broken.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kind", OF_EACH_KIND)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_nobody_heals_heals_by_itself(kind: str, file: Path, machines: Machines) -> None:
     """pytest is killed in the middle of it."""
     is_on, lasts_s = KINDS[kind].is_on, KINDS[kind].lasts_s
@@ -65,7 +63,7 @@ def test_what_nobody_heals_heals_by_itself(kind: str, file: Path, machines: Mach
     assert unhealed(file) == []
 
 
-@pytest.mark.parametrize("kind", OF_EACH_KIND)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_we_cannot_reach_any_more_heals_by_itself(
     kind: str, file: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +89,7 @@ def test_what_we_cannot_reach_any_more_heals_by_itself(
     assert unhealed(file) == []
 
 
-@pytest.mark.parametrize("kind", [one for one in OF_EACH_KIND if one.values[0] in HEALED_AT_ONCE])
+@pytest.mark.parametrize("kind", HEALED_AT_ONCE)
 def test_heal_does_not_wait_for_that(
     kind: str, file: Path, machines: Machines, capsys: pytest.CaptureFixture[str]
 ) -> None:
