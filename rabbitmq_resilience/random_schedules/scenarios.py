@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from packaging.version import Version
@@ -23,6 +23,7 @@ from packaging.version import Version
 from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.spec import PauseIfAllDown, Topology
 from rabbitmq_resilience.random_schedules.schedules import schedules
+from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.known_defects import (
     BREAKS_OFF_HEALING,
@@ -66,8 +67,13 @@ def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int
 
 @st.composite
 def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
-    """``base`` with another schedule."""
-    return base.model_copy(update={"schedule": draw(schedules(base.topology, base.workload, driver))})
+    """Draw ``base`` with another schedule, which a fault file may state."""
+    scenario = base.model_copy(update={"schedule": draw(schedules(base.topology, base.workload, driver))})
+    try:
+        fault_file.check(scenario, driver=driver)
+    except fault_file.FaultFileError:
+        reject()  # such as: no publisher of a queue is left, and its availability is demanded
+    return scenario
 
 
 def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count: int) -> Sequence[Scenario]:
