@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LEDGER = ROOT / "reports" / "tests.jsonl"
 PAGE = ROOT / "reports" / "tests.md"
 
+_PIECE_BYTES = 4096
+
 _PYTEST = (sys.executable, "-m", "pytest", "tests")
 
 
@@ -108,15 +110,15 @@ def commit() -> str:
 def run_part(name: str, part: Part, *, load: str = "idle") -> Run:
     """Run a part, and enter what came of it in the ledger."""
     began, began_s = datetime.now(UTC), time.monotonic()
-    lines: list[str] = []
+    closing = ""
     outcome = "interrupted"
     at = commit()
     try:
-        with subprocess.Popen(part.command_of(name), cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(part.command_of(name), cwd=ROOT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                lines = [*lines[-20:], line]
+            while piece := os.read(process.stdout.fileno(), _PIECE_BYTES).decode(errors="replace"):
+                print(piece, end="", flush=True)  # also of a line that has no end yet: dots of pytest
+                closing = (closing + piece)[-_PIECE_BYTES:]
         outcome = "green" if process.returncode == 0 else "red"
     finally:
         run = Run(
@@ -127,7 +129,7 @@ def run_part(name: str, part: Part, *, load: str = "idle") -> Run:
             load,
             round(time.monotonic() - began_s),
             outcome,
-            _counts(lines),
+            _counts(closing),
         )
         with LEDGER.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(run)) + "\n")
@@ -138,10 +140,10 @@ def _machine() -> str:
     return f"{os.cpu_count()} processors, {platform.machine()}"
 
 
-def _counts(lines: Sequence[str]) -> str:
+def _counts(closing: str) -> str:
     """Return the last closing line of pytest, as "12 passed, 3 skipped"."""
-    found = [re.search(r"\d+ (?:passed|failed|skipped|error).*?(?= in [\d.]+s)", line) for line in lines]
-    return next((match[0] for match in reversed(found) if match), "")
+    found = re.findall(r"\d+ (?:passed|failed|skipped|error).*?(?= in [\d.]+s)", closing)
+    return found[-1] if found else ""
 
 
 def page() -> str:
