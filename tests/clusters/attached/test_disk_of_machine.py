@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 from types import SimpleNamespace
 from typing import cast
 
+import psutil
 import pytest
 
 from rabbitmq_resilience.clusters.attached import watchdog
@@ -43,8 +44,8 @@ class Place:
         return RemoteDisk(OurMachine(f"{self.folder}/state"), cast(RemoteBroker, broker), str(path), "h1")
 
     def left_on_machine(self) -> str:
-        told = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-        return "\n".join(line for line in told.splitlines() if str(self.folder) in line)
+        commands = (" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+        return "\n".join(command for command in commands if str(self.folder) in command)
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from rabbitmq_resilience.clusters.attached import watchdog
@@ -70,10 +70,8 @@ def test_one_whose_sleep_is_ended_goes_on(here: OurMachine, tmp_path: Path) -> N
     dog = dog_of(here, "one")
 
     def sleep() -> str:
-        told = subprocess.run(
-            ["ps", "--ppid", str(dog), "-o", "pid=,comm="], capture_output=True, text=True, check=False
-        )
-        return next((row.split()[0] for row in told.stdout.splitlines() if row.endswith("sleep")), "")
+        children = psutil.Process(dog).children()
+        return next((str(child.pid) for child in children if child.name() == "sleep"), "")
 
     os.kill(int(wait_until(sleep, timeout_s=30, what="it to sleep", poll_s=0.02)), signal.SIGTERM)
     wait_until((tmp_path / "healed").exists, timeout_s=30, what="it to heal")
