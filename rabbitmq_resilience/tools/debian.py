@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,6 +17,11 @@ from pathlib import Path
 
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, megabytes, run
+
+#: Belongs to every Debian, and holds the keys of its releases.
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+_FIELDS = "$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
 
 _DEPENDS = ("--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces")
 _URI_LINE = re.compile(r"^'[^']*' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$", re.MULTILINE)
@@ -116,6 +122,41 @@ def _closure(package: str, *, wanted: str, apt: Mapping[str, str]) -> list[str]:
     if package not in names:
         raise Failed(f"the package lists hold no {package}")
     return names
+
+
+def mirror(targets: str, *, own_release: str | None) -> str:
+    """The address of Debian's archive in apt's list of targets: lines of origin, release, component and address.
+
+    Before the first ``apt-get update`` apt knows no origin; then it is where ``own_release``, the release that this
+    Debian is of, comes from. Raises ``Failed`` if there is none.
+    """
+    unknown_origin = _FIELDS.partition("|")[0]
+    by_origin: dict[str, str] = {}
+    for line in targets.splitlines():
+        origin, release, component, address = line.split("|")
+        if component != "main" or "-" in release:
+            continue
+        if origin == "Debian" or (origin == unknown_origin and release == own_release):
+            by_origin.setdefault(origin, address)
+    if not by_origin:
+        raise Failed("apt knows no mirror of Debian: /etc/apt/sources.list(.d) names none for a release's main")
+    return by_origin.get("Debian") or by_origin[unknown_origin]
+
+
+def source_of(release: str) -> str:
+    """Return the line of apt's sources for ``release``, such as ``trixie``, at the mirror that this machine uses.
+
+    Raises ``Failed`` where no mirror of Debian or no key of its releases is known here.
+    """
+    if not KEYRING.exists():
+        raise Failed(f"{KEYRING} is not there (package debian-archive-keyring), so that nothing could be verified")
+    targets = run(["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"], doing="asking for mirrors")
+    return f"deb [signed-by={KEYRING}] {mirror(targets, own_release=_own_release())} {release} main"
+
+
+def _own_release() -> str | None:
+    told = platform.freedesktop_os_release()
+    return told.get("VERSION_CODENAME") if told.get("ID") == "debian" else None
 
 
 def parse_uris(text: str) -> list[Package]:

@@ -16,13 +16,8 @@ from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 PLACE = TOOLS / "mmdebstrap"
 PROGRAM = "usr/bin/mmdebstrap"
 
-#: Belongs to every Debian, and holds the keys of its releases.
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-
 #: What no container needs.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
-
-_FIELDS = "$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
 
 _MISSING = """\
 mmdebstrap is needed to build images, and could not be had: {why}
@@ -56,30 +51,6 @@ def _starts(unpacked: Path) -> None:
     run([unpacked / PROGRAM, "--version"], doing="starting the unpacked mmdebstrap")
 
 
-def mirror(targets: str, *, own_release: str | None) -> str:
-    """The address of Debian's archive in apt's list of targets: lines of origin, release, component and address.
-
-    Before the first ``apt-get update`` apt knows no origin; then it is where ``own_release``, the release that this
-    Debian is of, comes from. Raises ``Failed`` if there is none.
-    """
-    unknown_origin = _FIELDS.partition("|")[0]
-    by_origin: dict[str, str] = {}
-    for line in targets.splitlines():
-        origin, release, component, address = line.split("|")
-        if component != "main" or "-" in release:
-            continue
-        if origin == "Debian" or (origin == unknown_origin and release == own_release):
-            by_origin.setdefault(origin, address)
-    if not by_origin:
-        raise Failed("apt knows no mirror of Debian: /etc/apt/sources.list(.d) names none for a release's main")
-    return by_origin.get("Debian") or by_origin[unknown_origin]
-
-
-def _own_release() -> str | None:
-    told = platform.freedesktop_os_release()
-    return told.get("VERSION_CODENAME") if told.get("ID") == "debian" else None
-
-
 def bootstrap(release: str, arguments: Sequence[str], *, into: Path) -> None:
     """Write the file system of ``release`` that mmdebstrap's ``arguments`` ask for to the tar file ``into``.
 
@@ -88,10 +59,7 @@ def bootstrap(release: str, arguments: Sequence[str], *, into: Path) -> None:
     there = program()
     if there is None:
         raise Failed("mmdebstrap is not there")
-    if not KEYRING.exists():
-        raise Failed(f"{KEYRING} is not there (package debian-archive-keyring), so that nothing could be verified")
-    targets = run(["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"], doing="asking for mirrors")
-    source = f"deb [signed-by={KEYRING}] {mirror(targets, own_release=_own_release())} {release} main"
+    source = debian.source_of(release)
     options = [f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT]
     if release == "sid":
         options.append('--aptopt=Acquire::Check-Valid-Until "false"')  # a mirror may be behind the few days it is valid

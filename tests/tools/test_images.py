@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import docker
 import pytest
 
-from rabbitmq_resilience.tools import command, images, mmdebstrap, progress, toxiproxy
+from rabbitmq_resilience.tools import command, debian, images, mmdebstrap, progress, toxiproxy
 from rabbitmq_resilience.tools.docker_client import image_tags
 from rabbitmq_resilience.tools.image_names import BROKERS, LABEL, Image
 from rabbitmq_resilience.tools.progress import Failed
@@ -188,18 +188,18 @@ Debian|bookworm|main|http://mirror.example/debian/
 
 
 def test_the_mirror_is_where_apt_has_debian_from() -> None:
-    assert mmdebstrap.mirror(TARGETS, own_release="bookworm") == "http://mirror.example/debian/"
+    assert debian.mirror(TARGETS, own_release="bookworm") == "http://mirror.example/debian/"
 
 
 def test_before_the_first_update_the_mirror_is_where_the_own_release_is_from() -> None:
     unread = "$(ORIGIN)|bookworm|main|http://mirror.example/debian/\n$(ORIGIN)|stable|main|http://shop.example/\n"
-    assert mmdebstrap.mirror(unread, own_release="bookworm") == "http://mirror.example/debian/"
+    assert debian.mirror(unread, own_release="bookworm") == "http://mirror.example/debian/"
 
 
 @pytest.mark.parametrize("targets", ["", "Ubuntu|noble|main|http://mirror.example/ubuntu/\n"])
 def test_without_a_mirror_of_debian_it_says_so(targets: str, message: Messages) -> None:
     with message.of(Failed):
-        mmdebstrap.mirror(targets, own_release=None)
+        debian.mirror(targets, own_release=None)
 
 
 @pytest.mark.usefixtures("path", "tools")
