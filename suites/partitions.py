@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rabbitmq_resilience.clusters import catalogue
@@ -13,6 +13,7 @@ from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, pause_marg
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.scenarios.known_defects import NEVER_PAUSES, as_demanded
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
 from rabbitmq_resilience.scenarios.promises import WINDOW_S, promised, promising, stall_s_max, throughput_kept, versions
 from rabbitmq_resilience.workloads.queue_settings import Mirroring
@@ -82,6 +83,15 @@ def partition_scenario(
     grace_s = stall_s_max(topology.net_ticktime_s) if settled_after_s is None else settled_after_s
     restarts_s = 0.0 if topology.partition_handling == "pause_minority" else RESTARTED_WITHIN_S
     settled_s = WINDOW_S if settled_after_s is None else settled_after_s + restarts_s + 2 * WINDOW_S
+    demanded: dict[str, Mapping[str, Any] | None] = {
+        **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
+        "throughput": throughput_kept(grace_s=grace_s),
+        "partition_mode": {},
+        **dict.fromkeys(without),
+    }
+    chosen = [name for name, bounds in demanded.items() if bounds is not None]
+    pauses = topology.partition_handling == "pause_minority" and "partition_mode" in chosen
+    known = as_demanded([NEVER_PAUSES] if pauses else [], chosen)
     # The modes have no effect from 4.3 on: only what any cluster promises goes on there.
     lasting = workload.queue_type == "quorum" and topology.partition_handling == "pause_minority"
     return promising(
@@ -89,15 +99,10 @@ def partition_scenario(
         topology,
         workload,
         schedule,
-        demanded={
-            **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
-            "throughput": throughput_kept(grace_s=grace_s),
-            "partition_mode": {},
-            **dict.fromkeys(without),
-        },
+        demanded=demanded,
         phases=Phases(steady_s=5, recovery_s=60, settled_s=settled_s, drain_s=60),
         broker=versions(workload, until="" if lasting else "4.3"),
-        expect=expect,
+        expect=(*expect, *known),
     )
 
 

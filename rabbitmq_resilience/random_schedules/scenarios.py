@@ -31,6 +31,7 @@ from rabbitmq_resilience.scenarios.known_defects import (
     CONFIRMED_WHILE_PAUSING,
     DECIDES_TOO_SOON,
     DISCARDS_TOO_MUCH,
+    NEVER_PAUSES,
     PARTED_WHILE_STARTING,
     STAYS_PARTED_AFTER_A_BLIP,
     as_demanded,
@@ -168,5 +169,7 @@ def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> t
         known += [DECIDES_TOO_SOON, BREAKS_OFF_HEALING, DISCARDS_TOO_MUCH]
     if topology.partition_handling != "autoheal":
         known += [CONFIRMED_IN_A_MINORITY, CONFIRMED_WHILE_PAUSING, STAYS_PARTED_AFTER_A_BLIP]
+    if topology.partition_handling == "pause_minority" and "partition_mode" in demanded:
+        known += [NEVER_PAUSES]
     mine = [k for k in known if not k.queue_types or workload.queue_type in k.queue_types]
     return tuple(as_demanded(mine, demanded))

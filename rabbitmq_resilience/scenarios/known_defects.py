@@ -83,6 +83,17 @@ STAYS_PARTED_AFTER_A_BLIP = _defect(
     log=r"_partitioned_network,\s*'?([\w@.-]+?)'?\}.*Keeping \1 listeners: the node is already back",
 )
 
+#: A node that is cut off from all others waits for one after another, up to 12 s for each, before it knows that it is
+#: in a minority. Where the cut is over by then it never pauses, and the database stays parted on all nodes for a minute
+#: and longer (4.0.5: 1 of 15 cuts of 26 s).
+NEVER_PAUSES = _defect(
+    "partition_mode",
+    broker=">=4.0,<4.1",
+    also=("recovery", "availability", "throughput"),
+    reference="rabbitmq/rabbitmq-server#17319",
+    trace="never_pauses",
+)
+
 #: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
 #: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
 #: then says that it has none. They stay until the consumer goes.

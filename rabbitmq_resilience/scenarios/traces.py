@@ -25,6 +25,12 @@ _STOPS_OR_STARTS = "RabbitMQ is asked to"
 #: Of 120 pauses of 3.8.9 and 3.10.8 in time, the latest came 0.53 s after the first peer was lost.
 LATE_S = 2.0
 
+_BROKER_SEEN = re.compile(r"rabbit on node '?([\w@.-]+?)'? (up|down)$")
+_PEER_UNREACHABLE = re.compile(r"node '?([\w@.-]+?)'? down: ")
+_RAN_APART = re.compile(r"running_partitioned_network,\s*'?([\w@.-]+?)'?\}")
+#: For how long a connection that cannot be made is waited for (kernel(6), net_setuptime).
+SETUP_S = 7.0
+
 _PEER_BACK = re.compile(r"node \S+ up$")
 _PROMOTES = "Promoting mirror"
 _HAS_STOPPED = ("Successfully stopped RabbitMQ", "RabbitMQ is asked to start", " Starting RabbitMQ")
@@ -48,6 +54,34 @@ def pauses_late(log: str) -> bool:
             return True
         elif lost_s is None and _PEER_LOST.match(text):
             lost_s = at_s
+    return False
+
+
+def never_pauses(log: str) -> bool:
+    """Return whether the node was without a peer for ``SETUP_S`` and longer, and did not pause before it saw it again.
+
+    It lost the broker of that peer, and took the peer itself for unreachable only once Mnesia had said that the two had
+    run apart: its node monitor had waited for another silent peer, whose turn came first, until the cut was over.
+    """
+    lost_s: dict[str, float] = {}
+    apart: set[str] = set()
+    pauses = False
+    for at_s, text in _lines(log):
+        if text.startswith((_PAUSES, *_HAS_STOPPED)):
+            pauses = text.startswith(_PAUSES)
+            lost_s, apart = {}, set()
+        elif pauses:
+            continue
+        elif match := _BROKER_SEEN.match(text):
+            peer, seen = match.groups()
+            lost_s.pop(peer, None) if seen == "up" else lost_s.setdefault(peer, at_s)
+        elif match := _RAN_APART.search(text):
+            apart.add(match[1])
+        elif match := _PEER_UNREACHABLE.match(text):
+            peer = match[1]
+            if peer in apart and at_s - lost_s.get(peer, at_s) >= SETUP_S:
+                return True
+            apart.discard(peer)
     return False
 
 
@@ -94,6 +128,7 @@ FINDINGS_TRACES: Mapping[str, FindingsTrace] = {"refuses_messages": refuses_mess
 TRACES: Mapping[str, Trace] = {
     "decides_anew": decides_anew,
     "pauses_late": pauses_late,
+    "never_pauses": never_pauses,
     "leads_while_pausing": leads_while_pausing,
 }
 

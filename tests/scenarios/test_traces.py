@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rabbitmq_resilience.scenarios.traces import leads_while_pausing
+from rabbitmq_resilience.scenarios.traces import leads_while_pausing, never_pauses
 
 #: Of 3.10.8, which lost nine confirmed messages.
 LOST = "node c1@localhost down: connection_closed"
@@ -47,3 +47,47 @@ def test_of_all_orders_it_is_those_with_both_between_the_pause_and_the_stop() ->
         at = {line: order.index(line) for line in order}
         both_between = all(at[PAUSES] < at[line] and not at[PAUSES] < at[STOPPED] < at[line] for line in (LEADS, BACK))
         assert leads_while_pausing(log(*order)) == both_between, order
+
+
+#: Of 4.0.5: c1 was cut off from 14:07:30.4 to 14:07:56.7.
+NEVER_PAUSED = """\
+2026-11-28 14:07:39.048931+00:00 [info] <0.5365.0> rabbit on node b1@localhost down
+2026-11-28 14:07:51.298240+00:00 [info] <0.5365.0> rabbit on node a1@localhost down
+2026-11-28 14:08:00.306918+00:00 [error] <0.5178.0> Mnesia(c1@localhost): ** ERROR ** mnesia_event got \
+{inconsistent_database, running_partitioned_network, a1@localhost}
+2026-11-28 14:08:00.474169+00:00 [error] <0.5178.0> Mnesia(c1@localhost): ** ERROR ** mnesia_event got \
+{inconsistent_database, running_partitioned_network, b1@localhost}
+2026-11-28 14:08:00.478177+00:00 [info] <0.5365.0> node b1@localhost down: net_tick_timeout
+2026-11-28 14:08:00.478943+00:00 [info] <0.5365.0> node a1@localhost down: net_tick_timeout
+"""
+
+
+def test_a_node_that_knew_of_its_minority_only_after_the_cut_never_paused() -> None:
+    assert never_pauses(NEVER_PAUSED)
+
+
+def without(log: str, text: str) -> str:
+    """Return the lines of a log that do not have the text."""
+    return "".join(line for line in log.splitlines(keepends=True) if text not in line)
+
+
+@pytest.mark.parametrize(
+    ("found", "instead"),
+    [
+        ("rabbit on node a1@localhost down", PAUSES),  # it paused before the cut was over
+        ("rabbit on node a1@localhost down", "rabbit on node b1@localhost up"),
+        ("14:07:39.048931", "14:07:59.048931"),  # it lost b1 two seconds before, as a node does that was frozen
+        ("running_partitioned_network, b1", "running_partitioned_network, a2"),
+        ("node b1@localhost down: net_tick_timeout", "node a2@localhost down: net_tick_timeout"),
+    ],
+)
+def test_a_node_that_paused_or_was_away_for_a_moment_has_no_such_trace(found: str, instead: str) -> None:
+    of_b1 = without(NEVER_PAUSED, "node a1@localhost down: ")
+    assert never_pauses(of_b1)
+    assert found in of_b1
+    assert not never_pauses(of_b1.replace(found, instead))
+
+
+def test_what_a_node_loses_while_it_pauses_is_no_such_trace() -> None:
+    """A run of 4.0.5: c1 paused in time, and lost a1 only then."""
+    assert not never_pauses(log(*(["rabbit on node b1@localhost down", PAUSES, ASKED])) + without(NEVER_PAUSED, "b1"))
