@@ -85,17 +85,23 @@ def choose(image: Image, *, there: Collection[str]) -> Chosen:
 
 
 def broker_image(wanted: str, *, there: Collection[str]) -> Chosen:
-    """The image of a version such as ``3.10.8``, or the one that ``wanted`` names in full, such as
-    ``rabbitmq:3.12-management``.
+    """Return the image of a version such as ``4.0.5``, that of a series such as ``4.3``, or the one that ``wanted``
+    names in full, such as ``rabbitmq:4.2-management``.
 
-    Raises ``ImageNameError`` for anything else.
+    Of a series it is the newest patch release: of those built here, otherwise that of the official image. Raises
+    ``ImageNameError`` for anything else.
     """
     if re.fullmatch(_VERSION, wanted):
         return choose(broker(wanted), there=there)
+    if re.fullmatch(r"\d+\.\d+", wanted):
+        versions = [name.removeprefix(f"{LABEL}/rabbitmq:") for name in there if name.startswith(f"{LABEL}/rabbitmq:")]
+        built = [v for v in versions if re.fullmatch(rf"{re.escape(wanted)}\.\d+", v)]
+        newest = max(built, key=lambda v: int(v.rpartition(".")[2]), default=None)
+        return choose(broker(newest), there=there) if newest else Chosen(official_series(wanted), None, built=False)
     if not _NAME.fullmatch(wanted):
         raise ImageNameError(
-            f"{wanted!r} is neither a broker version nor an image: write a version in full, such as 3.10.8, "
-            "or an image with its tag, such as rabbitmq:3.12-management"
+            f"{wanted!r} is neither a broker version nor an image: write a version, such as 4.0.5, a series, such as "
+            "4.3, or an image with its tag, such as rabbitmq:4.2-management"
         )
     tag = wanted.rpartition("/")[2].partition("@")[0].partition(":")[2]
     version = re.match(_VERSION, tag)

@@ -30,6 +30,12 @@ def test_a_version_that_no_release_holds_is_an_official_image_too() -> None:
     assert broker_image("4.4.0", there={moved_on}).name == moved_on
 
 
+def test_a_series_is_its_newest_patch_release() -> None:
+    assert broker_image("3.13", there={LOCAL}) == Chosen("rabbitmq:3.13-management", None, built=False)
+    built = {f"rabbitmq-resilience/rabbitmq:{version}" for version in ("4.3.6", "4.3.10", "4.30.1", "4.3.11-rc.1")}
+    assert broker_image("4.3", there=built) == Chosen("rabbitmq-resilience/rabbitmq:4.3.10", "4.3.10", built=True)
+
+
 @pytest.mark.parametrize(
     ("name", "version"),
     [
@@ -47,11 +53,11 @@ def test_a_local_image_may_be_named_in_full() -> None:
     assert broker_image(LOCAL, there={LOCAL}) == Chosen(LOCAL, "3.10.8", built=True)
 
 
-@pytest.mark.parametrize("wanted", ["3.10", "rabbitmq", "latest", "", "3.10.8 ", "a b:1", "host:5000/rabbitmq"])
+@pytest.mark.parametrize("wanted", ["3", "3.x", "rabbitmq", "latest", "", "3.10.8 ", "a b:1", "host:5000/rabbitmq"])
 def test_anything_else_is_refused_with_what_to_write(wanted: str, message: Messages) -> None:
     with message.of(ImageNameError) as refused:
         broker_image(wanted, there=())
-    assert "3.10.8" in str(refused.value)
+    assert "4.0.5" in str(refused.value)
 
 
 @pytest.mark.parametrize("image", [*BROKERS, TOXIPROXY, PROMETHEUS], ids=lambda image: image.local)
