@@ -109,6 +109,7 @@ def _facts(verdict: Mapping[str, Any], seen: Series) -> dict[str, Any]:
     """None where nothing is known."""
     return {
         "Broker": verdict.get("broker_version"),
+        "Erlang": verdict.get("erlang_version"),
         "Upgraded to": ", ".join(verdict.get("upgraded_to") or ()) or None,
         "Driver": verdict.get("driver"),
         "Seed": verdict.get("seed"),

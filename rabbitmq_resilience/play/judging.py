@@ -25,6 +25,7 @@ from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryE
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.expectations import VALID_EXPECTED, Expectation
 from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.tools.erlang_support import refusal
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     judgement = _unjudged(scenario, history) if damaged else judge(history, scenario.chosen_invariants)
     told, untold = (None, "") if damaged else _consequences(history)
     cluster = next((event for event in history.events if isinstance(event, ClusterEvent)), None)
-    version = cluster and cluster.broker_version
+    version, erlang = cluster and cluster.broker_version, cluster and cluster.erlang_version
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
     met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
     expected, as_expected = _told(judgement, met or stated[0]), met is not None and not damaged
@@ -102,6 +103,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
         **_stated(run, scenario),
         "consequences": told,
         "broker_version": version,
+        "erlang_version": erlang,
         "upgraded_to": upgraded_to(scenario, history.events),
         "driver": cluster and cluster.driver,
         "formed_in_s": cluster and cluster.formed_in_s,
@@ -113,7 +115,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
         "others_cpu": others and asdict(others),
         "notes": [
             *(event.detail for event in history.events if isinstance(event, NoteEvent)),
-            *filter(None, [trouble, foreign, untold]),
+            *filter(None, [trouble, foreign, untold, refusal(version or "", erlang or "")]),
         ],
         "numbers": {} if damaged else measures(run.metrics),
     }
@@ -164,8 +166,8 @@ def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) 
 
 _TOLD_OF_RUNS = (
     *("seed", "title", "name", "markers", "topology", "partition_handling", "queue_type", "rerun"),
-    *("broker_version", "upgraded_to", "driver", "formed_in_s", "reference", "expected", "started_at"),
-    *("duration_s", "others_cpu"),
+    *("broker_version", "erlang_version", "upgraded_to", "driver", "formed_in_s", "reference", "expected"),
+    *("started_at", "duration_s", "others_cpu"),
 )
 
 

@@ -275,6 +275,7 @@ def _last_confirms_within_s(scenario: Scenario) -> float:
 
 def _record_cluster(cluster: Cluster, events: EventLog) -> None:
     topology = cluster.topology
+    api = cluster.api(topology.node_names[0])
     events.record(
         "cluster",
         topology=topology.name,
@@ -283,7 +284,8 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         pause_if_all_down=topology.pause_if_all_down and topology.pause_if_all_down.model_dump(mode="json"),
         net_ticktime_s=topology.net_ticktime_s,
         broker_version=cluster.broker_version,
-        khepri=cluster.api(topology.node_names[0]).has_feature("khepri_db"),
+        erlang_version=str(api.overview()["erlang_version"]),
+        khepri=api.has_feature("khepri_db"),
         driver=cluster.driver,
         formed_in_s=round(cluster.formed_in_s, 1),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),

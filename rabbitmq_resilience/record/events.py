@@ -57,6 +57,8 @@ class ClusterEvent(Event):
     pause_if_all_down: Mapping[str, Any] | None = None
     net_ticktime_s: float
     broker_version: str
+    #: Such as 27.3.4.1; None in records of before this was recorded.
+    erlang_version: str | None = None
     #: Whether metadata is in Raft.
     khepri: bool = False
     driver: str | None = None
