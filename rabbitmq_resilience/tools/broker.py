@@ -1,66 +1,118 @@
-"""RabbitMQ: the user's own, otherwise the distribution's packages unpacked into ``.tools/broker/``."""
+"""RabbitMQ: the user's own where it is named, otherwise a home for each of several versions in ``.tools/brokers/``.
+
+A home is the packages of one of Debian's releases, unpacked and not installed: the broker, the Erlang that belongs to
+it and, where this system's C library is older than theirs, the libraries of that release. Programs of Erlang are then
+changed to use these (by patchelf); no other program sees them.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import shutil
+from functools import partial
 from pathlib import Path
 
-from rabbitmq_resilience.tools import debian
-from rabbitmq_resilience.tools.distributions import ToolMissingError, find_broker
+from rabbitmq_resilience.tools import debian, patchelf
+from rabbitmq_resilience.tools.distributions import (
+    BrokerHome,
+    ToolMissingError,
+    broker_on_path,
+    brokers_at_home,
+    find_broker,
+    named_broker,
+)
+from rabbitmq_resilience.tools.homes import DISTRIBUTION, HOMES, PROVEN, Home
 from rabbitmq_resilience.tools.locations import TOOLS
-from rabbitmq_resilience.tools.progress import Failed, run
+from rabbitmq_resilience.tools.progress import Failed, megabytes, run
 from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 
-PLACE = TOOLS / "broker"
 SERVER_PATTERN = "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"
 PACKAGES_WANTED = r"rabbitmq-server|erlang-[a-z0-9-]+"
+#: What the programs of Erlang are linked with.
+LIBRARIES_WANTED = "|".join(
+    (r"libc6|libgcc-s1|libstdc\+\+6|libtinfo6|libncursesw6", r"libssl3(t64)?|libsctp1|libsystemd0|libzstd1|zlib1g")
+)
+ERLANG = "usr/lib/erlang"
 
-#: The packaged ``erl`` has its root folder written into it; this finds it from where the script lies,
-#: so that the checkout may be moved.
+#: The packaged ``erl`` has its root folder written into it; this finds it from where the script lies.
 _FIXED_ROOT = re.compile(r'^(\s*)ROOTDIR="?/usr/lib/erlang"?$', re.MULTILINE)
 _FOUND_ROOT = r'\1ROOTDIR=$(CDPATH= cd -- "$(dirname -- "$(readlink -f -- "$0")")/{up}" && pwd -P)'
 
 _MISSING = """\
-A RabbitMQ broker is needed and could not be had:
+RabbitMQ {has} could not be had:
   RABBITMQ_HOME: not set
-  rabbitmq-server on PATH, with Erlang: not there
-  packages of the distribution: {why}
-How to provide it:
-  Debian, Ubuntu   a package source that has rabbitmq-server (it is only downloaded, never installed)
+  packages ({release}): {why}
+How to provide a broker:
+  Debian, Ubuntu   a source of Debian's packages for apt (they are only downloaded, never installed)
   macOS            brew install rabbitmq
   elsewhere        unpack RabbitMQ's generic build, put Erlang's erl on PATH, and name the folder that holds
-                   sbin/rabbitmq-server: make partitions RABBITMQ_HOME=/path/to/rabbitmq_server-3.10.8"""
+                   sbin/rabbitmq-server: make partitions RABBITMQ_HOME=/path/to/rabbitmq_server-4.2.2"""
 
 
-def found() -> str | None:
-    """What a run would use by now. Raises ``Missing`` if a broker is named that cannot be used."""
+def found(home: Home) -> str | None:
+    """Return the broker that is in its place or is named instead; None if it has to be made.
+
+    Raises ``Missing`` if a broker is named that cannot be used.
+    """
     try:
-        broker = find_broker(tools=TOOLS)
+        if named_broker() is not None:
+            return f"not needed, as RABBITMQ_HOME names {_shown(find_broker())}"
+        if platform.system() == "Darwin" and (installed := brokers_at_home(tools=TOOLS)):
+            return f"not needed, as Homebrew has {_shown(installed[0])}"
+        if not home.is_there(TOOLS):
+            return None
+        return _shown(find_broker(home.place(TOOLS), environ=os.environ))
     except ToolMissingError as error:
-        if os.environ.get("RABBITMQ_HOME"):
-            raise Missing(f"RABBITMQ_HOME is set, but: {error}") from error
-        return None
-    return f"{broker.version} in {within_root(broker.home)}"
+        raise Missing(f"RABBITMQ_HOME is set, but: {error}" if named_broker() else str(error)) from error
 
 
-def make() -> str:
+def make(home: Home) -> str:
+    """Unpack a home, and start its Erlang once. Raises ``Missing``."""
     if platform.system() != "Linux" or not debian.available():
-        raise Missing(_MISSING.format(why="there is no apt-get here"))
+        raise _missing(home, "there is no apt-get here")
+    place = home.place(TOOLS)
+    shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        debian.provide("rabbitmq-server", wanted=PACKAGES_WANTED, place=PLACE, prove=_moved_and_proven)
+        _unpack(home, place)
+        prove(place)
     except Failed as error:
-        raise Missing(_MISSING.format(why=str(error).replace("\n", "\n    "))) from error
-    used = found()
-    if used is None:
-        raise Missing(_MISSING.format(why=f"they are unpacked in {within_root(PLACE)}, but another broker hides them"))
-    return used
+        shutil.rmtree(place, ignore_errors=True)
+        raise _missing(home, str(error).replace("\n", "\n    ")) from error
+    (place / PROVEN).write_text(str(place), encoding="utf-8")
+    size_bytes = sum(file.lstat().st_size for file in place.rglob("*"))
+    return f"{_shown(find_broker(place, environ=os.environ))}, {megabytes(size_bytes)}"
 
 
-def _moved_and_proven(unpacked: Path) -> None:
-    make_movable(unpacked / "usr/lib/erlang")
-    prove(unpacked)
+def _unpack(home: Home, place: Path) -> None:
+    own = home.release in {DISTRIBUTION.release, debian.own_release()}
+    bundled = not own and _is_newer_than_this(home)
+    wanted = f"{PACKAGES_WANTED}|{LIBRARIES_WANTED}" if bundled else PACKAGES_WANTED
+    debian.unpack("rabbitmq-server", wanted=wanted, into=place, release=None if own else home.release)
+    if not (place / ERLANG).is_dir():
+        raise Failed(f"the packages hold no {ERLANG}")
+    make_movable(place / ERLANG)
+    if bundled:
+        patchelf.use_libraries(place / ERLANG, of=place / "usr/lib")
+
+
+def _is_newer_than_this(home: Home) -> bool:
+    """Return whether the C library of that release is newer than this system's, as far as is known."""
+    _, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    here = tuple(int(part) for part in re.findall(r"\d+", version))
+    return home.moves or home.glibc > here
+
+
+def _missing(home: Home, why: str) -> Missing:
+    installed = broker_on_path()
+    hint = "" if installed is None else f"\n  (On PATH is one: RABBITMQ_HOME={installed})"
+    return Missing(_MISSING.format(has=home.has.partition(":")[0], release=home.release, why=why) + hint)
+
+
+def _shown(broker: BrokerHome) -> str:
+    return f"{broker.version} in {within_root(broker.home)}"
 
 
 def make_movable(erlang: Path) -> None:
@@ -86,4 +138,9 @@ def prove(place: Path) -> None:
     run([place / "usr/lib/erlang/bin/erl", "-noinput", "-eval", started], doing="starting the unpacked Erlang")
 
 
-STEP = Step("RabbitMQ", found, make)
+def steps() -> tuple[Step, ...]:
+    """Return a step for each home that there can be here. Debian's release that moves on may be missing."""
+    here = HOMES if debian.own_release() is not None else (DISTRIBUTION,)
+    return tuple(
+        Step(f"RabbitMQ {home.has}", partial(found, home), partial(make, home), optional=home.moves) for home in here
+    )

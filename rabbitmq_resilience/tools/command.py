@@ -20,7 +20,7 @@ from rabbitmq_resilience.tools.locations import CHECKOUT
 from rabbitmq_resilience.tools.prometheus import PROMETHEUS
 from rabbitmq_resilience.tools.steps import Missing, take
 
-STEPS = (broker.STEP, toxiproxy.STEP, PROMETHEUS.step, HAPROXY.step)
+STEPS = (*broker.steps(), toxiproxy.STEP, PROMETHEUS.step, HAPROXY.step)
 _WORDS = "perf-test|engine|engine-stop"
 WORDS = f"all|{_WORDS}" if CHECKOUT is None else f"all|python|{_WORDS}"
 PROGRAM = "rabbitmq-resilience setup" if CHECKOUT is None else "setup/start"

@@ -40,21 +40,23 @@ def available() -> bool:
     return all(shutil.which(program) for program in ("apt-get", "apt-cache", "dpkg"))
 
 
-def unpack(package: str, *, wanted: str, into: Path) -> None:
+def unpack(package: str, *, wanted: str, into: Path, release: str | None = None) -> None:
     """Download ``package`` and those of its dependencies whose name matches ``wanted``; unpack them into ``into``.
 
+    ``release`` is one of Debian's, such as ``trixie``; by default packages are those of this system's own sources.
     Raises ``Failed`` if neither the system's package lists nor fresh ones lead to the files.
     """
     scratch = TOOLS / "packages"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
-        try:
-            files = _download(package, wanted=wanted, apt=_apt(scratch), into=scratch)
-        except Failed:
-            fresh = _apt(scratch, lists=scratch / "lists")
-            run(["apt-get", "update"], doing="reading the distribution's package lists", env=fresh)
-            files = _download(package, wanted=wanted, apt=fresh, into=scratch)
+        if release is None:
+            try:
+                files = _download(package, wanted=wanted, apt=_apt(scratch), into=scratch)
+            except Failed:
+                files = _download_by_fresh_lists(package, wanted=wanted, into=scratch)
+        else:
+            files = _download_by_fresh_lists(package, wanted=wanted, into=scratch, release=release)
         for file in files:
             run(["dpkg", "-x", file, into], doing=f"unpacking {file.name.partition('_')[0]}")
     finally:
@@ -78,11 +80,19 @@ def provide(package: str, *, wanted: str, place: Path, prove: Callable[[Path], o
     partial.rename(place)
 
 
-def _apt(folder: Path, *, lists: Path | None = None) -> dict[str, str]:
+def _download_by_fresh_lists(package: str, *, wanted: str, into: Path, release: str | None = None) -> list[Path]:
+    apt = _apt(into, lists=into / "lists", source=None if release is None else source_of(release))
+    whose = "the distribution's" if release is None else f"Debian {release}'s"
+    run(["apt-get", "update"], doing=f"reading {whose} package lists", env=apt)
+    return _download(package, wanted=wanted, apt=apt, into=into)
+
+
+def _apt(folder: Path, *, lists: Path | None = None, source: str | None = None) -> dict[str, str]:
     """The environment in which apt has the system's settings, and neither runs its hooks nor writes to its places.
 
     The hooks (``Post-Invoke`` and the like) clean caches and wake services. As root, apt would drop to a
-    user who may not write into the checkout.
+    user who may not write into the checkout. With ``source``, a line of apt's sources, nothing else is looked at:
+    neither the system's sources, nor what is installed.
     """
     system = run(["apt-config", "dump"], doing="reading apt's settings").splitlines()
     cache = folder / "cache"
@@ -91,7 +101,14 @@ def _apt(folder: Path, *, lists: Path | None = None) -> dict[str, str]:
     ours |= {"APT::Sandbox::User": "root"}
     if lists is not None:
         (lists / "partial").mkdir(parents=True)
-        ours |= {"Dir::State::lists": lists}
+        ours |= {"Dir::State::lists": lists, "Acquire::Languages": "none"}
+    if source is not None:
+        sources = folder / "sources.list"
+        sources.write_text(f"{source}\n", encoding="utf-8")
+        ours |= {"Dir::Etc::sourcelist": sources, "Dir::Etc::sourceparts": "/dev/null"}
+        ours |= {"Dir::State::status": "/dev/null"}
+        if "sid" in source.split():
+            ours |= {"Acquire::Check-Valid-Until": "false"}  # a mirror may be behind the few days it is valid
     settings = [line for line in system if "-Invoke" not in line]
     settings += [f'{name} "{value}";' for name, value in ours.items()]
     file = folder / "apt.conf"
@@ -151,10 +168,10 @@ def source_of(release: str) -> str:
     if not KEYRING.exists():
         raise Failed(f"{KEYRING} is not there (package debian-archive-keyring), so that nothing could be verified")
     targets = run(["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"], doing="asking for mirrors")
-    return f"deb [signed-by={KEYRING}] {mirror(targets, own_release=_own_release())} {release} main"
+    return f"deb [signed-by={KEYRING}] {mirror(targets, own_release=own_release())} {release} main"
 
 
-def _own_release() -> str | None:
+def own_release() -> str | None:
     told = platform.freedesktop_os_release()
     return told.get("VERSION_CODENAME") if told.get("ID") == "debian" else None
 

@@ -1,15 +1,17 @@
-"""Finds the broker, Erlang, Toxiproxy, Prometheus and HAProxy to run: the user's own first, then what set-up has
+"""Find the broker, Erlang, Toxiproxy, Prometheus and HAProxy to run: the user's own first, then what set-up has
 unpacked."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rabbitmq_resilience.tools import erlang_support, homes
 from rabbitmq_resilience.tools.locations import CHECKOUT, OPTION, TOOLS
 
 #: What fetches what is missing.
@@ -17,8 +19,8 @@ SET_UP = "rabbitmq-resilience setup" if CHECKOUT is None else "make setup"
 SET_UP_ENGINE = "rabbitmq-resilience setup engine" if CHECKOUT is None else "make engine"
 
 BROKER_ADVICE = (
-    f"Run `{SET_UP}`, or give {OPTION}rabbitmq-home (RABBITMQ_HOME) a folder that holds sbin/rabbitmq-server, "
-    "or put rabbitmq-server and erl on PATH (macOS: brew install rabbitmq)."
+    f"Run `{SET_UP}` (macOS: brew install rabbitmq), or give {OPTION}rabbitmq-home (RABBITMQ_HOME) a folder that holds "
+    "sbin/rabbitmq-server."
 )
 TOXIPROXY_ADVICE = (
     f"Run `{SET_UP}`, or name the server in TOXIPROXY_SERVER, or put toxiproxy-server on PATH "
@@ -61,23 +63,51 @@ class BrokerHome:
 def find_broker(
     rabbitmq_home: Path | None = None, *, environ: Mapping[str, str] | None = None, tools: Path = TOOLS
 ) -> BrokerHome:
-    """The broker named by ``rabbitmq_home``, else by RABBITMQ_HOME, else on PATH, else in ``.tools/broker``.
+    """Return the broker named by ``rabbitmq_home``, else by RABBITMQ_HOME, else the first one at home.
 
     Raises ``ToolMissingError``. A home that is named but holds no broker is an error: another version
     would be tested than the one that was asked for.
     """
     environ = os.environ if environ is None else environ
-    named = rabbitmq_home or (Path(environ["RABBITMQ_HOME"]) if environ.get("RABBITMQ_HOME") else None)
+    named = rabbitmq_home or named_broker(environ)
     if named is not None:
         home = _home_in(named)
         if home is None:
             raise ToolMissingError(f"no broker in {named}: neither it nor what it holds has sbin/rabbitmq-server")
         return _broker(home, environ, tools)
-    for candidate in _candidates(environ, tools):
-        home = _home_in(candidate)
-        if home is not None:
-            return _broker(home, environ, tools)
-    raise ToolMissingError(f"no RabbitMQ found on PATH or in {tools / 'broker'}. {BROKER_ADVICE}")
+    found = brokers_at_home(environ=environ, tools=tools)
+    if not found:
+        installed = broker_on_path(environ)
+        hint = "" if installed is None else f" On PATH is one in {installed}, which is taken only where it is named."
+        raise ToolMissingError(f"no RabbitMQ found in {tools / 'brokers'}.{hint} {BROKER_ADVICE}")
+    return found[0]
+
+
+def named_broker(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the folder that RABBITMQ_HOME names; None where it names nothing."""
+    named = (os.environ if environ is None else environ).get("RABBITMQ_HOME")
+    return Path(named) if named else None
+
+
+def brokers_at_home(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Sequence[BrokerHome]:
+    """Return the brokers that set-up has unpacked, in the order in which scenarios take them (``tools.homes``).
+
+    On macOS it is the one on PATH, as Homebrew installs it. Raises ``ToolMissingError`` for a broker without Erlang.
+    """
+    environ = os.environ if environ is None else environ
+    installed = broker_on_path(environ) if platform.system() == "Darwin" else None
+    folders = [_home_in(place) for place in homes.places(tools)] if installed is None else [installed]
+    return [_broker(home, environ, tools) for home in folders if home is not None]
+
+
+def broker_on_path(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the home of the ``rabbitmq-server`` on PATH; None where there is none."""
+    script = shutil.which("rabbitmq-server", path=(os.environ if environ is None else environ).get("PATH"))
+    if script is None:
+        return None
+    # Debian's /usr/sbin/rabbitmq-server wraps what lies in the second, and switches the user.
+    found = map(_home_in, (Path(script).resolve().parent.parent, Path("/usr/lib/rabbitmq")))
+    return next(filter(None, found), None)
 
 
 def find_toxiproxy(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
@@ -116,15 +146,6 @@ def _program(name: str, variable: str, unpacked: Path, *, environ: Mapping[str, 
     return candidate
 
 
-def _candidates(environ: Mapping[str, str], tools: Path) -> Iterator[Path]:
-    script = shutil.which("rabbitmq-server", path=environ.get("PATH"))
-    if script:
-        yield Path(script).resolve().parent.parent
-        # Debian's /usr/sbin/rabbitmq-server wraps what lies here, and switches the user.
-        yield Path("/usr/lib/rabbitmq")
-    yield tools / "broker"
-
-
 def _home_in(folder: Path) -> Path | None:
     """The folder itself, or the newest ``rabbitmq_server-*`` in the places where distributions put it."""
     if (folder / "sbin" / "rabbitmq-server").is_file() and (folder / "plugins").is_dir():
@@ -142,22 +163,50 @@ def _home_in(folder: Path) -> Path | None:
 def _broker(home: Path, environ: Mapping[str, str], tools: Path) -> BrokerHome:
     for plugin in (home / "plugins").glob("rabbit-[0-9]*"):
         version = plugin.name.removeprefix("rabbit-").removesuffix(".ez")
-        return BrokerHome(home, _erlang_bin(home, environ, tools), version)
+        return BrokerHome(home, _erlang_bin(home, version, environ, tools), version)
     raise ToolMissingError(f"{home} has no plugins/rabbit-<version>: the broker's version cannot be told")
 
 
-def _erlang_bin(home: Path, environ: Mapping[str, str], tools: Path) -> Path:
-    """Erlang unpacked beside the broker wins: the versions of the two have to fit."""
+def _erlang_bin(home: Path, version: str, environ: Mapping[str, str], tools: Path) -> Path:
+    """Return the folder with ``erl`` and ``erlc`` that this broker is to run on.
+
+    It is what ERLANG_HOME names; else what lies beside the broker, as the versions of the two have to fit; else what is
+    on PATH; else one that set-up has unpacked and RabbitMQ supports with this version.
+    """
+    named = environ.get("ERLANG_HOME")
+    if named:
+        if not _is_erlang(Path(named) / "bin"):
+            raise ToolMissingError(f"ERLANG_HOME names {named}, which has no bin/erl with bin/erlc")
+        return Path(named) / "bin"
     beside = [parent / "erlang" / "bin" for parent in home.parents]
     beside += [parent / "usr" / "lib" / "erlang" / "bin" for parent in home.parents if parent != parent.parent]
     on_path = shutil.which("erl", path=environ.get("PATH"))
     last = [Path(on_path).parent] if on_path else []
-    for folder in [*beside, *last, tools / "broker" / "usr" / "lib" / "erlang" / "bin"]:
-        if os.access(folder / "erl", os.X_OK) and os.access(folder / "erlc", os.X_OK):
-            return folder
+    found = next(filter(_is_erlang, [*beside, *last]), None)
+    if found is not None:
+        return found
+    unpacked = [place / "usr" / "lib" / "erlang" / "bin" for place in homes.places(tools)]
+    refused = {folder: erlang_support.refusal(version, _otp_version(folder)) for folder in filter(_is_erlang, unpacked)}
+    supported = next((folder for folder, reason in refused.items() if not reason), None)
+    if supported is not None:
+        return supported
     raise ToolMissingError(
-        f"RabbitMQ is in {home}, but there is no Erlang (erl with erlc) beside it or on PATH. {BROKER_ADVICE}"
+        "\n  ".join(
+            [f"RabbitMQ {version} is in {home}, but there is no Erlang (erl with erlc) for it:", *refused.values()]
+        )
+        + f"\nPut one on PATH or name its folder in {OPTION}erlang (ERLANG_HOME), or play this version in containers: "
+        f"{OPTION}driver containers {OPTION}broker {version}"
     )
+
+
+def _is_erlang(folder: Path) -> bool:
+    return os.access(folder / "erl", os.X_OK) and os.access(folder / "erlc", os.X_OK)
+
+
+def _otp_version(erlang_bin: Path) -> str:
+    """Return the version of an Erlang, such as ``27.3.4.1``; empty where it does not say."""
+    files = sorted((erlang_bin.parent / "releases").glob("*/OTP_VERSION"))
+    return files[-1].read_text(encoding="utf-8").strip() if files else ""
 
 
 def _numbers(name: str) -> tuple[int, ...]:

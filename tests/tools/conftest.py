@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.tools import broker, debian, dockerd, engine, mmdebstrap, packaged, steps, toxiproxy
+from rabbitmq_resilience.tools import broker, debian, dockerd, engine, mmdebstrap, packaged, patchelf, steps, toxiproxy
 from setup import environment
 from tests.tools.fake_engine import FakeEngine
 
@@ -28,9 +28,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ``.tools`` of the test's own, empty."""
     folder = tmp_path / ".tools"
-    for module in (steps, broker, toxiproxy, packaged, debian, environment, mmdebstrap, dockerd):
+    for module in (steps, broker, toxiproxy, packaged, debian, environment, mmdebstrap, dockerd, patchelf):
         monkeypatch.setattr(module, "TOOLS", folder)
-    monkeypatch.setattr(broker, "PLACE", folder / "broker")
     monkeypatch.setattr(toxiproxy, "PLACE", folder / "bin" / "toxiproxy-server")
     monkeypatch.setattr(toxiproxy, "STAMP", folder / "bin" / "toxiproxy-version")
     monkeypatch.setattr(mmdebstrap, "PLACE", folder / "mmdebstrap")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rabbitmq_resilience.tools.homes import PROVEN, Home
+
 
 def program(file: Path, script: str = "exit 0") -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -18,7 +20,11 @@ def broker_in(home: Path, version: str) -> Path:
     return home
 
 
-def unpacked(tools: Path, version: str) -> None:
-    broker_in(tools / f"broker/usr/lib/rabbitmq/lib/rabbitmq_server-{version}", version)
+def unpacked(tools: Path, version: str, home: Home) -> Path:
+    """Make what set-up leaves in ``tools`` of a home, and return its folder."""
+    place = home.place(tools)
+    broker_in(place / f"usr/lib/rabbitmq/lib/rabbitmq_server-{version}", version)
     for name in ("erl", "erlc"):
-        program(tools / "broker/usr/lib/erlang/bin" / name)
+        program(place / "usr/lib/erlang/bin" / name)
+    (place / PROVEN).write_text(str(place), encoding="utf-8")
+    return place

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.tools import broker, debian
+from rabbitmq_resilience.tools.homes import DISTRIBUTION, HOMES, PROVEN
 from rabbitmq_resilience.tools.progress import Failed, run
 from rabbitmq_resilience.tools.steps import Missing
 from tests.messages import Messages
@@ -32,45 +33,79 @@ echo "$ROOTDIR"
 """
 
 
+TRIXIE, SID, BOOKWORM = HOMES
+
+
 @pytest.mark.usefixtures("path")
 def test_without_any_broker_none_is_found(tools: Path) -> None:
     assert not tools.exists()
-    assert broker.found() is None
+    assert [broker.found(home) for home in HOMES] == [None, None, None]
+
+
+def test_a_named_broker_makes_homes_needless(
+    tools: Path, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("erl", "erlc"):
+        program(path / name)
+    unpacked(tools, "3.10.8", BOOKWORM)
+    assert (broker.found(BOOKWORM) or "").startswith("3.10.8 in ")
+    assert broker.found(TRIXIE) is None
+    monkeypatch.setenv("RABBITMQ_HOME", str(broker_in(tmp_path / "own", "4.2.2")))
+    assert broker.found(TRIXIE) == f"not needed, as RABBITMQ_HOME names 4.2.2 in {tmp_path / 'own'}"
+
+
+def test_a_broker_on_path_is_not_taken(tools: Path, path: Path, tmp_path: Path) -> None:
+    unpacked(tools, "3.10.8", BOOKWORM)
+    home = broker_in(tmp_path / "installed", "3.13.7")
+    (path / "rabbitmq-server").symlink_to(home / "sbin" / "rabbitmq-server")
+    assert broker.found(TRIXIE) is None
+    assert (broker.found(BOOKWORM) or "").startswith("3.10.8 in ")
 
 
 @pytest.mark.usefixtures("path")
-def test_the_named_broker_is_taken_before_the_unpacked_one(
-    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_home_that_was_moved_or_not_finished_is_none(tools: Path) -> None:
+    unpacked(tools, "4.0.5", TRIXIE)
+    (TRIXIE.place(tools) / PROVEN).write_text("/elsewhere/.tools/brokers/trixie", encoding="utf-8")
+    assert broker.found(TRIXIE) is None
+
+
+def test_on_macos_the_broker_of_homebrew_is_home(
+    tools: Path, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unpacked(tools, "3.10.8")
-    assert (broker.found() or "").startswith("3.10.8 in ")
-    monkeypatch.setenv("RABBITMQ_HOME", str(broker_in(tmp_path / "own", "4.0.5")))
-    assert broker.found() == f"4.0.5 in {tmp_path / 'own'}"
-
-
-def test_the_broker_on_path_is_taken_before_the_unpacked_one(tools: Path, path: Path, tmp_path: Path) -> None:
-    unpacked(tools, "3.10.8")
-    home = broker_in(tmp_path / "installed", "3.13.7")
+    home = broker_in(tmp_path / "Cellar", "4.3.6")
     (path / "rabbitmq-server").symlink_to(home / "sbin" / "rabbitmq-server")
-    assert broker.found() == f"3.13.7 in {home}"
+    for name in ("erl", "erlc"):
+        program(path / name)
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert not tools.exists()
+    assert broker.found(TRIXIE) == f"not needed, as Homebrew has 4.3.6 in {home}"
 
 
 @pytest.mark.usefixtures("path")
 def test_a_named_folder_without_a_broker_is_refused(
     tools: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
-    unpacked(tools, "3.10.8")
+    unpacked(tools, "3.10.8", BOOKWORM)
     monkeypatch.setenv("RABBITMQ_HOME", "/nowhere")
     with message.of(Missing):
-        broker.found()
+        broker.found(TRIXIE)
 
 
 @pytest.mark.usefixtures("path", "tools")
 def test_without_apt_it_says_how_to_provide_a_broker(message: Messages) -> None:
     with message.of(Missing) as missing:
-        broker.make()
+        broker.make(TRIXIE)
     for hint in ("apt-get", "brew install rabbitmq", "RABBITMQ_HOME="):
         assert hint in str(missing.value)
+
+
+@pytest.mark.usefixtures("tools")
+def test_what_is_missing_names_the_broker_on_path(path: Path, tmp_path: Path) -> None:
+    home = broker_in(tmp_path / "installed", "3.13.7")
+    (path / "rabbitmq-server").symlink_to(home / "sbin" / "rabbitmq-server")
+    with pytest.raises(Missing) as missing:
+        broker.make(TRIXIE)
+    assert f"RABBITMQ_HOME={home}" in str(missing.value)
 
 
 @pytest.mark.usefixtures("tools")
@@ -79,7 +114,7 @@ def test_apt_is_not_asked_on_macos(path: Path, monkeypatch: pytest.MonkeyPatch, 
         program(path / name)
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     with message.of(Missing) as missing:
-        broker.make()
+        broker.make(TRIXIE)
     assert "brew install rabbitmq" in str(missing.value)
 
 
@@ -89,9 +124,16 @@ def test_a_failed_download_leaves_no_broker_and_quotes_apt(tools: Path, path: Pa
         program(path / name)
     program(path / "apt-get", "echo 'E: the mirror is on fire'; exit 100")
     with message.of(Missing) as missing:
-        broker.make()
+        broker.make(DISTRIBUTION)
     assert "E: the mirror is on fire" in str(missing.value)
-    assert list(tools.iterdir()) == []
+    assert list((tools / "brokers").iterdir()) == []
+
+
+def test_where_the_distribution_is_no_debian_its_own_broker_is_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "own_release", lambda: "bookworm")
+    assert [step.optional for step in broker.steps()] == [False, True, False]
+    monkeypatch.setattr(debian, "own_release", lambda: None)
+    assert [step.title for step in broker.steps()] == ["RabbitMQ of this distribution"]
 
 
 @pytest.mark.core

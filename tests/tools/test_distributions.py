@@ -4,12 +4,17 @@ import pytest
 
 from rabbitmq_resilience.tools.distributions import (
     ToolMissingError,
+    brokers_at_home,
     find_broker,
     find_haproxy,
     find_prometheus,
     find_toxiproxy,
 )
+from rabbitmq_resilience.tools.homes import HOMES
 from tests.messages import Messages
+from tests.tools.programs import unpacked
+
+TRIXIE, _, BOOKWORM = HOMES
 
 
 def program(path: Path) -> Path:
@@ -33,37 +38,38 @@ def erlang(folder: Path) -> Path:
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """What set-up leaves: the distribution's packages, unpacked."""
+    """What set-up leaves: two homes, Toxiproxy, Prometheus."""
     folder = tmp_path / "tools"
-    broker(folder / "broker" / "usr" / "lib" / "rabbitmq" / "lib" / "rabbitmq_server-3.10.8")
-    erlang(folder / "broker" / "usr" / "lib" / "erlang" / "bin")
+    unpacked(folder, "3.10.8", BOOKWORM)
+    unpacked(folder, "4.0.5", TRIXIE)
     program(folder / "bin" / "toxiproxy-server")
     program(folder / "prometheus" / "usr" / "bin" / "prometheus")
     return folder
 
 
-def test_unpacked_packages_are_found(tools: Path) -> None:
-    found = find_broker(environ={"PATH": ""}, tools=tools)
+def test_homes_are_found_in_the_order_of_their_table(tools: Path) -> None:
+    first, second = brokers_at_home(environ={"PATH": ""}, tools=tools)
 
-    assert found.version == "3.10.8"
-    assert found.release == (3, 10)
-    assert found.erlang_bin == tools / "broker" / "usr" / "lib" / "erlang" / "bin"
+    assert (first.version, first.release, second.version) == ("4.0.5", (4, 0), "3.10.8")
+    assert first.erlang_bin == TRIXIE.place(tools) / "usr" / "lib" / "erlang" / "bin"
+    assert find_broker(environ={"PATH": ""}, tools=tools) == first
 
 
 def test_the_named_one_comes_first(tools: Path, tmp_path: Path) -> None:
-    named, other = broker(tmp_path / "mine", "4.0.5"), broker(tmp_path / "other", "4.1.0")
+    named, other = broker(tmp_path / "mine", "4.0.6"), broker(tmp_path / "other", "4.1.0")
+    path = str(erlang(tmp_path / "otp" / "bin"))
 
-    assert find_broker(named, environ={"PATH": "", "RABBITMQ_HOME": str(other)}, tools=tools).version == "4.0.5"
-    assert find_broker(environ={"PATH": "", "RABBITMQ_HOME": str(other)}, tools=tools).version == "4.1.0"
+    assert find_broker(named, environ={"PATH": path, "RABBITMQ_HOME": str(other)}, tools=tools).version == "4.0.6"
+    assert find_broker(environ={"PATH": path, "RABBITMQ_HOME": str(other)}, tools=tools).version == "4.1.0"
 
 
-def test_the_one_on_path_comes_before_tools(tools: Path, tmp_path: Path) -> None:
-    home = broker(tmp_path / "brew", "3.12.1")
-    erlang_bin = erlang(tmp_path / "otp" / "bin")
+def test_the_one_on_path_is_not_taken_but_named(tools: Path, tmp_path: Path) -> None:
+    home = broker(tmp_path / "installed", "3.12.1")
+    path = f"{home / 'sbin'}:{erlang(tmp_path / 'otp' / 'bin')}"
 
-    found = find_broker(environ={"PATH": f"{home / 'sbin'}:{erlang_bin}"}, tools=tools)
-
-    assert (found.version, found.erlang_bin) == ("3.12.1", erlang_bin)
+    assert find_broker(environ={"PATH": path}, tools=tools).version == "4.0.5"
+    with pytest.raises(ToolMissingError, match=str(home)):
+        find_broker(environ={"PATH": path}, tools=tmp_path / "none")
 
 
 def test_a_named_folder_without_broker_is_an_error(tools: Path, tmp_path: Path, message: Messages) -> None:

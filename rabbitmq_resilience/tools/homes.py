@@ -1,0 +1,52 @@
+"""The brokers that set-up unpacks of Debian's releases, each with the Erlang that belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rabbitmq_resilience.tools.locations import TOOLS
+
+#: Written last, and holds the folder's own path: what was moved or left unfinished is no home.
+PROVEN = "proven"
+
+
+@dataclass(frozen=True)
+class Home:
+    """One of Debian's releases that has a broker. ``glibc`` is the version of its C library, () where it moves on."""
+
+    release: str
+    has: str
+    glibc: tuple[int, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether its packages are replaced by newer ones from time to time."""
+        return not self.glibc
+
+    def place(self, tools: Path = TOOLS) -> Path:
+        """Return the folder that its packages are unpacked into."""
+        return tools / "brokers" / self.release
+
+    def is_there(self, tools: Path = TOOLS) -> bool:
+        """Return whether set-up has unpacked and proven it in that very place."""
+        place = self.place(tools)
+        stamp = place / PROVEN
+        return stamp.exists() and stamp.read_text(encoding="utf-8") == str(place)
+
+
+#: In the order in which scenarios take them. Debian's 4.0 comes before its 4.3, as partition handling still has an
+#: effect there; only sid moves on.
+HOMES = (
+    Home("trixie", "4.0: quorum and classic queues, metadata in Mnesia", (2, 41)),
+    Home("sid", "4.3 or later: metadata in Khepri"),
+    Home("bookworm", "3.10: mirrored queues", (2, 36)),
+)
+#: Where the distribution is no Debian but has apt, such as Ubuntu: whatever broker it has.
+DISTRIBUTION = Home("distribution", "of this distribution", (0,))
+
+
+def places(tools: Path = TOOLS) -> Iterator[Path]:
+    """Yield the folder of each home that is there, in the order in which scenarios take them."""
+    yield from (home.place(tools) for home in (*HOMES, DISTRIBUTION) if home.is_there(tools))
