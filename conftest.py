@@ -60,8 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Scenarios of one topology and mode follow each other, so that their cluster can be kept; the smallest come first,
-    as their verdicts do."""
+    """Let scenarios of one topology, mode and broker follow each other, so that their cluster can be kept; the smallest
+    come first, as their verdicts do."""
     if any(_topology(item) for item in items):
         items.sort(key=_cluster)
 
@@ -70,10 +70,11 @@ def _topology(item: pytest.Item) -> str:
     return str(item.callspec.params.get("topology", "")) if hasattr(item, "callspec") else ""
 
 
-def _cluster(item: pytest.Item) -> tuple[int, str, str]:
+def _cluster(item: pytest.Item) -> tuple[int, str, str, bool]:
     topology, known = _topology(item), catalogue.names()
     nodes = len(catalogue.load(topology).nodes) if topology in known else 0
-    return nodes, topology, str(item.callspec.params.get("mode", "")) if hasattr(item, "callspec") else ""
+    chosen = item.callspec.params if hasattr(item, "callspec") else {}
+    return nodes, topology, str(chosen.get("mode", "")), chosen.get("queue_type") == "mirrored"
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.options import BY_NAME, driver, folder, runs_folder, value
+from rabbitmq_resilience.sessions import homes_asked
 
 SUFFIXES = (".fault.yaml", ".fault.yml")
 SWEEP_SUFFIXES = (".sweep.yaml", ".sweep.yml")
@@ -100,10 +102,12 @@ class FaultFile(_File):
         except FileRefusedError as error:
             raise self.CollectError(str(error)) from None
 
-        def plays(play: Callable[..., Any]) -> None:
-            play(scenario, tries=scenario.tries)
+        def plays(play: Callable[..., Any], *, on: str | None = None) -> None:
+            play(scenario, tries=scenario.tries, home=on)
 
-        yield self._item(scenario.title, plays, scenario.markers)
+        for version in homes_asked(self.config) or (None,):
+            name = scenario.title if version is None else f"{scenario.title}[{version}]"
+            yield self._item(name, partial(plays, on=version), scenario.markers)
 
 
 class SweepFile(_File):

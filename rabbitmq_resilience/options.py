@@ -100,8 +100,14 @@ class Option:
 OPTIONS: Sequence[Option] = (
     Option("driver", "what brokers run in: processes (local) or containers (docker)", driver_name, "local", True),
     Option("cluster", "play on the cluster of this file, which is there already", Path, None, True),
-    Option("broker", "version or image of the broker, for the driver docker (3.10.8)", lasting=True),
-    Option("rabbitmq-home", "an unpacked RabbitMQ (RABBITMQ_HOME, PATH, what set-up fetched)", Path, None, True),
+    Option("broker", "version or series of the broker, or its image (the first at home that fits)", lasting=True),
+    Option("rabbitmq-home", "an unpacked RabbitMQ (RABBITMQ_HOME, or one at home)", Path, None, True),
+    Option("erlang", "an unpacked Erlang to run it on (ERLANG_HOME, or the one that fits)", Path, None, True),
+    Option(
+        "each-home",
+        "play each scenario on each broker at home that it is for, where none is named",
+        fields={"action": "store_true"},
+    ),
     Option("runs-dir", "where run directories go (reports/runs)", Path, Path("reports/runs"), True),
     Option("nights-dir", "where the file of each night goes (none is written)", Path, None, True),
     Option("night-name", "what this night is called, such as the name of a CI job", lasting=True),

@@ -20,8 +20,12 @@ TEMPLATE = Path(__file__).parent / "templates" / "options.md.j2"
 _MORE: Mapping[str, str] = {
     "driver": "`processes` (or `local`) on loopback, `containers` (or `docker`)",
     "cluster": "play on the cluster that this [cluster file](clusters.md) describes, which is there already",
-    "broker": "with containers: a version, or the name of any image",
+    "broker": "a version or a series, such as `4.3`: with processes of a broker at home, with containers of its image, "
+    "or the name of any image",
     "rabbitmq-home": "with processes: the broker to test, as the folder that holds `sbin/`",
+    "erlang": "with processes: the Erlang to run it on, as the folder that holds `bin/erl`",
+    "each-home": "play each scenario on each [broker at home](drivers-and-images.md#which-broker-is-played) that it is "
+    "for, and not only on the first; where a broker is named, on that one",
     "runs-dir": "where run directories go",
     "nights-dir": "where the [file of each night](nightly.md#the-file-of-a-night) goes",
     "night-name": "what this night is called, such as the name of a CI job; nights of one name follow each other",
@@ -45,8 +49,9 @@ _MORE: Mapping[str, str] = {
 
 _DEFAULTS: Mapping[str, str] = {
     "driver": "`processes`",
-    "broker": "`3.10.8`",
-    "rabbitmq-home": "`rabbitmq-server` on PATH, then what set-up fetched",
+    "broker": "[the first at home that a scenario can be played on](drivers-and-images.md#which-broker-is-played)",
+    "rabbitmq-home": "one at home",
+    "erlang": "what lies beside the broker, then PATH, then one of those at home that RabbitMQ supports with it",
     "runs-dir": "`reports/runs`",
     "nights-dir": "none is written",
     "machine": "this machine alone",

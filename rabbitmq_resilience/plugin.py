@@ -18,19 +18,22 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from rabbitmq_resilience import collecting, options, sessions
+from rabbitmq_resilience import collecting, options, preparing, sessions
 
 if TYPE_CHECKING:
     from rabbitmq_resilience.clusters.drivers import OpenDriver
     from rabbitmq_resilience.clusters.pool import ClusterPool
     from rabbitmq_resilience.invariants.verdict import Verdict
-    from rabbitmq_resilience.play.grounds import Grounds
+    from rabbitmq_resilience.play.grounds import Ground, Grounds
     from rabbitmq_resilience.play.judging import Result
     from rabbitmq_resilience.play.run import Testbed
     from rabbitmq_resilience.scenarios.model import Scenario
 
 #: The fixtures of tests that play scenarios or judge runs.
 PLAYING = frozenset({sessions.PLAYS, sessions.DRAWS, "resilience_accept"})
+
+#: The fixture that is the version at home which a test is to play on.
+HOME = "resilience_home"
 
 TERMINAL = pytest.StashKey[TextIO]()
 
@@ -70,6 +73,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return collecting.collected(file_path, parent)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if HOME in metafunc.fixturenames and (versions := sessions.homes_asked(metafunc.config)):
+        metafunc.parametrize(HOME, versions, indirect=True)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     playing = [item for item in items if PLAYING & {*getattr(item, "fixturenames", ())}]
@@ -77,9 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in playing:
         item.add_marker(pytest.mark.filterwarnings("default"))  # the verdict alone decides
-    home = options.value(config, "rabbitmq-home")
-    if home is not None:
-        os.environ["RABBITMQ_HOME"] = str(home)  # for everything that looks for a broker
+    for option, variable in (("rabbitmq-home", "RABBITMQ_HOME"), ("erlang", "ERLANG_HOME")):
+        if (named := options.value(config, option)) is not None:
+            os.environ[variable] = str(named)  # for everything that looks for a broker
     sessions.begin(config, items)
     config.stash[sessions.ASKED] = sum(item in items for item in playing)
 
@@ -154,10 +162,13 @@ def resilience_untold(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     """The driver that the options name, with its broker found."""
+    from dataclasses import replace
+
     from rabbitmq_resilience.clusters.drivers import DRIVERS, WrongBrokerError, attach
     from rabbitmq_resilience.clusters.errors import ClusterError
     from rabbitmq_resilience.tools.distributions import ToolMissingError
     from rabbitmq_resilience.tools.image_names import ImageNameError
+    from rabbitmq_resilience.tools.locations import OPTION
     from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
     sessions.refuse_worker(pytestconfig)
@@ -169,6 +180,8 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
             opened = DRIVERS[options.driver(pytestconfig)].open(options.value(pytestconfig, "broker"))
     except (ToolMissingError, WrongBrokerError, ImageNameError, ClusterError, FileRefusedError) as error:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+    if options.value(pytestconfig, "broker"):
+        opened = replace(opened, origin=f"named by {OPTION}broker")
     with closing(opened):
         yield opened
 
@@ -231,44 +244,6 @@ def resilience_accept(
     return accepted
 
 
-def _seeded(scenario: Scenario, config: pytest.Config) -> Scenario:
-    seed = options.value(config, "seed")
-    return scenario if seed is None else scenario.model_copy(update={"seed": seed})
-
-
-def _fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
-    """As the cluster that is there already has it; skips what that cannot play."""
-    file = options.folder(config, "cluster")
-    if file is None:
-        return scenario
-    from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted
-
-    try:
-        return fitted(scenario, file)
-    except NotPlayableError as error:
-        pytest.skip(str(error))
-
-
-def _nothing(_: Result) -> None:
-    """For whom every result is as good."""
-
-
-def _checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[..., Result]:
-    """Plays nothing, for which no broker need be there; tells what would be done to a cluster that is not ours."""
-    from rabbitmq_resilience.scenarios import fault_file
-
-    def checked(scenario: Scenario, **_: object) -> Result:
-        scenario, file = _fitted(_seeded(scenario, config), config), options.folder(config, "cluster")
-        fault_file.check(scenario, driver=options.driver(config))
-        if file is not None:
-            from rabbitmq_resilience.scenarios.plan import plan
-
-            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file)]))
-        pytest.skip("checked, not played")
-
-    return checked
-
-
 @pytest.fixture
 def play(resilience_play: Callable[..., Result]) -> Callable[..., Result]:
     """Plays a scenario with the options of the command line, at most ``tries`` times until it ends as expected, and
@@ -279,8 +254,16 @@ def play(resilience_play: Callable[..., Result]) -> Callable[..., Result]:
 
 
 @pytest.fixture
+def resilience_home(request: pytest.FixtureRequest) -> str | None:
+    """The version at home to play on; None for the first one that fits."""
+    found: str | None = getattr(request, "param", None)
+    return found
+
+
+@pytest.fixture
 def resilience_play(
     request: pytest.FixtureRequest,
+    resilience_home: str | None,
     resilience_tell: Callable[[str], None],
     resilience_accept: Callable[[Result], Result],
     resilience_judged: Callable[[Verdict], None],
@@ -294,14 +277,14 @@ def resilience_play(
     config, tell = request.config, resilience_tell
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
-        return _checked(config, tell)
+        return preparing.checked(config, tell)
     sessions.refuse_worker(config)
     grounds: Grounds = request.getfixturevalue("resilience_grounds")
 
-    def once(scenario: Scenario, run: str, testbed: Testbed) -> Result:
-        where = ", ".join(filter(None, [run, pace.told(request.node.nodeid)]))
-        tell(f"{'PLAYING':<8} {scenario.title}{where and f' ({where})'}")
-        result = run_scenario(scenario, testbed)
+    def once(scenario: Scenario, run: str, ground: Ground) -> Result:
+        where = "; ".join(filter(None, [ground.description, run, pace.told(request.node.nodeid)]))
+        tell(f"{'PLAYING':<8} {scenario.title} ({where})")
+        result = run_scenario(scenario, ground.testbed)
         tell(outcome_line(result.document, result.run.path))
         return result
 
@@ -309,15 +292,20 @@ def resilience_play(
         scenario: Scenario,
         *,
         tries: int = 1,
-        each: Callable[[Result], None] = _nothing,
+        each: Callable[[Result], None] = preparing.ignore,
         driver: str | None = None,
         broker: str | None = None,
+        ground: Ground | None = None,
+        home: str | None = resilience_home,
     ) -> Result:
-        scenario, ground = _fitted(_seeded(scenario, config), config), grounds.at(driver, broker)
+        scenario = preparing.fitted(preparing.seeded(scenario, config), config)
+        if ground is None:
+            named = driver or broker
+            ground = grounds.at(driver, broker) if named else preparing.at_home(scenario, home, grounds)
         if not scenario.applies_to(ground.opened.broker_version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {ground.opened.broker_version}")
         times = options.value(config, "repeat")
-        repeats = Repeats(scenario, runs(lambda run: once(scenario, run, ground.testbed), repeat=times, tries=tries))
+        repeats = Repeats(scenario, runs(lambda run: once(scenario, run, ground), repeat=times, tries=tries))
         for result in repeats.results:
             resilience_judged(result.verdict)
             others = result.document["others_cpu"]

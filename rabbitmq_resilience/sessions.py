@@ -5,6 +5,7 @@ Light, as the plugin is: what is heavy is imported when the first scenario is th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,6 +91,16 @@ def refuse_worker(config: pytest.Config) -> None:
 
 def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
+
+
+def homes_asked(config: pytest.Config) -> Sequence[str]:
+    """Return the versions on which each scenario is to be played; none where it is played once."""
+    named = any(options.value(config, name) for name in ("broker", "cluster", "rabbitmq-home"))
+    if named or not options.value(config, "each-home"):
+        return ()
+    from rabbitmq_resilience.clusters.drivers import versions_at_home
+
+    return versions_at_home(options.driver(config))
 
 
 def only_looks(config: pytest.Config) -> bool:

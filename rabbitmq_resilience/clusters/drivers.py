@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +13,24 @@ from rabbitmq_resilience.clusters.broker.environment import open_files
 from rabbitmq_resilience.clusters.broker.plugins import require_plugins
 from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode, require_ram_nodes
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_haproxy, find_prometheus
+from rabbitmq_resilience.tools.distributions import (
+    BrokerHome,
+    brokers_at_home,
+    find_broker,
+    find_haproxy,
+    find_prometheus,
+    named_broker,
+)
 from rabbitmq_resilience.tools.image_names import PROMETHEUS
 from rabbitmq_resilience.tools.locations import OPTION
 
-#: The broker version that is played in containers where nothing else is asked for.
-DEFAULT_VERSION = "3.10.8"
+#: The broker versions that are played in containers where no other is asked for, in the order in which scenarios take
+#: them.
+IMAGES_AT_HOME = ("4.0.5", "4.3.6", "3.10.8")
+DEFAULT_VERSION = IMAGES_AT_HOME[0]
+
+
+AT_HOME = "at home"
 
 
 @dataclass(frozen=True)
@@ -38,23 +50,49 @@ class OpenDriver:
     close: Callable[[], None] = lambda: None
     #: Whether a cluster may serve one scenario after another without being formed anew.
     keeps: bool = True
+    #: Where the broker comes from, such as "named by RABBITMQ_HOME".
+    origin: str = AT_HOME
+    #: Where no broker was named: which versions scenarios may be played on instead, in the order in which they take
+    #: them.
+    homes: Sequence[str] = ()
 
 
 def _local(wanted: str | None) -> OpenDriver:
-    """``wanted``: the version that must be there, or the folder of another one."""
+    """Open the driver of processes. ``wanted`` is a version or a series that is at home, or the folder of a broker."""
+    homes: Sequence[str] = ()
     if wanted is not None and "/" in wanted:
-        broker, wanted = find_broker(Path(wanted)), None
+        broker, origin = find_broker(Path(wanted)), f"in {wanted}"
+    elif wanted is not None:
+        broker, origin = _of_version(wanted), AT_HOME
+    elif named_broker() is not None:
+        broker, origin = find_broker(), "named by RABBITMQ_HOME"
     else:
-        broker = find_broker()
-    if wanted is not None and wanted != broker.version:
-        raise WrongBrokerError(
-            f"{OPTION}broker {wanted}: the driver local plays {broker.version}, which it found in {broker.home}. Name "
-            f"another one by its folder ({OPTION}rabbitmq-home), or take {OPTION}driver docker, which has versions as "
-            "images"
-        )
+        broker, origin = find_broker(), AT_HOME
+        homes = [home.version for home in brokers_at_home()]
     return OpenDriver(
-        broker.version, partial(LocalCluster.form, broker=broker), find_prometheus, partial(_require, broker)
+        broker.version,
+        partial(LocalCluster.form, broker=broker),
+        find_prometheus,
+        partial(_require, broker),
+        origin=origin,
+        homes=homes,
     )
+
+
+def _of_version(wanted: str) -> BrokerHome:
+    """Return the broker at home, or the one that RABBITMQ_HOME names, of that version or series, such as 4.3.
+
+    Raises WrongBrokerError where there is none.
+    """
+    there = brokers_at_home() if named_broker() is None else [find_broker()]
+    found = next((home for home in there if f"{home.version}.".startswith(f"{wanted}.")), None)
+    if found is None:
+        known = ", ".join(f"{home.version} ({home.home})" for home in there) or "none"
+        raise WrongBrokerError(
+            f"{OPTION}broker {wanted}: as processes there are {known}. Name another one by its folder "
+            f"({OPTION}rabbitmq-home), or take {OPTION}driver containers, which has versions as images"
+        )
+    return found
 
 
 def _require(broker: BrokerHome, needs: Collection[str]) -> None:
@@ -83,7 +121,16 @@ def _docker(wanted: str | None) -> OpenDriver:
             partial(require, client, image),
             lambda other: find_broker_image(client, other).broker.version,
             opened.pop_all().close,
+            homes=IMAGES_AT_HOME if wanted is None else (),
         )
+
+
+def versions_at_home(driver: str) -> Sequence[str]:
+    """Return the versions at home of ``local`` or ``docker``, in the order in which scenarios take them; none where
+    RABBITMQ_HOME names a broker for processes."""
+    if driver == "docker":
+        return IMAGES_AT_HOME
+    return [home.version for home in brokers_at_home()] if driver == "local" and named_broker() is None else ()
 
 
 class WrongBrokerError(Exception):
@@ -122,6 +169,7 @@ def attach(file: Path) -> OpenDriver:
         attachment.require,
         close=attachment.close,
         keeps=False,
+        origin=f"on the cluster of {file.name}",
     )
 
 

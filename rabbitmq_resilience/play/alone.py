@@ -9,6 +9,7 @@ from typing import TextIO
 
 from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.pool import ClusterPool
+from rabbitmq_resilience.play.grounds import first_home
 from rabbitmq_resilience.play.judging import Result, judge_run, reopened
 from rabbitmq_resilience.play.run import Testbed, run_scenario
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -29,6 +30,9 @@ def play_scenario(
     WrongBrokerError where the driver has no such broker. What goes wrong later is raised too, after all is healed and
     ended; the run directory holds what was recorded then, with the verdict UNKNOWN.
     """
+    if broker is None:
+        with closing(DRIVERS[driver].open(None)) as opened:
+            broker = first_home([scenario], opened.homes)[0] if opened.homes else None
     with closing(DRIVERS[driver].open(broker)) as opened, ClusterPool(opened.form) as clusters:
         testbed = Testbed(
             clusters,

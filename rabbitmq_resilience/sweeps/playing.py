@@ -110,7 +110,7 @@ class SweepInPlay:
 
     def _require_same_broker(self, turn: Turn, request: pytest.FixtureRequest) -> None:
         """Raises ResultsError where another version has come to bear the name that the cell asks for."""
-        now = self._ground(turn, request).opened.broker_version
+        now = self._ground(turn.cell.on, request).opened.broker_version
         labels = dict(turn.cell.labels)
         before = {line.broker_version for line in self._results.lines if dict(line.labels) == labels and line.run}
         if before - {now}:
@@ -120,10 +120,12 @@ class SweepInPlay:
                 f"mixed; move {self._results.folder} away to begin anew"
             )
 
-    @staticmethod
-    def _ground(turn: Turn, request: pytest.FixtureRequest) -> Ground:
+    def _ground(self, on: PlayedOn, request: pytest.FixtureRequest) -> Ground:
+        """Return what a cell is played on. Cells that name nothing are all played on one broker."""
         grounds: Grounds = request.getfixturevalue("resilience_grounds")
-        return grounds.at(turn.cell.on.driver, turn.cell.on.broker)
+        if on != PlayedOn():
+            return grounds.at(on.driver, on.broker)
+        return grounds.of(*(cell.scenario for cell in self._sweep.cells if cell.on == on))
 
     def _begin(self, tell: Callable[[str], None]) -> None:
         """Says before the first run what there is to do; skips those for which the budget has no time any more."""
@@ -154,7 +156,8 @@ class SweepInPlay:
         try:
             if turn.round % 2 == 0 and not checks_only:
                 beside()  # first in every other round
-            play(scenario, each=enter, driver=turn.cell.on.driver, broker=turn.cell.on.broker)
+            ground = None if checks_only else self._ground(turn.cell.on, request)
+            play(scenario, each=enter, ground=ground)
         except Exception as error:
             if not entered:
                 self._broken_off(turn, f"{type(error).__name__}: {error}", request, scenario)
@@ -162,7 +165,7 @@ class SweepInPlay:
 
     def _beside(self, turn: Turn, scenario: Scenario, request: pytest.FixtureRequest) -> Sequence[Window]:
         """What PerfTest measures on the cluster of the cell, where it is to be played beside it."""
-        ground = self._ground(turn, request)
+        ground = self._ground(turn.cell.on, request)
         if not turn.cell.perf_test or not scenario.applies_to(ground.opened.broker_version):
             return ()
         tell: Callable[[str], None] = request.getfixturevalue("resilience_tell")
@@ -239,7 +242,7 @@ class SweepInPlay:
                 self._root, name=None, machine_name=None, driver=driver, budget_min=None, at=lines.moment()
             )
         varies = any(cell.on != PlayedOn() for cell in self._sweep.cells)
-        broker = None if varies else request.getfixturevalue("resilience_driver").broker_version
+        broker = None if varies else self._ground(PlayedOn(), request).opened.broker_version
         header = self._header
         cluster = folder(request.config, "cluster")
         return Of(

@@ -114,6 +114,20 @@ def require_supported(start: str, versions: Collection[str]) -> None:
             raise UnsupportedUpgradeError(text)
 
 
+def lacking(version: str, needs: Collection[str]) -> Sequence[str]:
+    """Return those of ``needs`` that no broker of ``version`` has, whatever is installed with it, sorted."""
+
+    def is_lacking(need: str) -> bool:
+        try:
+            for required in (require_ram_nodes, require_maintenance_mode, require_features):
+                required(version, [need])
+        except ToolMissingError:
+            return True
+        return False
+
+    return sorted(filter(is_lacking, needs))
+
+
 def require_ram_nodes(version: str, needs: Collection[str]) -> None:
     """Raises ToolMissingError where ``needs`` has "RAM nodes" and the version has none.
 

@@ -1,0 +1,69 @@
+"""Prepare a scenario for the fixture ``play``: its seed, the cluster that it has to fit, its broker.
+
+Light, as the plugin is: what is heavy is imported when a scenario is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rabbitmq_resilience import options
+
+if TYPE_CHECKING:
+    from rabbitmq_resilience.play.grounds import Ground, Grounds
+    from rabbitmq_resilience.play.judging import Result
+    from rabbitmq_resilience.scenarios.model import Scenario
+
+
+def ignore(_: Result) -> None:
+    """Do nothing with a result."""
+
+
+def seeded(scenario: Scenario, config: pytest.Config) -> Scenario:
+    """Return the scenario with the seed that the options name, if they name one."""
+    seed = options.value(config, "seed")
+    return scenario if seed is None else scenario.model_copy(update={"seed": seed})
+
+
+def fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
+    """Return the scenario with the nodes and settings of an attached cluster; skips what that cannot play."""
+    file = options.folder(config, "cluster")
+    if file is None:
+        return scenario
+    from rabbitmq_resilience.scenarios import on_clusters
+
+    try:
+        return on_clusters.fitted(scenario, file)
+    except on_clusters.NotPlayableError as error:
+        pytest.skip(str(error))
+
+
+def at_home(scenario: Scenario, version: str | None, grounds: Grounds) -> Ground:
+    """Return the home of that version, or the first one that fits; skips what that version cannot play."""
+    from rabbitmq_resilience.play.grounds import reason_against
+
+    if version is None:
+        return grounds.of(scenario)
+    if reason := reason_against(version, scenario):
+        pytest.skip(reason)
+    return grounds.at(None, version)
+
+
+def checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[..., Result]:
+    """Return what stands in for ``play`` where scenarios are only checked: it plays nothing, needs no broker, and lists
+    what would be done to an attached cluster."""
+    from rabbitmq_resilience.scenarios import fault_file
+
+    def check(scenario: Scenario, **_: object) -> Result:
+        scenario, file = fitted(seeded(scenario, config), config), options.folder(config, "cluster")
+        fault_file.check(scenario, driver=options.driver(config))
+        if file is not None:
+            from rabbitmq_resilience.scenarios.plan import plan
+
+            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file)]))
+        pytest.skip("checked, not played")
+
+    return check
