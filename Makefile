@@ -42,7 +42,7 @@ loads: setup
 	$(pytest) -m loads suites $(ARGS)
 
 nightly: setup
-	.venv/bin/python -m rabbitmq_resilience nightly --limit-min 200 --budget-min $(BUDGET_MIN) --endurance-min 10 \
+	.venv/bin/python -m rabbitmq_resilience nightly --limit-min 200 --budget-min $(BUDGET_MIN) --each-home --endurance-min 10 \
 	    suites faults/incidents faults/unsafe $(ARGS)
 
 check: lint

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rabbitmq_resilience.clusters.containers.engine import BrokerImage, connect, find_broker_image
-from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_prometheus
+from rabbitmq_resilience.tools.homes import BOOKWORM
 from tests.needs import skipped_without
 
 pytest_plugins = ["tests.messages", "tests.tiers"]
@@ -28,6 +28,11 @@ settings.load_profile("few")
 
 
 _WORKERS_MAX = 5
+
+#: Where none is named, tests play on the version at home that has all types of queues.
+TESTED = "3.10.8"
+if "RABBITMQ_HOME" not in os.environ and BOOKWORM.is_there():
+    os.environ["RABBITMQ_HOME"] = str(BOOKWORM.place())
 
 #: The files that take longest, by measured seconds: they come first, so that none is waited for alone at the end.
 LONGEST_FIRST = (
@@ -119,7 +124,7 @@ def engine() -> Iterator[docker.DockerClient]:
 def engine_image(engine: docker.DockerClient) -> BrokerImage:
     """An image of a broker; skips where it cannot be had."""
     with skipped_without():
-        return find_broker_image(engine, DEFAULT_VERSION)
+        return find_broker_image(engine, TESTED)
 
 
 @pytest.fixture(scope="session")

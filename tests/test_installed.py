@@ -162,10 +162,12 @@ def test_programs_are_found_or_fetched(installed: Installed) -> None:
     done = installed.run("rabbitmq-resilience", "setup")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
-        "[1/4] RabbitMQ",
-        "[2/4] Toxiproxy",
-        "[3/4] Prometheus",
-        "[4/4] HAProxy",
+        "[1/6] RabbitMQ 4.0",
+        "[2/6] RabbitMQ 4.3 or later",
+        "[3/6] RabbitMQ 3.10",
+        "[4/6] Toxiproxy",
+        "[5/6] Prometheus",
+        "[6/6] HAProxy",
     ]
 
 

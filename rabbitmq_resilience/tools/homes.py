@@ -36,13 +36,12 @@ class Home:
         return stamp.exists() and stamp.read_text(encoding="utf-8") == str(place)
 
 
-#: In the order in which scenarios take them. Debian's 4.0 comes before its 4.3, as partition handling still has an
-#: effect there; only sid moves on.
-HOMES = (
-    Home("trixie", "4.0: quorum and classic queues, metadata in Mnesia", (2, 41)),
-    Home("sid", "4.3 or later: metadata in Khepri"),
-    Home("bookworm", "3.10: mirrored queues", (2, 36)),
-)
+TRIXIE = Home("trixie", "4.0: quorum and classic queues, metadata in Mnesia", (2, 41))
+#: Only this one moves on.
+SID = Home("sid", "4.3 or later: metadata in Khepri")
+BOOKWORM = Home("bookworm", "3.10: mirrored queues", (2, 36))
+#: In the order in which scenarios take them: partition handling still has an effect in the first one.
+HOMES = (TRIXIE, SID, BOOKWORM)
 #: Where the distribution is no Debian but has apt, such as Ubuntu: whatever broker it has.
 DISTRIBUTION = Home("distribution", "of this distribution", (0,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 
 from rabbitmq_resilience import options
 from rabbitmq_resilience.options_page import checkout_options
+from rabbitmq_resilience.tools.image_names import broker_image
 from rabbitmq_resilience.tools.locations import TOOLS
 from tests.nights.staged import ROOT
 
@@ -129,3 +131,44 @@ def test_a_night_has_time_to_end_before_its_job(path: Path) -> None:
     limit_min = float(re.findall(r"--limit-min (\d+)", text)[0])
     budget_min = float(json.loads(re.findall(r'BUDGET_MIN: ("\d+")', text)[0]) if path in GITLAB else 140)
     assert budget_min + 30 <= limit_min <= job_min - 20
+
+
+CELLS = [
+    pytest.param(cell, id=f"{path.name}-{cell['name']}")
+    for path in GITHUB
+    for cell in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]["night"]["strategy"]["matrix"]["include"]
+]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_broker_of_each_cell_is_one_that_can_be_had(cell: dict[str, str]) -> None:
+    """A series is the image that the job pulls; where none is named, all homes are played."""
+    if cell["driver"] == "containers":
+        assert broker_image(cell["broker"], there=()).name == f"rabbitmq:{cell['broker']}-management"
+    else:
+        assert not cell["broker"]
+
+
+@pytest.mark.installed
+@pytest.mark.parametrize("cell", CELLS)
+def test_each_cell_is_played_as_far_as_its_brokers_are_needed(cell: dict[str, str], tmp_path: Path) -> None:
+    """Neither an engine nor a broker is there: what is missing is one of these, and no option is refused before."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "one.fault.yaml").write_text(
+        "version: 1\ntitle: One\ntopology: three_nodes_three_zones\nworkload: {}\ninvariants: {no_loss: {}}\n"
+    )
+    named = {"RABBITMQ_RESILIENCE_DRIVER": cell["driver"], "RABBITMQ_RESILIENCE_BROKER": cell["broker"]}
+    nowhere = {"DOCKER_HOST": f"unix://{tmp_path}/nobody", "RABBITMQ_RESILIENCE_TOOLS": str(tmp_path / "tools")}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "RABBITMQ"))}
+    command = [sys.executable, "-m", "rabbitmq_resilience", "nightly", "--to", "night", "--limit-min", "2"]
+    done = subprocess.run(
+        [*command, "--resilience-budget-min", "1", "--resilience-each-home", str(folder)],
+        cwd=tmp_path,
+        env={**inherited, **named, **nowhere, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    missing = "no container engine answers" if cell["driver"] == "containers" else "no RabbitMQ found"
+    assert missing in done.stdout, done.stdout + done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.tools import broker, debian
-from rabbitmq_resilience.tools.homes import DISTRIBUTION, HOMES, PROVEN
+from rabbitmq_resilience.tools.homes import BOOKWORM, DISTRIBUTION, HOMES, PROVEN, TRIXIE
 from rabbitmq_resilience.tools.progress import Failed, run
 from rabbitmq_resilience.tools.steps import Missing
 from tests.messages import Messages
@@ -31,9 +31,6 @@ else
 fi
 echo "$ROOTDIR"
 """
-
-
-TRIXIE, SID, BOOKWORM = HOMES
 
 
 @pytest.mark.usefixtures("path")

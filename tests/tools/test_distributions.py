@@ -10,11 +10,9 @@ from rabbitmq_resilience.tools.distributions import (
     find_prometheus,
     find_toxiproxy,
 )
-from rabbitmq_resilience.tools.homes import HOMES
+from rabbitmq_resilience.tools.homes import BOOKWORM, TRIXIE
 from tests.messages import Messages
 from tests.tools.programs import unpacked
-
-TRIXIE, _, BOOKWORM = HOMES
 
 
 def program(path: Path) -> Path:
