@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rabbitmq_resilience.clusters.broker.environment import open_files
 from rabbitmq_resilience.clusters.broker.plugins import require_plugins
 from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode, require_ram_nodes
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.tools import releases
 from rabbitmq_resilience.tools.distributions import (
     BrokerHome,
     brokers_at_home,
@@ -23,6 +25,7 @@ from rabbitmq_resilience.tools.distributions import (
 )
 from rabbitmq_resilience.tools.image_names import PROMETHEUS
 from rabbitmq_resilience.tools.locations import OPTION
+from rabbitmq_resilience.tools.progress import Failed
 
 #: The broker versions that are played in containers where no other is asked for, in the order in which scenarios take
 #: them.
@@ -80,19 +83,31 @@ def _local(wanted: str | None) -> OpenDriver:
 
 
 def _of_version(wanted: str) -> BrokerHome:
-    """Return the broker at home, or the one that RABBITMQ_HOME names, of that version or series, such as 4.3.
+    """Return the broker of that version or series, such as 4.3: the one that RABBITMQ_HOME names, one at home, or else
+    RabbitMQ's own release of it, which is downloaded.
 
-    Raises WrongBrokerError where there is none.
+    Raises WrongBrokerError where there is none, and ToolMissingError where there is no Erlang for it.
     """
     there = brokers_at_home() if named_broker() is None else [find_broker()]
-    found = next((home for home in there if f"{home.version}.".startswith(f"{wanted}.")), None)
-    if found is None:
-        known = ", ".join(f"{home.version} ({home.home})" for home in there) or "none"
-        raise WrongBrokerError(
-            f"{OPTION}broker {wanted}: as processes there are {known}. Name another one by its folder "
-            f"({OPTION}rabbitmq-home), or take {OPTION}driver containers, which has versions as images"
-        )
-    return found
+    if not re.fullmatch(r"\d+\.\d+(\.\d+(-\w+\.\d+)?)?", wanted):
+        raise _wrong(wanted, there, "It is neither a version, such as 4.2.2, nor a series, such as 4.2")
+    for home in there:
+        if f"{home.version}.".startswith(f"{wanted}."):
+            return home
+    if named_broker() is not None:
+        raise _wrong(wanted, there, "RABBITMQ_HOME names another one")
+    try:
+        return find_broker(releases.provide(wanted if wanted.count(".") > 1 else releases.newest(wanted)))
+    except Failed as error:
+        raise _wrong(wanted, there, f"RabbitMQ's release could not be had: {error}") from error
+
+
+def _wrong(wanted: str, there: Sequence[BrokerHome], why: str) -> WrongBrokerError:
+    known = ", ".join(f"{home.version} ({home.home})" for home in there) or "none"
+    return WrongBrokerError(
+        f"{OPTION}broker {wanted}: at home as processes: {known}. {why}. Name a broker by its folder "
+        f"({OPTION}rabbitmq-home), or take {OPTION}driver containers, which has versions as images"
+    )
 
 
 def _require(broker: BrokerHome, needs: Collection[str]) -> None:

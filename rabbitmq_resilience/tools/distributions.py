@@ -170,8 +170,9 @@ def _broker(home: Path, environ: Mapping[str, str], tools: Path) -> BrokerHome:
 def _erlang_bin(home: Path, version: str, environ: Mapping[str, str], tools: Path) -> Path:
     """Return the folder with ``erl`` and ``erlc`` that this broker is to run on.
 
-    It is what ERLANG_HOME names; else what lies beside the broker, as the versions of the two have to fit; else what is
-    on PATH; else one that set-up has unpacked and RabbitMQ supports with this version.
+    It is what ERLANG_HOME names; else what lies next to the broker, as the versions of the two have to fit; else the
+    first one that RabbitMQ supports with this version, of that on PATH and those that set-up has unpacked; else that on
+    PATH.
     """
     named = environ.get("ERLANG_HOME")
     if named:
@@ -180,16 +181,16 @@ def _erlang_bin(home: Path, version: str, environ: Mapping[str, str], tools: Pat
         return Path(named) / "bin"
     beside = [parent / "erlang" / "bin" for parent in home.parents]
     beside += [parent / "usr" / "lib" / "erlang" / "bin" for parent in home.parents if parent != parent.parent]
-    on_path = shutil.which("erl", path=environ.get("PATH"))
-    last = [Path(on_path).parent] if on_path else []
-    found = next(filter(_is_erlang, [*beside, *last]), None)
+    found = next(filter(_is_erlang, beside), None)
     if found is not None:
         return found
+    erl = shutil.which("erl", path=environ.get("PATH"))
+    on_path = [Path(erl).parent] if erl else []
     unpacked = [place / "usr" / "lib" / "erlang" / "bin" for place in homes.places(tools)]
-    refused = {folder: erlang_support.refusal(version, _otp_version(folder)) for folder in filter(_is_erlang, unpacked)}
-    supported = next((folder for folder, reason in refused.items() if not reason), None)
-    if supported is not None:
-        return supported
+    known = filter(_is_erlang, [*on_path, *unpacked])
+    refused = {folder: erlang_support.refusal(version, _otp_version(folder)) for folder in known}
+    for folder in [*(folder for folder, reason in refused.items() if not reason), *filter(_is_erlang, on_path)]:
+        return folder
     raise ToolMissingError(
         "\n  ".join(
             [f"RabbitMQ {version} is in {home}, but there is no Erlang (erl with erlc) for it:", *refused.values()]
@@ -205,7 +206,7 @@ def _is_erlang(folder: Path) -> bool:
 
 def _otp_version(erlang_bin: Path) -> str:
     """Return the version of an Erlang, such as ``27.3.4.1``; empty where it does not say."""
-    files = sorted((erlang_bin.parent / "releases").glob("*/OTP_VERSION"))
+    files = sorted(((erlang_bin / "erl").resolve().parent.parent / "releases").glob("*/OTP_VERSION"))
     return files[-1].read_text(encoding="utf-8").strip() if files else ""
 
 

@@ -70,6 +70,51 @@ def test_the_one_on_path_is_not_taken_but_named(tools: Path, tmp_path: Path) -> 
         find_broker(environ={"PATH": path}, tools=tmp_path / "none")
 
 
+def with_otp(place: Path, version: str) -> Path:
+    """Let the Erlang of a home, or one on PATH, say its version; return the folder of its programs."""
+    root = place / "usr" / "lib" / "erlang"
+    erlang(root / "bin")
+    said = root / "releases" / version.partition(".")[0] / "OTP_VERSION"
+    said.parent.mkdir(parents=True)
+    said.write_text(f"{version}\n")
+    return root / "bin"
+
+
+@pytest.mark.parametrize(
+    ("version", "otp"),
+    [("4.2.2", "27.3.4.1"), ("4.3.5", "27.3.4.1"), ("3.12.14", "25.2.3"), ("4.3.7", "27.3.4.1"), ("5.0.0", "27.3.4.1")],
+)
+def test_a_broker_without_erlang_runs_on_one_at_home_that_is_supported_with_it(
+    version: str, otp: str, tools: Path, tmp_path: Path
+) -> None:
+    bins = {otp: with_otp(home.place(tools), otp) for home, otp in ((TRIXIE, "27.3.4.1"), (BOOKWORM, "25.2.3"))}
+    found = find_broker(broker(tmp_path / "own", version), environ={"PATH": ""}, tools=tools)
+    assert found.erlang_bin == bins[otp]
+
+
+def test_erlang_on_path_is_taken_where_it_is_supported_or_nothing_else_is(tools: Path, tmp_path: Path) -> None:
+    at_home, on_path = with_otp(TRIXIE.place(tools), "27.3.4.1"), with_otp(tmp_path / "system", "25.2.3")
+    with_otp(BOOKWORM.place(tools), "25.2.3")
+    environ = {"PATH": str(on_path)}
+
+    def erlang_of(version: str) -> Path:
+        return find_broker(broker(tmp_path / version, version), environ=environ, tools=tools).erlang_bin
+
+    assert (erlang_of("3.11.28"), erlang_of("4.2.2"), erlang_of("3.13.7")) == (on_path, at_home, on_path)
+    environ["ERLANG_HOME"] = str(on_path.parent)
+    assert erlang_of("4.2.3") == on_path
+
+
+def test_what_erlang_is_missing_is_said_with_what_to_do(tools: Path, tmp_path: Path, message: Messages) -> None:
+    with_otp(TRIXIE.place(tools), "27.3.4.1")
+    with_otp(BOOKWORM.place(tools), "25.2.3")
+    with message.of(ToolMissingError) as missing:
+        find_broker(broker(tmp_path / "own", "3.13.7"), environ={"PATH": ""}, tools=tools)
+    assert "--driver containers --broker 3.13.7" in str(missing.value)
+    with pytest.raises(ToolMissingError, match="ERLANG_HOME names /nowhere"):
+        find_broker(environ={"PATH": "", "ERLANG_HOME": "/nowhere"}, tools=tools)
+
+
 def test_a_named_folder_without_broker_is_an_error(tools: Path, tmp_path: Path, message: Messages) -> None:
     with message.of(ToolMissingError):
         find_broker(tmp_path, environ={"PATH": ""}, tools=tools / "none")
