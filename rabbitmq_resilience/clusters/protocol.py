@@ -250,6 +250,11 @@ class Cluster(Protocol):
         started next."""
         ...
 
+    def enable_feature_flag(self, node: str, flag: str) -> None:
+        """Enable a feature flag through that node. Raises ApiError, ApiUnreachable, and ClusterError where the cluster
+        is not ours."""
+        ...
+
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one of RabbitMQ's own command line tools (``rabbitmqctl``, ``rabbitmq-upgrade``, ...) for a node; what it
         printed. Raises ``ClusterError`` with its words if it fails. Each call takes a second or more."""

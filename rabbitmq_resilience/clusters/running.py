@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,12 +13,13 @@ from typing import Self
 
 from rabbitmq_resilience.clusters.access import Endpoint
 from rabbitmq_resilience.clusters.balancing import RunningBalancers
-from rabbitmq_resilience.clusters.broker.configuration import joins_in_order, read_user_file
+from rabbitmq_resilience.clusters.broker.configuration import joins_in_order
 from rabbitmq_resilience.clusters.broker.environment import joining_folder
 from rabbitmq_resilience.clusters.broker.handshake import accepts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.finishing import finish
 from rabbitmq_resilience.clusters.formed import Formed
 from rabbitmq_resilience.clusters.host import Host
 from rabbitmq_resilience.clusters.layout import Layout, broker_name, ports_needed
@@ -194,6 +194,12 @@ class RunningCluster(Formed):
     def stored_bytes(self, node: str) -> int:
         return sum(file.stat().st_size for file in self._layout.files[node].data.rglob("*") if file.is_file())
 
+    def enable_feature_flag(self, node: str, flag: str) -> None:
+        """Enable a flag through that node; the cluster serves no other scenario then. Raises ApiError and
+        ApiUnreachable."""
+        self.reconfigured = True
+        self._apis[node].enable_feature_flag(flag)
+
     def configure(self, node: str, settings: Mapping[str, str]) -> None:
         self.reconfigured = True
         self._layout.configure(node, settings)
@@ -285,21 +291,7 @@ class RunningCluster(Formed):
         deadline = time.monotonic() + timeout_s
         self._start_in_turns(timeout_s=timeout_s)
         self.await_formed(timeout_s=deadline - time.monotonic())
-        self._check_ram_nodes()
-        if self.topology.definitions is not None:
-            text = read_user_file(self.topology.definitions)
-            try:
-                self._apis[self.topology.node_names[0]].import_definitions(json.loads(text))
-            except ValueError as error:
-                raise ClusterError(f"{self.topology.definitions} is no JSON: {error}") from error
-            except (ApiError, ApiUnreachable) as error:
-                raise ClusterError(f"the broker refused {self.topology.definitions}: {error}") from error
-
-    def _check_ram_nodes(self) -> None:
-        told = self._apis[self.topology.node_names[0]].nodes() if self.topology.ram_nodes else []
-        found = {self.node_of(node["name"]) for node in told if node.get("type") == "ram"}
-        if found != {*self.topology.ram_nodes}:
-            raise ClusterError(f"the RAM nodes are {sorted(found)} and not {sorted(self.topology.ram_nodes)}")
+        finish(self.topology, self._apis[self.topology.node_names[0]])
 
     def _start_in_turns(self, *, timeout_s: float) -> None:
         """Start a few nodes, and another whenever one gets as far as joining.

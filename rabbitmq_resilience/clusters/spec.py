@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from rabbitmq_resilience.clusters.feature_flags import FeatureFlag, flag_needs
+
 NODES_MIN = 1
 NODES_MAX = 7
 BALANCERS_MAX = 4
@@ -217,6 +219,7 @@ class Topology(Spec):
     ``without_clients`` no client is sent, as people keep a node for statistics. ``ram_nodes`` keep the metadata of the
     cluster in memory only; they are there up to RabbitMQ 4.1, and deprecated since 2021. ``network``: the latency
     between and within zones. ``broker_size``: what each broker may use of its machine, with containers only.
+    ``enable_feature_flags`` are enabled once the cluster has formed, such as ``[khepri_db]`` on RabbitMQ 4.0 and 4.1.
     ``statistics_interval_s``: how often brokers renew their numbers (``collect_statistics_interval``); 1 by default,
     where RabbitMQ has 5. Alarms and depths are seen as much later.
     """
@@ -237,6 +240,7 @@ class Topology(Spec):
     ram_nodes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
     network: Network | None = None
     broker_size: BrokerSize | None = None
+    enable_feature_flags: Annotated[tuple[FeatureFlag, ...], BeforeValidator(_as_tuple)] = ()
     statistics_interval_s: Annotated[int, Field(ge=1, le=60)] | None = None
 
     @model_validator(mode="after")
@@ -307,7 +311,8 @@ class Topology(Spec):
     @property
     def needs(self) -> frozenset[str]:
         """What must be there for it beside brokers, as in ``faults.step.Step.needs``."""
-        return frozenset(["haproxy"] * bool(self.balancers) + ["RAM nodes"] * bool(self.ram_nodes))
+        needed = ["haproxy"] * bool(self.balancers) + ["RAM nodes"] * bool(self.ram_nodes)
+        return frozenset(needed) | flag_needs(self.enable_feature_flags)
 
     @property
     def links(self) -> frozenset[Link]:

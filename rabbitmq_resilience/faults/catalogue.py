@@ -19,6 +19,7 @@ from rabbitmq_resilience.faults.delete_queue import DeleteQueue
 from rabbitmq_resilience.faults.disconnect import Disconnect
 from rabbitmq_resilience.faults.disk_full import DiskFull
 from rabbitmq_resilience.faults.drain_node import DrainNode
+from rabbitmq_resilience.faults.enable_feature_flag import EnableFeatureFlag
 from rabbitmq_resilience.faults.flapping import Flapping
 from rabbitmq_resilience.faults.kill import Kill
 from rabbitmq_resilience.faults.kill_balancer import KillBalancer
@@ -37,6 +38,7 @@ from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
 from rabbitmq_resilience.faults.purge_queue import PurgeQueue
 from rabbitmq_resilience.faults.rebalance import Rebalance
 from rabbitmq_resilience.faults.rolling_restart import RollingRestart
+from rabbitmq_resilience.faults.set_policy import SetPolicy
 from rabbitmq_resilience.faults.step import Step
 from rabbitmq_resilience.faults.stop import Stop
 from rabbitmq_resilience.faults.stress import Stress
@@ -69,6 +71,8 @@ OURS: tuple[type[Step], ...] = (
     PurgeQueue,  # the messages of a queue are dropped by hand
     DeleteQueue,  # a queue is deleted by hand, and declared again
     Rebalance,  # leaders are spread over the nodes
+    EnableFeatureFlag,  # a feature flag is enabled by hand
+    SetPolicy,  # a policy is set on queues by hand, and taken away again
     DrainNode,  # the machines of brokers are drained
     RollingRestart,  # brokers are restarted in turn by what keeps them running
 )

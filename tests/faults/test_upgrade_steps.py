@@ -31,7 +31,7 @@ def test_it_needs_an_image_and_support_unless_it_says_otherwise() -> None:
 def test_refused_before_anything_starts(message: Messages) -> None:
     for told, name in (
         (refused(UPGRADE, driver="local"), "fault"),
-        (refused({**UPGRADE, "to": "3.11"}), "to"),
+        (refused({**UPGRADE, "to": "newest"}), "to"),
         (refused({**UPGRADE, "node": "z9"}), "node"),
     ):
         assert f"schedule[0].{name}" in told

@@ -46,7 +46,7 @@ CLUSTERS: list[set[str]] = [
     {"attached"},
     {"processes", "containers"},
     {"running"},
-    {"balancing", "linking"},
+    {"balancing", "linking", "finishing"},
     {"layout", "prometheus", "observer"},
     {"network"},
     {"host"},
@@ -58,6 +58,7 @@ CLUSTERS: list[set[str]] = [
     {"catalogue"},
     {"packets", "stressors", "equipment", "alert_rules", "changes", "orchestration"},
     {"spec", "errors", "access"},
+    {"feature_flags"},
 ]
 
 #: What each folder may import. Set-up takes ``tools`` before anything is installed.

@@ -217,6 +217,10 @@ class AttachedCluster(Closing):
     def configure(self, node: str, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - of the protocol
         raise ClusterError(f"{node} is not ours: its configuration is left alone")
 
+    def enable_feature_flag(self, node: str, flag: str) -> None:
+        """Raise ClusterError: a flag cannot be disabled again."""
+        raise ClusterError(f"{node} is not ours: {flag} is left as it is")
+
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         return self._nodes.run_tool(node, tool, *arguments, timeout_s=timeout_s)
 

@@ -65,6 +65,7 @@ def _difference(topology: Topology, cluster: ClusterFile) -> str:
         "advanced_config": "a configuration of its own (advanced_config)",
         "definitions": "definitions of its own",
         "broker_size": "a size for its brokers",
+        "enable_feature_flags": "feature flags to enable",
         "statistics_interval_s": "an interval of statistics of its own",
     }
     having = [text for field, text in owned.items() if getattr(topology, field)]

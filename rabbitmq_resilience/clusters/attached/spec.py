@@ -33,6 +33,7 @@ ACTS: Mapping[str, str] = {
     "fill_disk": "the disk of the broker is filled to the last block, which blocks all publishers and may end it",
     "rebalance": "leaders of all queues of the cluster are spread anew",
     "configure": "the broker gets other settings",
+    "enable_feature_flag": "a feature flag is enabled on all brokers, for good",
     "lose_data": "all that the broker has stored is removed",
     "drain_node": "the machine takes no pods, and its brokers have to leave it, or with drain_node: all everything",
     "restart_all": "all brokers are restarted, one after another",

@@ -118,6 +118,11 @@ class ManagementApi(Closing):
         flags = self.get("feature-flags")
         return any(each["name"] == flag and each["state"] == "enabled" for each in flags)
 
+    def enable_feature_flag(self, flag: str, *, timeout_s: float = 120.0) -> None:
+        """Enable a feature flag on all nodes; returns when it is, also where it was before. Raises ApiError where the
+        broker does not know the flag or cannot enable it, and ApiUnreachable."""
+        self.put(f"feature-flags/{_part(flag)}/enable", {"name": flag}, timeout_s=timeout_s)
+
     def nodes(self) -> list[Json]:
         """One mapping a cluster member: ``name``, ``type`` (disc, ram), ``running``, ``mem_used``, ..."""
         answer: list[Json] = self.get("nodes", params={"columns": NODE_COLUMNS})
@@ -198,6 +203,10 @@ class ManagementApi(Closing):
     ) -> None:
         body = {"pattern": pattern, "definition": dict(definition), "apply-to": apply_to, "priority": priority}
         self.put(f"policies/{_part(vhost)}/{_part(name)}", body, timeout_s=timeout_s)
+
+    def delete_policy(self, vhost: str, name: str, *, timeout_s: float = 10.0) -> bool:
+        """Delete a policy; return whether it was there."""
+        return _forgive_missing(lambda: self.delete(f"policies/{_part(vhost)}/{_part(name)}", timeout_s=timeout_s))
 
     def declare_exchange(self, vhost: str, name: str, *, kind: str = "direct", timeout_s: float = 10.0) -> None:
         body: Json = {"type": kind, "durable": True, "auto_delete": False, "arguments": {}}

@@ -60,6 +60,12 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
         None,
         "Take queue_type: classic, leave workload.priorities out, or play 4.0 or later (release notes of 4.0)",
     ),
+    "the feature flag khepri_db": (
+        (4, 0),
+        None,
+        "It is experimental in 3.13, where a cluster that has it cannot be upgraded (release notes of 4.0). Leave it "
+        "out, or play 4.0 or later",
+    ),
     "lazy queues": (
         None,
         (3, 11),
@@ -157,7 +163,7 @@ def require_features(version: str, needs: Collection[str]) -> None:
     for need in sorted(FEATURES.keys() & set(needs)):
         since, until, instead = FEATURES[need]
         if (since is not None and series < since) or (until is not None and series > until):
-            raise ToolMissingError(f"the load has {need}, and RabbitMQ {version} has none. {instead}")
+            raise ToolMissingError(f"the scenario has {need}, and RabbitMQ {version} has none. {instead}")
 
 
 def always_has(version: str, flag: str) -> bool | None:

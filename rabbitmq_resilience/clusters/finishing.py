@@ -1,0 +1,38 @@
+"""Finish a cluster that has just formed, as its topology says: RAM nodes, feature flags, definitions."""
+
+from __future__ import annotations
+
+import json
+
+from rabbitmq_resilience.clusters.broker.configuration import read_user_file
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.spec import Topology
+
+
+def finish(topology: Topology, api: ManagementApi) -> None:
+    """Enable the topology's feature flags and import its definitions by ``api``, that of its first node.
+
+    Raises ClusterError where a broker refuses that, or other nodes are RAM nodes than it names.
+    """
+    _check_ram_nodes(topology, api)
+    for flag in topology.enable_feature_flags:
+        try:
+            api.enable_feature_flag(flag)
+        except (ApiError, ApiUnreachable) as error:
+            raise ClusterError(f"the feature flag {flag} could not be enabled: {error}") from error
+    if topology.definitions is not None:
+        text = read_user_file(topology.definitions)
+        try:
+            api.import_definitions(json.loads(text))
+        except ValueError as error:
+            raise ClusterError(f"{topology.definitions} is no JSON: {error}") from error
+        except (ApiError, ApiUnreachable) as error:
+            raise ClusterError(f"the broker refused {topology.definitions}: {error}") from error
+
+
+def _check_ram_nodes(topology: Topology, api: ManagementApi) -> None:
+    listed = api.nodes() if topology.ram_nodes else []
+    found = {str(node["name"]).partition("@")[0] for node in listed if node.get("type") == "ram"}
+    if found != {*topology.ram_nodes}:
+        raise ClusterError(f"the RAM nodes are {sorted(found)} and not {sorted(topology.ram_nodes)}")
