@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.broker.management import ManagementApi
+from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.observer import Observer
+from rabbitmq_resilience.clusters.pool import unfit_reason
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.faults.alarm import Alarm
 from rabbitmq_resilience.faults.catalogue import AnyFault
 from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, When
 from rabbitmq_resilience.faults.delete_queue import DeleteQueue
-from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.faults.enable_feature_flag import EnableFeatureFlag
+from rabbitmq_resilience.faults.fault import FaultContext, Proof
 from rabbitmq_resilience.faults.lose_disk import LoseDisk
 from rabbitmq_resilience.faults.nemesis import Nemesis
 from rabbitmq_resilience.faults.purge_queue import PurgeQueue
 from rabbitmq_resilience.faults.rebalance import Rebalance
+from rabbitmq_resilience.faults.set_policy import PolicyInjection, SetPolicy
 from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.tools.homes import TRIXIE
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.queues import declare
 from rabbitmq_resilience.workloads.spec import Workload
@@ -180,3 +186,61 @@ def test_a_rolling_restart_with_new_settings(formed: LocalCluster, play: Any) ->
     await_whole(formed)
     assert all(memory_limit(formed, node) < before[node] for node in THREE.node_names)
     assert formed.reconfigured
+
+
+def policies(cluster: LocalCluster) -> dict[str, str | None]:
+    return {row["name"]: row.get("policy") for row in cluster.api("b1").queues("operators", columns=("name", "policy"))}
+
+
+def test_a_policy_is_seen_on_its_queue_and_gone_again(formed: LocalCluster, play: Any) -> None:
+    seen: list[dict[str, str | None]] = []
+    proven = PolicyInjection.prove
+
+    def prove(self: PolicyInjection, *, timeout_s: float) -> Proof:
+        found = proven(self, timeout_s=timeout_s)
+        seen.append(policies(formed))
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PolicyInjection, "prove", prove)
+        [journal] = play(SetPolicy(at_s=0, for_s=2, queue="q2", definition={"delivery-limit": 5})).values()
+    assert states(journal) == PROVEN, journal
+    assert [name for name, policy in seen[0].items() if policy == PolicyInjection.name] == ["q2"]
+    assert PolicyInjection.name not in policies(formed).values()
+
+
+@pytest.mark.brokers
+def test_a_policy_that_the_broker_refuses_is_no_step(play: Any) -> None:
+    [journal] = play(SetPolicy(at_s=0, for_s=2, definition={"delivery-limit": "many"})).values()
+    assert "did not take the policy" in str(journal)
+
+
+@pytest.mark.brokers
+def test_a_feature_flag_is_enabled_on_all_nodes_for_good() -> None:
+    """On 4.0, whose new clusters have their metadata in Mnesia."""
+    if not TRIXIE.is_there():
+        pytest.skip("the home of 4.0 is not there")
+    flag, unused = "khepri_db", SimpleNamespace(events_file=NO_EVENTS, load=SimpleNamespace(vhost="operators"))
+    with LocalCluster.form(THREE, broker=find_broker(TRIXIE.place())) as cluster:
+        assert not any(cluster.api(node).has_feature(flag) for node in THREE.node_names)
+        journal: list[dict[str, Any]] = []
+        with Observer(cluster, "/", lambda *_, **__: None) as observer:
+            step = EnableFeatureFlag(at_s=0, for_s=60, flag=flag)
+            context = FaultContext(cluster, observer, cast(Any, unused))
+            Nemesis([step], context, lambda _, **e: journal.append(e), seed=1, chaos_s=0).play(lambda: None)
+        assert states(journal) == PROVEN, journal
+        assert all(cluster.api(node).has_feature(flag) for node in THREE.node_names)
+        assert unfit_reason(cluster)
+
+
+@pytest.mark.brokers
+def test_a_topology_may_have_feature_flags_enabled(tmp_path: Path) -> None:
+    if not TRIXIE.is_there():
+        pytest.skip("the home of 4.0 is not there")
+    topology = catalogue.load("one_node").model_copy(update={"enable_feature_flags": ("khepri_db",)})
+    with LocalCluster.form(topology, broker=find_broker(TRIXIE.place())) as cluster:
+        assert cluster.api("a1").has_feature("khepri_db")
+        assert not unfit_reason(cluster)
+    unknown = topology.model_copy(update={"enable_feature_flags": ("no_such_flag",)})
+    with pytest.raises(ClusterError, match="no_such_flag could not be enabled"):
+        LocalCluster.form(unknown, broker=find_broker(TRIXIE.place()), root=tmp_path)
