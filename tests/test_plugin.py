@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.sessions import EXIT_UNKNOWN
+from rabbitmq_resilience.tools.homes import BOOKWORM, TRIXIE
 from tests.corpus.reading import first_runs
 from tests.messages import Messages
+from tests.tools.programs import unpacked
 
 ROOT = Path(__file__).resolve().parents[1]
 ENTRY = "rabbitmq_resilience.plugin"
@@ -308,3 +310,23 @@ def test_what_is_judged_again_counts(folder: Path) -> None:
     for name, status in (("leader_killed-3.8.9", 0), ("purge_unproven-3.10.8", EXIT_UNKNOWN)):
         run = Path(shutil.copytree(recorded / name, folder / name))
         assert session(folder, f"--recheck={run}").returncode == status
+
+
+@pytest.mark.core
+def test_each_home_is_a_test_of_its_own(folder: Path) -> None:
+    (folder / "some.fault.yaml").write_text(SCENARIO)
+    (folder / "test_mine.py").write_text("def test_mine(play):\n    pass\n")
+    for home, version in ((TRIXIE, "4.0.5"), (BOOKWORM, "3.10.8")):
+        unpacked(folder / "tools", version, home)
+    asked = ["--collect-only", "-q", "--resilience-each-home", "some.fault.yaml", "test_mine.py"]
+    environ = {"RABBITMQ_RESILIENCE_TOOLS": str(folder / "tools"), "RABBITMQ_HOME": ""}
+    listed = session(folder, *asked, **environ).stdout.splitlines()
+    assert [line.partition("::")[2] for line in listed if "::" in line] == [
+        "Nothing breaks[4.0.5]",
+        "Nothing breaks[3.10.8]",
+        "test_mine[4.0.5]",
+        "test_mine[3.10.8]",
+    ]
+    named = session(folder, *asked, **{**environ, "RABBITMQ_HOME": str(BOOKWORM.place(folder / "tools"))}).stdout
+    assert "Nothing breaks\n" in named
+    assert "[4.0.5]" not in named
