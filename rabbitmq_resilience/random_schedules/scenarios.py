@@ -105,7 +105,7 @@ def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count:
 @st.composite
 def _topologies(draw: st.DrawFn, version: str, net_ticktime_s: int) -> Topology:
     topology = draw(st.sampled_from(_smallest_first()))
-    has_modes = Version(version) < Version("4.3")
+    has_modes = Version(version).release < (4, 3)
     modes = ["pause_minority", "pause_if_all_down", "autoheal"] if has_modes else ["pause_minority"]
     mode = draw(st.sampled_from(modes))
     preferred = st.lists(st.sampled_from(topology.node_names), min_size=1, max_size=2, unique=True)
@@ -130,7 +130,7 @@ def _smallest_first() -> Sequence[Topology]:
 def _workloads(draw: st.DrawFn, version: str, topology: Topology) -> Workload:
     """Two publishers to each queue and at most one consumer of it, so that no client's fault leaves it without any."""
     nodes = len(topology.nodes)
-    kind = draw(st.sampled_from(["quorum", "mirrored"] if Version(version) < Version("4") else ["quorum"]))
+    kind = draw(st.sampled_from(["quorum", "mirrored"] if Version(version).release < (4,) else ["quorum"]))
     queues = draw(st.integers(1, 4))
     prefetch = draw(st.sampled_from([200, 10, 1]))
     own: Mapping[str, Any] = (

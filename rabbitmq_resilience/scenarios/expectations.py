@@ -105,7 +105,12 @@ VALID_EXPECTED = Expectation(broker="", verdict=Verdict.VALID)
 
 
 def is_within(version: str, versions: str) -> bool:
-    return SpecifierSet(versions).contains(Version(version), prereleases=True)
+    """Return whether a version is in a range. A pre-release counts as its release: it has what that promises.
+
+    Only where the range itself names a pre-release the two are compared as they are written.
+    """
+    asked, found = SpecifierSet(versions), Version(version)
+    return asked.contains(found if asked.prereleases else Version(found.base_version), prereleases=True)
 
 
 def excuse_problems(expected: Sequence[Expectation], demanded: Collection[str]) -> Iterator[tuple[Location, str]]:

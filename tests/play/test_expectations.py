@@ -11,7 +11,7 @@ from rabbitmq_resilience.invariants.judge import Judgement
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.play.judging import meets
 from rabbitmq_resilience.scenarios import known_defects
-from rabbitmq_resilience.scenarios.expectations import Expectation, excuse_problems
+from rabbitmq_resilience.scenarios.expectations import Expectation, excuse_problems, is_within
 from rabbitmq_resilience.scenarios.known_defects import (
     BREAKS_OFF_HEALING,
     CONFIRMED_IN_A_MINORITY,
@@ -223,3 +223,20 @@ def test_an_excuse_for_anything_is_refused(fields: dict[str, object], message: M
 def test_what_is_told_by_a_trace_or_by_design_is_accepted(fields: dict[str, object]) -> None:
     expected = Expectation.model_validate_json(json.dumps({"broker": "<4", "verdict": "INVALID", **fields}))
     assert not list(excuse_problems([expected], ["no_loss", "order", "recovery"]))
+
+
+@pytest.mark.parametrize(
+    "version", ["4.2.9", "4.3.0-alpha.1", "4.3.0-beta.2", "4.3.0-rc.1", "4.3.0", "4.3.6+1.gabc", "4.10.1"]
+)
+@pytest.mark.parametrize("border", ["4", "4.3", "4.3.0", "4.4"])
+def test_each_version_is_on_one_side_of_a_border(version: str, border: str) -> None:
+    """By its numbers, slowly: what comes before 4.3.0 by a letter has what 4.3 promises."""
+    numbers = [int(part) for part in version.partition("-")[0].partition("+")[0].split(".")]
+    beyond = numbers >= [int(part) for part in border.split(".")]
+    assert is_within(version, f">={border}") == beyond
+    assert is_within(version, f"<{border}") != beyond
+
+
+def test_a_range_that_names_a_pre_release_means_it() -> None:
+    assert is_within("4.3.0-rc.1", "<4.3.0rc2")
+    assert not is_within("4.3.0", "<4.3.0rc2")
