@@ -51,7 +51,7 @@ _DEFAULTS: Mapping[str, str] = {
     "driver": "`processes`",
     "broker": "[the first at home that a scenario can be played on](drivers-and-images.md#which-broker-is-played)",
     "rabbitmq-home": "one at home",
-    "erlang": "what lies beside the broker, then PATH, then one of those at home that RabbitMQ supports with it",
+    "erlang": "what lies next to the broker, then PATH, then one of those at home that RabbitMQ supports with it",
     "runs-dir": "`reports/runs`",
     "nights-dir": "none is written",
     "machine": "this machine alone",

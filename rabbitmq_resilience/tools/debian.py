@@ -172,8 +172,9 @@ def source_of(release: str) -> str:
 
 
 def own_release() -> str | None:
-    told = platform.freedesktop_os_release()
-    return told.get("VERSION_CODENAME") if told.get("ID") == "debian" else None
+    """Return the code name of this Debian, such as ``bookworm``; None on another system."""
+    release = platform.freedesktop_os_release()
+    return release.get("VERSION_CODENAME") if release.get("ID") == "debian" else None
 
 
 def parse_uris(text: str) -> list[Package]:

@@ -179,9 +179,9 @@ def _erlang_bin(home: Path, version: str, environ: Mapping[str, str], tools: Pat
         if not _is_erlang(Path(named) / "bin"):
             raise ToolMissingError(f"ERLANG_HOME names {named}, which has no bin/erl with bin/erlc")
         return Path(named) / "bin"
-    beside = [parent / "erlang" / "bin" for parent in home.parents]
-    beside += [parent / "usr" / "lib" / "erlang" / "bin" for parent in home.parents if parent != parent.parent]
-    found = next(filter(_is_erlang, beside), None)
+    near = [parent / "erlang" / "bin" for parent in home.parents]
+    near += [parent / "usr" / "lib" / "erlang" / "bin" for parent in home.parents if parent != parent.parent]
+    found = next(filter(_is_erlang, near), None)
     if found is not None:
         return found
     erl = shutil.which("erl", path=environ.get("PATH"))

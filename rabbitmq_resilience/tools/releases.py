@@ -108,7 +108,7 @@ def verify(archive: Path, signature: Path, key: Path, *, signer: str = SIGNER) -
     said = run([gpgv, "--status-fd", "1", "--keyring", ring, signature, archive], doing="verifying its signature")
     signers = [line.split()[-1] for line in said.splitlines() if line.startswith("[GNUPG:] VALIDSIG ")]
     if signers != [signer]:
-        raise Failed(f"{archive.name} is signed by {', '.join(signers) or 'nobody'}, and {signer} is expected")
+        raise Failed(f"{archive.name} is signed by {', '.join(signers) or 'no key'}, and {signer} is expected")
 
 
 def _dearmoured(text: str) -> bytes:

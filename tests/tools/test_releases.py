@@ -236,5 +236,5 @@ def test_a_release_forms_a_cluster_on_an_erlang_at_home(
     found = find_broker(unpacked, environ={"PATH": "/usr/bin:/bin"})
     assert found.erlang_bin == home.erlang_bin
     with LocalCluster.form(catalogue.load("one_node"), broker=found) as cluster:
-        told = cluster.api(cluster.topology.node_names[0]).overview()
-    assert (told["rabbitmq_version"], told["erlang_version"].partition(".")[0]) == (home.version, "27")
+        overview = cluster.api(cluster.topology.node_names[0]).overview()
+    assert (overview["rabbitmq_version"], overview["erlang_version"].partition(".")[0]) == (home.version, "27")

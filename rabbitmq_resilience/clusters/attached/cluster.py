@@ -219,7 +219,7 @@ class AttachedCluster(Closing):
 
     def enable_feature_flag(self, node: str, flag: str) -> None:
         """Raise ClusterError: a flag cannot be disabled again."""
-        raise ClusterError(f"{node} is not ours: {flag} is left as it is")
+        raise ClusterError(f"{node} is not ours: {flag} is left alone")
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         return self._nodes.run_tool(node, tool, *arguments, timeout_s=timeout_s)
