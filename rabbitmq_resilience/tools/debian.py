@@ -173,7 +173,10 @@ def source_of(release: str) -> str:
 
 def own_release() -> str | None:
     """Return the code name of this Debian, such as ``bookworm``; None on another system."""
-    release = platform.freedesktop_os_release()
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return None
     return release.get("VERSION_CODENAME") if release.get("ID") == "debian" else None
 
 
