@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
 
 #: Brokers refuse a longer time.
 TIME_MAX_MS = 4_294_967_295
+
+
+#: The name and the value of an argument that queues are declared with.
+ArgumentName = Annotated[str, StringConstraints(pattern=r"^x-[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)]
+ArgumentValue = bool | int | Annotated[str, StringConstraints(max_length=200)]
+
+#: Arguments that the harness sets itself, and the field that says so.
+OWNED_ARGUMENTS: Mapping[str, str] = {
+    "x-queue-type": "queue_type",
+    "x-quorum-initial-group-size": "group_size",
+    "x-single-active-consumer": "single_active_consumer",
+    "x-max-in-memory-length": "max_in_memory_length",
+    "x-max-priority": "priorities",
+    "x-max-length": "limits.max_length",
+    "x-overflow": "limits.overflow",
+    "x-message-ttl": "limits.message_ttl_ms",
+    "x-expires": "limits.expires_ms",
+    "x-dead-letter-exchange": "dead_letters",
+    "x-dead-letter-routing-key": "dead_letters",
+    "x-dead-letter-strategy": "dead_letters.strategy",
+}
+
+
+def _not_owned(arguments: dict[str, ArgumentValue]) -> dict[str, ArgumentValue]:
+    """Return the arguments. Raises ValueError for one that has a field of its own."""
+    for name in arguments:
+        if name in OWNED_ARGUMENTS:
+            raise ValueError(f"{name} has a field of its own: write {OWNED_ARGUMENTS[name]}")
+    return arguments
+
+
+#: What else queues are declared with.
+Arguments = Annotated[dict[ArgumentName, ArgumentValue], AfterValidator(_not_owned)]
 
 
 class Mirroring(Spec):

@@ -194,7 +194,9 @@ def queue_policy(workload: Workload) -> dict[str, object]:
 
 def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
     """What a queue of the workload's type is declared with; what a policy can say is left to the policy."""
-    arguments: dict[str, object] = {"x-single-active-consumer": True} if workload.single_active_consumer else {}
+    arguments: dict[str, object] = dict(workload.arguments)
+    if workload.single_active_consumer:
+        arguments["x-single-active-consumer"] = True
     if workload.queue_type == "quorum":
         if workload.max_in_memory_length is not None:
             arguments["x-max-in-memory-length"] = workload.max_in_memory_length

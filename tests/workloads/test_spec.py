@@ -34,6 +34,9 @@ THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
         ({"queue_type": "quorum", "durable": False}, "queue_type: classic"),
         ({"limits": {"overflow": "drop-head"}}, "Workload"),
         ({"limits": {"expires_ms": 0}}, "Workload"),
+        ({"arguments": {"x-max-length": 5}}, "limits.max_length"),
+        ({"arguments": {"x-queue-type": "stream"}}, "queue_type"),
+        ({"arguments": {"delivery-limit": 5}}, "Workload"),
         ({"variable_rate": [{"rate_per_s": -1, "for_s": 1}]}, "Workload"),
         ({"variable_rate": [{"rate_per_s": 1, "for_s": 0}]}, "Workload"),
         ({"variable_rate": [{"for_s": 1}]}, "Workload"),
@@ -61,6 +64,11 @@ def test_one_policy_says_all() -> None:
 def test_a_limit_of_memory_is_an_argument() -> None:
     assert queue_arguments(Workload(max_in_memory_length=0), THREE)["x-max-in-memory-length"] == 0
     assert "x-max-in-memory-length" not in queue_arguments(Workload(), THREE)
+
+
+def test_other_arguments_go_with_those_of_the_load() -> None:
+    limited = Workload(arguments={"x-delivery-limit": 5, "x-queue-leader-locator": "balanced"})
+    assert queue_arguments(limited, THREE) == queue_arguments(Workload(), THREE) | limited.arguments
 
 
 @pytest.mark.parametrize("queue_type", ["quorum", "mirrored", "classic"])
