@@ -3,38 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.fault import FaultContext, Proof
+from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.faults.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.faults.targets import Resolver, size_of
 
+JOINED_WITHIN_S = 60.0
+
 
 class LoseDisk(ProcessStep):
-    """SIGKILL, and all data of the node is removed. Healed it is started again; that peer discovery leads it back into
-    its cluster, and its queues to it, is for the invariant ``recovery`` to tell."""
+    """SIGKILL, and all data of the node is removed. Healed it is started again, and joins its cluster as a blank node.
+
+    ``replace``: it is replaced as RabbitMQ's guides have it ("Cluster Formation and Peer Discovery", nodes that were
+    reset; "Quorum Queues", managing members): before it starts, a node that serves forgets it (``rabbitmqctl
+    forget_cluster_node``); once it has joined, quorum queues get a member on it again (``rabbitmq-queues grow``).
+    Without, peer discovery alone leads it back: up to 3.12 and from 4.3 on that was seen to be enough, and on 4.0.5
+    queues kept two of three members.
+    """
 
     fault: Literal["lose_disk"] = "lose_disk"
+    replace: bool = True
 
     example: ClassVar[str] = 'node: "follower:q1"'
+    heals_within_s: ClassVar[float] = JOINED_WITHIN_S
 
     def acts(self, topology: Topology) -> Mapping[str, int]:
+        """Return what an attached cluster has to permit: kill and lose_data."""
         count = size_of(self.node, topology)
         return {"kill": count, "lose_data": count}
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LoseDiskInjection:  # noqa: ARG002
-        return LoseDiskInjection(context, resolver.nodes(self.node), _killer(context), context.cluster.start, "gone")
+        """Return what takes the nodes and their data away, and replaces them."""
+        start = context.cluster.start
+        return LoseDiskInjection(context, resolver.nodes(self.node), _killer(context), start, "gone", self.replace)
 
 
+@dataclass
 class LoseDiskInjection(ProcessInjection):
+    """Proven by the process that is gone, and by its data."""
+
+    replace: bool
+
     def prove(self, *, timeout_s: float) -> Proof:
+        """Wait until the process is gone; nothing is stored any more."""
         left = [node for node in self.nodes if self.context.cluster.stored_bytes(node)]
         if left:
             return Proof(False, f"{', '.join(left)} still has data")
         return Proof.of_all(
             super().prove(timeout_s=timeout_s), Proof(True, "nothing of what was stored is there any more")
         )
+
+    def heal(self) -> None:
+        """Start the nodes, replaced if that is asked for. Raises ClusterError where replacing failed, once they run."""
+        serving = [node for node in self._others if self.context.cluster.state(node) == "up"] if self.replace else []
+        failed: list[str] = []
+        for node in self.nodes if serving else ():
+            self._try(failed, serving[0], "rabbitmqctl", "forget_cluster_node", node)
+        super().heal()
+        if serving and not failed:
+            failed += left_over(self._not_joined, timeout_s=JOINED_WITHIN_S, what="the blank nodes to join")
+            for node in () if failed else self.nodes:
+                self._try(failed, serving[0], "rabbitmq-queues", "grow", node, "all")
+        if failed:
+            raise ClusterError("; ".join(failed))
+
+    @property
+    def _others(self) -> list[str]:
+        return [node for node in self.context.cluster.topology.node_names if node not in self.nodes]
+
+    def _try(self, failed: list[str], at: str, tool: str, command: str, node: str, *more: str) -> None:
+        cluster = self.context.cluster
+        try:
+            cluster.run_tool(at, tool, command, cluster.broker_name(node), *more)
+        except ClusterError as error:
+            failed.append(str(error))
+
+    def _not_joined(self) -> list[str]:
+        cluster = self.context.cluster
+        names = {cluster.broker_name(node): node for node in self.nodes}
+        try:
+            seen = [cluster.api(node).running_nodes() for node in self._others if cluster.state(node) == "up"]
+        except (ApiError, ApiUnreachable) as error:
+            return [str(error)]
+        return [f"{node} has not joined" for name, node in names.items() if not all(name in nodes for nodes in seen)]
 
 
 def _killer(context: FaultContext) -> Callable[[str], None]:
