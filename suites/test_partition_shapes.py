@@ -18,7 +18,7 @@ from rabbitmq_resilience.faults.partition import Partition
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.known_defects import PARTED_WHILE_STARTING
+from rabbitmq_resilience.scenarios.known_defects import PARTED_WHILE_STARTING, STARTS_APART
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
 from suites.partitions import (
@@ -169,7 +169,7 @@ def test_second_cut_during_recovery(cluster: Topology, queue_type: str, play: Pl
     first = Partition(at_s=FIRST_STEP_S, for_s=for_s, between=("zone:c", "rest"))
     again = Partition(at_s=FIRST_STEP_S + for_s + 1.5, for_s=for_s, between=("zone:c", "rest"))
     title = "A zone is cut off again while it recovers"
-    result = played(play, title, cluster, queue_type, first, again, expect=[PARTED_WHILE_STARTING])
+    result = played(play, title, cluster, queue_type, first, again, expect=[PARTED_WHILE_STARTING, STARTS_APART])
     assert_paused(result, "c1")
 
 
@@ -184,6 +184,6 @@ def test_rolling_cut(cluster: Topology, queue_type: str, play: Play) -> None:
         for i, zone in enumerate("abc")
     ]
     title = "A cut wanders over the zones"
-    result = played(play, title, cluster, queue_type, *cuts, expect=[PARTED_WHILE_STARTING])
+    result = played(play, title, cluster, queue_type, *cuts, expect=[PARTED_WHILE_STARTING, STARTS_APART])
     if result.verdict is Verdict.VALID:
         assert_paused(result, " ".join(cluster.node_names))

@@ -33,6 +33,8 @@ from rabbitmq_resilience.scenarios.known_defects import (
     DISCARDS_TOO_MUCH,
     NEVER_PAUSES,
     PARTED_WHILE_STARTING,
+    RESUMES_APART,
+    STARTS_APART,
     STAYS_PARTED_AFTER_A_BLIP,
     as_demanded,
 )
@@ -163,13 +165,13 @@ def _demanded(topology: Topology, workload: Workload) -> dict[str, Mapping[str, 
 
 def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> tuple[Expectation, ...]:
     """What may break in some runs. A quorum queue loses nothing, whatever the cluster does."""
-    known = [PARTED_WHILE_STARTING]
+    known = [PARTED_WHILE_STARTING, STARTS_APART]
     choice = topology.pause_if_all_down
     if topology.partition_handling == "autoheal" or (choice is not None and choice.recover == "autoheal"):
         known += [DECIDES_TOO_SOON, BREAKS_OFF_HEALING, DISCARDS_TOO_MUCH]
     if topology.partition_handling != "autoheal":
         known += [CONFIRMED_IN_A_MINORITY, CONFIRMED_WHILE_PAUSING, STAYS_PARTED_AFTER_A_BLIP]
     if topology.partition_handling == "pause_minority" and "partition_mode" in demanded:
-        known += [NEVER_PAUSES]
+        known += [NEVER_PAUSES, RESUMES_APART]
     mine = [k for k in known if not k.queue_types or workload.queue_type in k.queue_types]
     return tuple(as_demanded(mine, demanded))

@@ -28,10 +28,14 @@ LATE_S = 2.0
 _BROKER_SEEN = re.compile(r"rabbit on node '?([\w@.-]+?)'? (up|down)$")
 _PEER_UNREACHABLE = re.compile(r"node '?([\w@.-]+?)'? down: ")
 _RAN_APART = re.compile(r"running_partitioned_network,\s*'?([\w@.-]+?)'?\}")
+_STARTS, _STARTED = " Starting RabbitMQ", "Server startup complete"
 #: For how long a connection that cannot be made is waited for (kernel(6), net_setuptime).
 SETUP_S = 7.0
 
-_PEER_BACK = re.compile(r"node \S+ up$")
+#: A node that was frozen learns of all that happened meanwhile at once.
+RESUMED_S = 1.0
+
+_PEER_BACK = re.compile(r"node '?([\w@.-]+?)'? up$")
 _PROMOTES = "Promoting mirror"
 _HAS_STOPPED = ("Successfully stopped RabbitMQ", "RabbitMQ is asked to start", " Starting RabbitMQ")
 
@@ -85,6 +89,44 @@ def never_pauses(log: str) -> bool:
     return False
 
 
+def resumes_apart(log: str) -> bool:
+    """Return whether the node lost a peer and its broker, which had run apart from it, saw the peer again within
+    ``RESUMED_S``, and did not pause: it was frozen for longer than ``net_ticktime``, and its peers were back before it
+    could count them."""
+    lost_s: dict[str, float] = {}
+    apart: set[str] = set()
+    for at_s, text in _lines(log):
+        if text.startswith((_PAUSES, *_HAS_STOPPED)):
+            lost_s, apart = {}, set()
+        elif match := _RAN_APART.search(text):
+            apart.add(match[1])
+        elif (match := _BROKER_SEEN.match(text)) and match[2] == "down":
+            lost_s.setdefault(match[1], at_s)
+        elif (match := _PEER_BACK.match(text)) and match[1] in apart:
+            if at_s - lost_s.pop(match[1], at_s - 2 * RESUMED_S) <= RESUMED_S:
+                return True
+            apart.discard(match[1])
+    return False
+
+
+def starts_apart(log: str) -> bool:
+    """Return whether the node started without seeing the broker of any peer, served, and later met one that had run
+    apart from it: it was cut off while it started, and did not pause."""
+    alone = started = False
+    for _, text in _lines(log):
+        if text.startswith(_STARTS):
+            alone, started = True, False
+        elif text.startswith(_PAUSES):
+            alone = False
+        elif text.startswith(_STARTED):
+            started = True
+        elif (match := _BROKER_SEEN.match(text)) and match[2] == "up" and not started:
+            alone = False
+        elif _RAN_APART.search(text) and alone and started:
+            return True
+    return False
+
+
 def leads_while_pausing(log: str) -> bool:
     """The node found itself in a minority, and before it had stopped for that it saw a peer again and took the lead of
     a queue: it takes a second or more to stop, and goes on meanwhile."""
@@ -129,6 +171,8 @@ TRACES: Mapping[str, Trace] = {
     "decides_anew": decides_anew,
     "pauses_late": pauses_late,
     "never_pauses": never_pauses,
+    "starts_apart": starts_apart,
+    "resumes_apart": resumes_apart,
     "leads_while_pausing": leads_while_pausing,
 }
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rabbitmq_resilience.scenarios.traces import leads_while_pausing, never_pauses
+from rabbitmq_resilience.scenarios.traces import leads_while_pausing, never_pauses, resumes_apart, starts_apart
 
 #: Of 3.10.8, which lost nine confirmed messages.
 LOST = "node c1@localhost down: connection_closed"
@@ -91,3 +91,59 @@ def test_a_node_that_paused_or_was_away_for_a_moment_has_no_such_trace(found: st
 def test_what_a_node_loses_while_it_pauses_is_no_such_trace() -> None:
     """A run of 4.0.5: c1 paused in time, and lost a1 only then."""
     assert not never_pauses(log(*(["rabbit on node b1@localhost down", PAUSES, ASKED])) + without(NEVER_PAUSED, "b1"))
+
+
+B1_UP, B1_DOWN = "rabbit on node b1@localhost up", "rabbit on node b1@localhost down"
+STARTS_ANEW, STARTED = (
+    " Starting RabbitMQ 4.0.5 on Erlang 27.3.4.1 [jit]",
+    "Server startup complete; 4 plugins started.",
+)
+APART = "Mnesia(c1@localhost): ** ERROR ** mnesia_event got {inconsistent_database, running_partitioned_network, " + (
+    "b1@localhost}"
+)
+UNREACHABLE, REACHED = "node b1@localhost down: connection_closed", "node b1@localhost up"
+
+
+def test_a_node_that_saw_nobody_while_it_started_starts_apart() -> None:
+    """4.0.5: cut off again two seconds after it had come back."""
+    assert starts_apart(log(STARTS_ANEW, STARTED, REACHED, APART))
+    assert starts_apart(log(STARTS_ANEW, B1_UP, STARTED, PAUSES, STARTS_ANEW, STARTED, REACHED, APART))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (STARTS_ANEW, B1_UP, STARTED, B1_DOWN, UNREACHABLE, REACHED, APART),  # it was cut off later
+        (STARTS_ANEW, STARTED, B1_UP, REACHED),
+        (STARTS_ANEW, STARTED, PAUSES, REACHED, APART),
+        (REACHED, APART),
+    ],
+)
+def test_a_node_that_saw_a_peer_or_paused_does_not_start_apart(lines: tuple[str, ...]) -> None:
+    assert not starts_apart(log(*lines))
+
+
+def at_once(*lines: str) -> str:
+    return "".join(f"2026-11-28 18:41:07.0{i}+00:00 [info] <0.1045.0> {text}\n" for i, text in enumerate(lines, 10))
+
+
+def test_a_node_whose_peers_are_back_before_it_counts_them_resumes_apart() -> None:
+    """4.0.5: frozen for 6.8 s."""
+    assert resumes_apart(at_once(B1_DOWN, APART, UNREACHABLE, REACHED))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (B1_DOWN, APART, UNREACHABLE, PAUSES, REACHED),
+        (B1_DOWN, UNREACHABLE, REACHED),  # they did not run apart
+        (B1_DOWN, APART, UNREACHABLE),
+        (APART, REACHED),
+    ],
+)
+def test_a_node_that_pauses_or_was_not_apart_does_not_resume_apart(lines: tuple[str, ...]) -> None:
+    assert not resumes_apart(at_once(*lines))
+
+
+def test_a_cut_that_ends_is_no_freeze() -> None:
+    assert not resumes_apart(log(B1_DOWN, UNREACHABLE, APART, REACHED))
