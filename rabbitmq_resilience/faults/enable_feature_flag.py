@@ -56,7 +56,10 @@ class FlagInjection:
     flag: str
     node: str
 
-    effect: ClassVar[Effect] = Effect(operation=True)
+    @property
+    def effect(self) -> Effect:
+        """No fault, and the flag for good."""
+        return Effect(operation=True, becomes=self.flag)
 
     def inject(self) -> None:
         """Enable the flag. Raises ClusterError where the node refuses, or had it enabled before."""

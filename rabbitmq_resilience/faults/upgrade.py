@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
@@ -16,6 +16,7 @@ from rabbitmq_resilience.faults.packets import in_containers
 from rabbitmq_resilience.faults.processes import ProcessStep
 from rabbitmq_resilience.faults.stop import StopInjection, drain
 from rabbitmq_resilience.faults.targets import Resolver
+from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.tools.image_names import ImageNameError, broker_image
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -74,12 +75,18 @@ class Upgrade(ProcessStep):
             cluster.upgrade(node, self.to)
 
         nodes = resolver.nodes(self.node)
-        return UpgradeInjection(context, nodes, take, cluster.start, self.taken, self.enable_feature_flags)
+        return UpgradeInjection(context, nodes, take, cluster.start, self.taken, self.enable_feature_flags, self.to)
 
 
 @dataclass
 class UpgradeInjection(StopInjection):
     enable_feature_flags: bool
+    to: str
+
+    @property
+    def effect(self) -> Effect:
+        """Nodes that are down, and what they are afterwards."""
+        return replace(super().effect, becomes=self.to)
 
     def heal(self) -> None:
         super().heal()

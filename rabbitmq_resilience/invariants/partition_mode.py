@@ -40,6 +40,9 @@ class PartitionMode(InvariantSpec):
     """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default as long as it may wait for each
     of its peers: 10 s on three nodes, 7 s more for each further one, and 7 s more from RabbitMQ 4.0 on.
 
+    Nothing is demanded from the moment on at which a step begins to upgrade nodes to 4.3 or later, or enables
+    ``khepri_db``: from then on the modes have no effect.
+
     A node may pause, and need not, where its messages are later than ticks are waited for (0.75 times
     ``net_ticktime``, one way or both ways together), and where it is starved of CPU or memory. Where nobody looked at
     the nodes for 10 s since the first fault began, it is UNKNOWN. So is what came too late, and not twice as late,
@@ -56,7 +59,8 @@ class PartitionMode(InvariantSpec):
         seen = [(t, states) for t, states in facts.node_states if span[0] <= t < span[1]]
         if facts.cluster is None or not seen:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
-        pauses = pauses_of(facts, facts.cluster, (span[0], seen[-1][0] + 1), self.margin_s)
+        handled_us = span[0], min(seen[-1][0] + 1, max(span[0], facts.handling_ends_us))
+        pauses = pauses_of(facts, facts.cluster, handled_us, self.margin_s)
         found = _Found.of(history, pauses, seen)
         had_to = list(dict.fromkeys(pause.node for pause in found.pauses))
         both = confirmed_on_both_sides(history, found.restarts.parted)

@@ -38,6 +38,8 @@ class Step:
     #: Of clients (``publisher:0``) and load balancers what they are cut off from, one way at least.
     clients_cut: Mapping[str, frozenset[str]] = field(default_factory=dict)
     operation: bool = False
+    #: A version, an image or a feature flag that the cluster has from then on.
+    becomes: str = ""
 
     @property
     def blocks_publishers(self) -> bool:
@@ -88,4 +90,5 @@ def step_of(number: int, changes: Sequence[FaultEvent]) -> Step:
         alarmed=frozenset(effect.nodes_alarmed),
         clients_cut=clients_cut(effect.links_cut),
         operation=effect.operation,
+        becomes=effect.becomes,
     )

@@ -33,6 +33,8 @@ class Effect:
     alarm: str = ""
     #: It is no fault but what operators do: it takes nothing away, so that there is nothing to heal.
     operation: bool = False
+    #: What the cluster is afterwards, for good: a version or an image of the broker, or a feature flag.
+    becomes: str = ""
 
     def as_fields(self) -> dict[str, Any]:
         return {
@@ -46,6 +48,7 @@ class Effect:
             "nodes_alarmed": list(self.nodes_alarmed),
             "alarm": self.alarm,
             "operation": self.operation,
+            **({"becomes": self.becomes} if self.becomes else {}),
         }
 
     @classmethod
@@ -62,4 +65,5 @@ class Effect:
             nodes_alarmed=tuple(told.get("nodes_alarmed") or ()),
             alarm=told.get("alarm") or "",
             operation=bool(told.get("operation", fault in OPERATIONS_OF_OLD)),
+            becomes=told.get("becomes") or "",
         )

@@ -103,7 +103,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def injection(cluster: Cluster, *, flags: bool = False) -> UpgradeInjection:
     context = cast(FaultContext, SimpleNamespace(cluster=cluster))
-    return UpgradeInjection(context, ("a1",), lambda _: None, lambda _: None, "gone", flags)
+    return UpgradeInjection(context, ("a1",), lambda _: None, lambda _: None, "gone", flags, "3.11.28")
 
 
 def test_proven_by_its_version_and_by_being_seen_from_both_sides(message: Messages) -> None:

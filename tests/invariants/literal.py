@@ -109,6 +109,7 @@ def fault(
     alarm: str = "",
     alarmed: Sequence[str] = (),
     operation: bool = False,
+    becomes: str = "",
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
@@ -123,6 +124,8 @@ def fault(
     }
     if operation:
         effect["operation"] = True
+    if becomes:
+        effect["becomes"] = becomes
     if alarm:
         effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")

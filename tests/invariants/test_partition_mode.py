@@ -306,3 +306,26 @@ def test_a_node_that_still_boots_leaves_the_others_in_a_minority() -> None:
     away: dict[str, Sequence[tuple[float, float, str]]] = {"a1": [(20, 30, "paused")], "b1": [(24, 32, "paused")]}
     assert check(kills, {**away, "c1": [(25, 31, "paused")]}).verdict is Verdict.VALID
     assert check(kills, {**away, "c1": [(60, 65, "paused")]}).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("becomes", "verdict"),
+    [
+        ("4.3.6", Verdict.VALID),
+        ("rabbitmq:4.3-management", Verdict.VALID),
+        ("khepri_db", Verdict.VALID),
+        ("team/rabbitmq@sha256:0a", Verdict.VALID),  # nobody can say what it is
+        ("4.2.9", Verdict.INVALID),
+        ("rabbitmq:4.2-management", Verdict.INVALID),
+        ("maintenance_mode_status", Verdict.INVALID),
+    ],
+)
+def test_no_pause_is_demanded_once_the_modes_may_have_no_effect(becomes: str, verdict: Verdict) -> None:
+    changed = fault(10, 15, step=1, name="upgrade", operation=True, becomes=becomes)
+    assert check([CUT, changed], {}, version="4.1.8").verdict is verdict
+
+
+def test_what_was_demanded_before_an_upgrade_still_is() -> None:
+    changed = fault(55, 58, step=1, name="upgrade", operation=True, becomes="4.3.6")
+    assert check([CUT, changed], {}, version="4.2.9").verdict is Verdict.INVALID
+    assert check([CUT, changed], PAUSED, version="4.2.9").verdict is Verdict.VALID
