@@ -167,6 +167,7 @@ def _unpack(archive: Path, scratch: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive) as content:
             members = list(_within(content, folder.name))
+            content.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have it
             content.extractall(scratch, members=members)  # noqa: S202 - only what lies in its one folder
     except (tarfile.TarError, EOFError, OSError) as error:
         raise Failed(f"{archive.name} cannot be unpacked: {error}") from error
