@@ -63,7 +63,7 @@ def found(home: Home) -> str | None:
             return f"not needed, as Homebrew has {_shown(installed[0])}"
         if not home.is_there(TOOLS):
             return None
-        return _shown(find_broker(home.place(TOOLS), environ=os.environ))
+        return _shown(_of(home))
     except ToolMissingError as error:
         raise Missing(f"RABBITMQ_HOME is set, but: {error}" if named_broker() else str(error)) from error
 
@@ -83,7 +83,11 @@ def make(home: Home) -> str:
         raise _missing(home, str(error).replace("\n", "\n    ")) from error
     (place / PROVEN).write_text(str(place), encoding="utf-8")
     size_bytes = sum(file.lstat().st_size for file in place.rglob("*"))
-    return f"{_shown(find_broker(place, environ=os.environ))}, {megabytes(size_bytes)}"
+    return f"{_shown(_of(home))}, {megabytes(size_bytes)}"
+
+
+def _of(home: Home) -> BrokerHome:
+    return find_broker(home.place(TOOLS), environ={**os.environ, "ERLANG_HOME": ""})
 
 
 def _unpack(home: Home, place: Path) -> None:

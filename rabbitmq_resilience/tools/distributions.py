@@ -94,7 +94,7 @@ def brokers_at_home(*, environ: Mapping[str, str] | None = None, tools: Path = T
 
     On macOS it is the one on PATH, as Homebrew installs it. Raises ``ToolMissingError`` for a broker without Erlang.
     """
-    environ = os.environ if environ is None else environ
+    environ = {**(os.environ if environ is None else environ), "ERLANG_HOME": ""}  # each has its own
     installed = broker_on_path(environ) if platform.system() == "Darwin" else None
     folders = [_home_in(place) for place in homes.places(tools)] if installed is None else [installed]
     return [_broker(home, environ, tools) for home in folders if home is not None]

@@ -51,6 +51,7 @@ def test_homes_are_found_in_the_order_of_their_table(tools: Path) -> None:
     assert (first.version, first.release, second.version) == ("4.0.5", (4, 0), "3.10.8")
     assert first.erlang_bin == TRIXIE.place(tools) / "usr" / "lib" / "erlang" / "bin"
     assert find_broker(environ={"PATH": ""}, tools=tools) == first
+    assert find_broker(environ={"PATH": "", "ERLANG_HOME": "/of/others"}, tools=tools) == first
 
 
 def test_the_named_one_comes_first(tools: Path, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_what_erlang_is_missing_is_said_with_what_to_do(tools: Path, tmp_path: P
         find_broker(broker(tmp_path / "own", "3.13.7"), environ={"PATH": ""}, tools=tools)
     assert "--driver containers --broker 3.13.7" in str(missing.value)
     with pytest.raises(ToolMissingError, match="ERLANG_HOME names /nowhere"):
-        find_broker(environ={"PATH": "", "ERLANG_HOME": "/nowhere"}, tools=tools)
+        find_broker(tmp_path / "own", environ={"PATH": "", "ERLANG_HOME": "/nowhere"}, tools=tools)
 
 
 def test_a_named_folder_without_broker_is_an_error(tools: Path, tmp_path: Path, message: Messages) -> None:
