@@ -49,14 +49,14 @@ class Repeats:
 
 
 def runs(once: Callable[[str], Result], *, repeat: int, tries: int) -> list[Result]:
-    """As many as are to be repeated; or else, of at most ``tries``, the first that ends as expected, and failing that
-    the last. ``once`` is told which one it plays, for people."""
+    """Return as many runs as are to be repeated; or else, of at most ``tries``, the first that ends as expected or
+    breaks a promise, and failing that the last. ``once`` gets the words for people that say which one it plays."""
     if repeat > 1:
         return [once(f"run {number} of {repeat}") for number in range(1, repeat + 1)]
     tried = (once(f"try {number} of {tries}" if number > 1 else "") for number in range(1, tries + 1))
     last: list[Result] = []
     for result in tried:
         last = [result]
-        if result.as_expected:
+        if result.as_expected or result.verdict is Verdict.INVALID:
             break
     return last

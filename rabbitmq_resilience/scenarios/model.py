@@ -77,8 +77,9 @@ class Scenario(Spec):
     ``what`` says in a few words what happened. ``name`` is what scenarios share that differ in topology, partition
     handling, queue type or version only, which have fields of their own.
 
-    ``markers`` are those of pytest (``-m``). ``tries`` is how often it is played at most until it ends as expected: for
-    what shows only where a fault meets the load at work."""
+    ``markers`` are those of pytest (``-m``). ``tries`` is how often it is played at most until it ends as expected. It
+    goes with an INVALID that is expected and shows only where a fault meets the load at work; a run that breaks another
+    promise ends the tries."""
 
     version: Literal[1] = 1
     title: Annotated[str, Field(min_length=1, max_length=200)]

@@ -15,6 +15,7 @@ from rabbitmq_resilience.faults.targets import TargetError, check_target
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
 from rabbitmq_resilience.invariants.latency import LatencyBounds
 from rabbitmq_resilience.invariants.order import Order
+from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.scenarios.expectations import excuse_problems
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.locations import OPTION
@@ -57,6 +58,9 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
     yield from _verdict_problems(scenario)
     if driver is not None:
         yield from excuse_problems(scenario.expect, scenario.chosen_invariants)
+    if scenario.tries > 1 and not any(expected.verdict is Verdict.INVALID for expected in scenario.expect):
+        text = f"tries: {scenario.tries} would play a broken promise away; it is for an INVALID that is expected"
+        yield ("tries",), f"{text}: leave it out, or state that in expect"
 
 
 def _not_offered(step: AnyFault, driver: str) -> str:

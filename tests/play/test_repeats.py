@@ -9,7 +9,7 @@ import pytest
 
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.repeats import Repeats
+from rabbitmq_resilience.play.repeats import Repeats, runs
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
@@ -61,3 +61,29 @@ def test_incidents_tell_where_they_are_described_and_what_happened() -> None:
     incidents = {file.stem: fault_file.load(file, driver="local") for file in sorted(INCIDENTS.glob("*.fault.yaml"))}
     assert incidents
     assert [name for name, incident in incidents.items() if incident.reference is None or incident.what is None] == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "played"),
+    [
+        ([(VALID, True)], 1),
+        ([(UNKNOWN, False), (VALID, True)], 2),
+        ([(VALID, False), (VALID, False), (INVALID, True)], 3),  # it is expected, and did not show at first
+        ([(INVALID, False)], 1),
+        ([(UNKNOWN, False), (INVALID, False)], 2),
+        ([(UNKNOWN, False)] * 3, 3),
+    ],
+)
+def test_tries_end_with_what_was_expected_and_with_a_broken_promise(
+    ends: list[tuple[Verdict, bool]], played: int
+) -> None:
+    each = iter([*(results(verdict, expected=expected)[0] for verdict, expected in ends)])
+    numbers: list[str] = []
+
+    def once(run: str) -> Result:
+        numbers.append(run)
+        return next(each)
+
+    [last] = runs(once, repeat=1, tries=3)
+    assert len(numbers) == played
+    assert (last.verdict, last.as_expected) == ends[-1]
