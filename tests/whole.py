@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import tells_of_itself
+from rabbitmq_resilience.clusters.pool import tells_of_itself, unfit_reason
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.known_defects import HANGS_IN_GLOBAL_SYNC, known_hangs
+from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.statistics_ended import TRACE
 
 FORMED_WITHIN_S = 90.0
+FIT_WITHIN_S = 60.0
 
 
 def await_whole(cluster: RunningCluster) -> None:
@@ -28,6 +30,17 @@ def await_whole(cluster: RunningCluster) -> None:
         _start_anew(cluster, hung)
     silent = [node for node in cluster.topology.node_names if not tells_of_itself(cluster, node)]
     _start_anew(cluster, [node for node in silent if TRACE.search(_log(cluster, node))])
+
+
+def await_fit(cluster: RunningCluster) -> None:
+    """Wait until the cluster might serve another scenario: after a node is back, others go on reporting for a moment
+    that they were partitioned from it."""
+    wait_until(
+        lambda: unfit_reason(cluster),
+        timeout_s=FIT_WITHIN_S,
+        what="the cluster to be fit for another scenario",
+        until=lambda reason: not reason,
+    )
 
 
 def _start_anew(cluster: RunningCluster, nodes: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.statistics_ended import END
-from tests.whole import await_whole
+from tests.whole import await_fit, await_whole
 
 pytestmark = pytest.mark.core
 
@@ -62,7 +62,7 @@ def test_forms_whole_and_through_its_proxies(cluster: RunningCluster) -> None:
     assert cluster.links.proxied == cluster.topology.links
     assert all(cluster.links.probe_ms(link, timeout_s=60) is not None for link in cluster.topology.links)
     assert cluster.api("b1").version() == cluster.broker_version
-    assert unfit_reason(cluster) == ""
+    await_fit(cluster)
 
 
 @pytest.mark.brokers
@@ -70,7 +70,7 @@ def test_a_node_whose_statistics_have_ended_makes_its_cluster_unfit(cluster: Run
     assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
     assert unfit_reason(cluster).startswith("b1 tells nothing")
     await_whole(cluster)
-    assert unfit_reason(cluster) == ""
+    await_fit(cluster)
 
 
 def test_a_whole_link_holds_nothing_even_when_busy(cluster: RunningCluster) -> None:
@@ -108,7 +108,7 @@ def test_a_short_cut_holds_bytes_and_goes_unnoticed(cluster: RunningCluster) -> 
     assert unanswered == [None] * 4
     assert {state for _, state in seen | seen_after} == {"up"}
     assert {node: cluster.traffic(node).keys() for node in cluster.topology.node_names} == before
-    assert unfit_reason(cluster) == ""
+    await_fit(cluster)
 
 
 @pytest.mark.usefixtures("pausing")
@@ -131,7 +131,7 @@ def test_a_long_cut_pauses_the_minority_until_restored(cluster: RunningCluster) 
     await_whole(cluster)
 
     assert others == {"up"}
-    assert unfit_reason(cluster) == ""
+    await_fit(cluster)
 
 
 def test_a_delay_is_seen_by_the_probe_and_survives_a_cut(cluster: RunningCluster) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.pool import unfit_reason
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.faults.catalogue import AnyFault
@@ -24,7 +23,7 @@ from rabbitmq_resilience.faults.nemesis import Nemesis
 from rabbitmq_resilience.faults.partition import Partition
 from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
 from tests.drivers import DRIVEN, formed_by
-from tests.whole import await_whole
+from tests.whole import await_fit, await_whole
 
 pytestmark = pytest.mark.core
 
@@ -44,7 +43,7 @@ def cluster(formed: RunningCluster) -> Iterator[RunningCluster]:
     await_whole(formed)
     yield formed
     await_whole(formed)
-    assert unfit_reason(formed) == ""
+    await_fit(formed)
 
 
 class Told(dict[str, str]):

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.pool import unfit_reason
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.faults.catalogue import AnyFault
@@ -26,7 +25,7 @@ from rabbitmq_resilience.faults.pause import Pause
 from rabbitmq_resilience.faults.targets import links_between
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.tools.waiting import wait_until
-from tests.whole import await_whole
+from tests.whole import await_fit, await_whole
 
 pytestmark = pytest.mark.core
 
@@ -129,7 +128,7 @@ def test_a_blip_on_all_links_goes_unnoticed_and_is_proven(cluster: LocalCluster,
     assert "6 links" in played.detail
     assert played.lasted_s >= for_s
     assert connections(cluster) == before
-    assert unfit_reason(cluster) == ""
+    await_fit(cluster)
 
 
 @pytest.mark.parametrize("for_s", [*more(0.05), 1.5])
