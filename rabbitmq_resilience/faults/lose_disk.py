@@ -60,7 +60,11 @@ class LoseDiskInjection(ProcessInjection):
 
     def heal(self) -> None:
         """Start the nodes, replaced if that is asked for. Raises ClusterError where replacing failed, once they run."""
-        serving = [node for node in self._others if self.context.cluster.state(node) == "up"] if self.replace else []
+        cluster = self.context.cluster
+        blank = self.replace and not any(
+            map(cluster.stored_bytes, self.nodes)
+        )  # a node with data is not to be forgotten
+        serving = [node for node in self._others if cluster.state(node) == "up"] if blank else []
         failed: list[str] = []
         for node in self.nodes if serving else ():
             self._try(failed, serving[0], "rabbitmqctl", "forget_cluster_node", node)

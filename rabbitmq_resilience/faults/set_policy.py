@@ -97,7 +97,7 @@ class PolicyInjection:
 
     def _otherwise(self, *, there: bool) -> list[str]:
         try:
-            rows = self.context.cluster.api(serving_node(self.context)).queues(self._vhost, columns=("name", "policy"))
+            rows = self.context.cluster.api(serving_node(self.context)).queue_states(self._vhost)
         except (ApiError, ApiUnreachable) as error:
             return [f"the queues cannot be asked: {error}"]
         having = {row["name"]: row.get("policy") == self.name for row in rows if self.queue in {None, row["name"]}}

@@ -189,7 +189,7 @@ def test_a_rolling_restart_with_new_settings(formed: LocalCluster, play: Any) ->
 
 
 def policies(cluster: LocalCluster) -> dict[str, str | None]:
-    return {row["name"]: row.get("policy") for row in cluster.api("b1").queues("operators", columns=("name", "policy"))}
+    return {row["name"]: row.get("policy") for row in cluster.api("b1").queue_states("operators")}
 
 
 def test_a_policy_is_seen_on_its_queue_and_gone_again(formed: LocalCluster, play: Any) -> None:
