@@ -167,8 +167,25 @@ def source_of(release: str) -> str:
     """
     if not KEYRING.exists():
         raise Failed(f"{KEYRING} is not there (package debian-archive-keyring), so that nothing could be verified")
+    return f"deb [signed-by={KEYRING}] {_mirror()} {release} main"
+
+
+def _mirror() -> str:
     targets = run(["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"], doing="asking for mirrors")
-    return f"deb [signed-by={KEYRING}] {mirror(targets, own_release=own_release())} {release} main"
+    try:
+        return mirror(targets, own_release=own_release())
+    except Failed:
+        # Before the first update apt may list no target at all, and knows only what it would ask for.
+        asked = run(["apt-get", "update", "--print-uris"], doing="asking for mirrors")
+        if address := mirror_asked(asked, own_release=own_release()):
+            return address
+        raise
+
+
+def mirror_asked(uris: str, *, own_release: str | None) -> str:
+    """Return the address that ``apt-get update --print-uris`` has ``own_release`` from; empty where it names none."""
+    found = re.search(rf"^'([^']+/)dists/{re.escape(own_release or '')}/InRelease'", uris, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def own_release() -> str | None:

@@ -196,6 +196,16 @@ def test_before_the_first_update_the_mirror_is_where_the_own_release_is_from() -
     assert debian.mirror(unread, own_release="bookworm") == "http://mirror.example/debian/"
 
 
+def test_where_apt_lists_no_target_the_mirror_is_what_it_would_ask() -> None:
+    uris = (
+        "'http://mirror.example/debian-security/dists/bookworm-security/InRelease' a 0 \n"
+        "'http://mirror.example/debian/dists/bookworm/InRelease' b 0 \n"
+    )
+    assert debian.mirror_asked(uris, own_release="bookworm") == "http://mirror.example/debian/"
+    assert not debian.mirror_asked(uris, own_release="trixie")
+    assert not debian.mirror_asked(uris, own_release=None)
+
+
 @pytest.mark.parametrize("targets", ["", "Ubuntu|noble|main|http://mirror.example/ubuntu/\n"])
 def test_without_a_mirror_of_debian_it_says_so(targets: str, message: Messages) -> None:
     with message.of(Failed):
