@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from rabbitmq_resilience.clusters.feature_flags import FeatureFlag, flag_needs
+from rabbitmq_resilience.clusters.settings import SettingName, SettingValue, setting_needs
 
 NODES_MIN = 1
 NODES_MAX = 7
@@ -100,10 +101,6 @@ class PauseIfAllDown(Spec):
     nodes: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
     recover: Literal["autoheal", "ignore"] = "autoheal"
 
-
-#: A line of rabbitmq.conf: its name and its value.
-SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][\w$-]*(\.[\w$/-]+)*$", max_length=200)]
-SettingValue = bool | int | float | Annotated[str, StringConstraints(pattern=r"^[^\s#][^\r\n#]*$", max_length=500)]
 
 #: The memory of which a broker may use a part (``vm_memory_high_watermark``), where it cannot see how much that is.
 _TOTAL_MEMORY = "total_memory_available_override_value"
@@ -312,7 +309,7 @@ class Topology(Spec):
     def needs(self) -> frozenset[str]:
         """What must be there for it beside brokers, as in ``faults.step.Step.needs``."""
         needed = ["haproxy"] * bool(self.balancers) + ["RAM nodes"] * bool(self.ram_nodes)
-        return frozenset(needed) | flag_needs(self.enable_feature_flags)
+        return frozenset(needed) | flag_needs(self.enable_feature_flags) | setting_needs(self.settings)
 
     @property
     def links(self) -> frozenset[Link]:

@@ -10,13 +10,16 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from rabbitmq_resilience.invariants.cluster_forms import forms
 from rabbitmq_resilience.invariants.columns import Array
-from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.kept_away import nobody_could_publish
 from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
+from rabbitmq_resilience.invariants.oracle import noticed_within_s
 from rabbitmq_resilience.invariants.owners import lacking_of
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
 from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
 from rabbitmq_resilience.invariants.units import seconds
@@ -41,8 +44,11 @@ STANDS_STILL_S = 1.0
 
 class Availability(InvariantSpec):
     """The longest time without any confirm from a queue, between the start of the steady phase and the end of
-    publishing, is at most ``stall_s_max``: by default 1.25 times ``net_ticktime`` to notice a fault, and 15 s for
-    clients to lose patience and for leaders to be elected. Messages that were under way at the end are waited for.
+    publishing, is at most ``stall_s_max``: by default the time to notice a fault, and 15 s for clients to lose patience
+    and for leaders to be elected. Noticing takes 1.25 times ``net_ticktime``; for quorum queues in clusters
+    whose metadata is in Khepri it takes no longer than twice the poll interval of Raft's failure detector, which is 5 s
+    or ``raft.adaptive_failure_detector.poll_interval`` in the topology's ``settings``. Messages that were under way at
+    the end are waited for.
 
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
     blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
@@ -69,14 +75,22 @@ class Availability(InvariantSpec):
     grace_s: Annotated[float, Field(ge=0)] = 15
 
     def bound_s(self, net_ticktime_s: float) -> float:
+        """Return the bound of queues whose loss brokers notice by ``net_ticktime``, in seconds."""
         return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
+
+    def bound_of_s(self, facts: Facts, cluster: ClusterFacts) -> float:
+        """Return the bound in seconds, the longest for all that the cluster may have been and for all its queues."""
+        if self.stall_s_max is not None:
+            return self.stall_s_max
+        found = forms(facts, cluster, facts.publishing_us or (0.0, NEVER_US))
+        return PATIENCE_S + max(noticed_within_s(form, queue) for form in found for queue in facts.queues)
 
     def check(self, history: History) -> Finding:
         facts, ledger = history.facts, ledger_of(history)
         traffic = ledger.traffic
         if facts.cluster is None or traffic is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
-        bound_s = self.bound_s(facts.cluster.net_ticktime_s)
+        bound_s = self.bound_of_s(facts, facts.cluster)
         idle = tuple(periods(pauses(facts, traffic.span_us)))
         judged = []
         companions = ledger.companions()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
+from rabbitmq_resilience.invariants.delivery_limit import may_give_up
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.owners import absences
@@ -20,10 +21,6 @@ from rabbitmq_resilience.invariants.times import NEVER, Times, periods, times
 from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
-
-#: From then on quorum queues give up a message that came back to them 20 times, also where nobody rejected it (release
-#: notes of 4.0, delivery limit).
-DELIVERY_LIMIT_SINCE = (4, 0)
 
 #: How long after a consumer was done with a message the dead letter is where it belongs at the latest.
 SETTLED_WITHIN_S = 10.0
@@ -45,7 +42,8 @@ class DeadLetterPromise(InvariantSpec):
     when a later message of its publisher did.
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
-    what came back to them 20 times, from 4.0 on: there a step excuses it, if somebody received the message.)
+    what came back to them 20 times, from 4.0 on: there a step excuses it, if somebody received the message. From 4.3 on
+    what came back as brokers were cut apart does not count.)
 
     Where consumers acknowledge automatically or early, what they held when their connection ended is gone, or rejected,
     and nobody knows: no dead letter is owed for what may have been that, and one may come. (``no_loss`` finds what is
@@ -154,7 +152,7 @@ def facts_of(history: History) -> LetterFacts:
     if history not in _found:
         promised, ledger = history.facts.dead_letters, ledger_of(history)
         assert promised is not None
-        given_up = _may_give_up(history.facts)
+        given_up = may_give_up(history.facts)
         places = range(promised.letters.places)
         keys = [(p, n, k) for p, m in ledger.messages.items() for n in range(len(m.lanes)) for k in places]
         letters = {key: _Letters.of(ledger, key, promised, given_up=given_up) for key in keys}
@@ -177,15 +175,6 @@ def _disturbed_us(facts: Facts) -> Times:
             backs_us = [facts.first_up_us(node, after_us=end_us) for node in step.down]
             spans.append((start_us, max([end_us, *backs_us]) + FELT_FOR_S * 1e6))
     return times(spans)
-
-
-def _may_give_up(facts: Facts) -> bool:
-    """Whether queues may have dead letters besides, by the limit of deliveries, as something made messages come
-    again."""
-    newest = facts.cluster is None or facts.cluster.broker_version >= DELIVERY_LIMIT_SINCE
-    upgraded = any(step.fault == "upgrade" for step in facts.steps)
-    quorum = any(queue.kind == "quorum" for queue in facts.queues)
-    return quorum and (newest or upgraded) and any(step.injected for step in facts.steps)
 
 
 def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, _Letters]) -> LetterFacts:

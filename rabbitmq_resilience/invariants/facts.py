@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from rabbitmq_resilience.clusters.feature_flags import KHEPRI
 from rabbitmq_resilience.invariants.steps import NEVER_US, Step, step_of
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.events import (
@@ -26,6 +25,9 @@ from rabbitmq_resilience.record.events import (
 from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.variation import Variation
 
+#: RabbitMQ's default of ``raft.adaptive_failure_detector.poll_interval`` (RabbitMQ, "Clustering", wide area networks).
+DETECTOR_POLL_S = 5.0
+
 _CLIENT = re.compile(r"(?P<role>[a-z]+)-(?P<number>[0-9]{1,9})")
 
 
@@ -38,6 +40,8 @@ class ClusterFacts:
     preferred: frozenset[str] = frozenset()
     recover: str = ""
     khepri: bool = False
+    #: How often Raft's failure detector is read.
+    detector_poll_s: float = DETECTOR_POLL_S
 
     @property
     def handles_partitions(self) -> bool:
@@ -174,15 +178,9 @@ class Facts:
                 preferred=frozenset(choice.get("nodes", ())),
                 recover=choice.get("recover", ""),
                 khepri=event.khepri,
+                detector_poll_s=event.detector_poll_s or DETECTOR_POLL_S,
             )
         return None
-
-    @cached_property
-    def handling_ends_us(self) -> float:
-        """From when on partition handling may have no effect any more, by a step: nodes become 4.3 or later, or of a
-        version that their image does not name, or the cluster enables ``khepri_db``."""
-        begun = (step.possible_us[0] for step in self.steps if step.injected and _ends_handling(step.becomes))
-        return min(begun, default=NEVER_US)
 
     @cached_property
     def queues(self) -> tuple[QueueFacts, ...]:
@@ -327,13 +325,6 @@ class Facts:
         """The faults that were on in that time, or what else is worth saying."""
         on = [step for step in self.steps if step.injected and _overlap(step.possible_us, (start_us, end_us))]
         return "beside " + ", ".join(map(str, on)) if on else "beside no fault"
-
-
-def _ends_handling(becomes: str) -> bool:
-    if re.fullmatch(r"[a-z][a-z0-9_.]*", becomes):
-        return becomes == KHEPRI
-    version = re.search(r"(\d+)\.(\d+)", becomes)
-    return bool(becomes) and (version is None or (int(version[1]), int(version[2])) >= (4, 3))
 
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from rabbitmq_resilience.invariants.cluster_forms import forms
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import writable_from
 from rabbitmq_resilience.invariants.pauses import pauses_of
@@ -29,6 +30,7 @@ class Promises:
     times in which no queue is promised.
     """
 
+    facts: Facts
     cluster: ClusterFacts
     moments: Sequence[Moment]
     never: Times
@@ -41,10 +43,14 @@ class Promises:
             bad = times(
                 (moment.start_us, moment.end_us)
                 for moment in self.moments
-                if not all(writable_from(queue, self.cluster, world) for world in moment.worlds)
+                if not all(writable_from(queue, form, world) for form in self.forms(moment) for world in moment.worlds)
             )
             self._lacking[key] = later(bad | self.never, end_us=grace_s * 1e6)
         return self._lacking[key]
+
+    def forms(self, moment: Moment) -> Sequence[ClusterFacts]:
+        """Return what the cluster may have been then."""
+        return forms(self.facts, self.cluster, (moment.start_us, moment.end_us))
 
 
 def promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
@@ -55,7 +61,7 @@ def promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
 def _promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
     paused = Truth(facts, cluster, [*truth_of(facts, cluster).steps, *pauses_of(facts, cluster, span_us).excused])
     never = times([*_unmended(facts, cluster, span_us), *_blocked(facts)])
-    return Promises(cluster, tuple(paused.moments(span_us)), never)
+    return Promises(facts, cluster, tuple(paused.moments(span_us)), never)
 
 
 def _unmended(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Iterable[Period]:

@@ -10,10 +10,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from rabbitmq_resilience.invariants.cluster_forms import forms
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.splits import most_explained, splits
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods
+from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
     Coverage,
@@ -83,7 +85,13 @@ class Permit:
 
 class Metadata(InvariantSpec):
     """Each item that was declared, with or without an answer, is on all nodes or on none in the end; on all if it was
-    called created. What a split permits to be lost, or to differ where nobody ended it, is counted apart."""
+    called created. What a split permits to be lost, or to differ where nobody ended it, is counted apart.
+
+    Where metadata is in Khepri (with the feature flag ``khepri_db``, by default in new clusters from 4.2 on, always
+    from 4.3 on), a declaration needs a majority of nodes: through a node of a minority it must not be called created.
+    Brokers answer it after 30 s with a connection error 541, which counts as refused; the harness waits for 10 s, and
+    counts it as unanswered.
+    """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
@@ -93,11 +101,11 @@ class Metadata(InvariantSpec):
         for event in facts.of_kind(MetadataEvent):
             answers = event.nodes
         known = {node: frozenset(items) for node, items in answers.items() if items is not None}
-        silent = sorted(set(facts.cluster.nodes if facts.cluster else ()) - set(known))
         if facts.cluster is None or not known:
             return Finding(Verdict.UNKNOWN, "no node told in the end which of the declared items it knows")
         declared = list(_declarations(facts, known))
-        return _finding(facts, declared, frozenset(known), silent, _permits(facts, facts.cluster))
+        impossible = list(_created_in_a_minority(facts, facts.cluster, declared))
+        return _finding(facts, declared, frozenset(known), _permits(facts, facts.cluster), impossible)
 
 
 def _declarations(facts: Facts, known: Mapping[str, frozenset[str]]) -> Iterator[Declaration]:
@@ -114,6 +122,25 @@ def _declarations(facts: Facts, known: Mapping[str, frozenset[str]]) -> Iterator
                 answered_us=NEVER_US if answer is None else answer.t_us,
                 known_to=frozenset(node for node, items in known.items() if event.item in items),
             )
+
+
+def _created_in_a_minority(
+    facts: Facts, cluster: ClusterFacts, declared: Sequence[Declaration]
+) -> Iterator[Declaration]:
+    """Yield what was called created although metadata surely was in Khepri, and its node surely in a minority, from
+    the question to the answer. Nodes that reach each other by way of others count as one side."""
+    created = [d for d in declared if d.state == "created"]
+    if not created:
+        return
+    span_us = min(d.asked_us for d in created), max(d.answered_us for d in created) + 1
+    moments = list(truth_of(facts, cluster).moments(span_us))
+    for d in created:
+        if any(form.handles_partitions for form in forms(facts, cluster, (d.asked_us, d.answered_us))):
+            continue
+        meanwhile = [m for m in moments if m.start_us <= d.answered_us and m.end_us > d.asked_us]
+        sides = [side for m in meanwhile for world in m.worlds for side in world.components if d.node in side]
+        if all(2 * len(side) <= len(cluster.nodes) for side in sides):
+            yield d
 
 
 def _permits(facts: Facts, cluster: ClusterFacts) -> Iterator[tuple[tuple[Permit, ...], ...]]:
@@ -156,9 +183,10 @@ def _finding(
     facts: Facts,
     declared: Sequence[Declaration],
     asked_nodes: Side,
-    silent: Sequence[str],
     permits: Iterable[tuple[tuple[Permit, ...], ...]],
+    impossible: Sequence[Declaration],
 ) -> Finding:
+    silent = sorted(set(facts.cluster.nodes if facts.cluster else ()) - asked_nodes)
     ends = [(d, d.fate(asked_nodes)) for d in declared]
     excused = _excused([(d, fate) for d, fate in ends if fate in _BROKEN], permits)
     fates: dict[tuple[Fate, bool], list[Declaration]] = defaultdict(list)
@@ -167,8 +195,11 @@ def _finding(
     beside_cut = [d for d in declared if _beside_cut(facts, d)]
     wrong = [_told(facts, d, asked_nodes) for d in [*fates["differing", False], *fates["lost", False]]]
     told = f"{len(declared)} items were declared, {len(beside_cut)} of them beside a cut"
+    minority = [f"{_told(facts, d, asked_nodes)}; {d.node} was in a minority" for d in impossible]
     if wrong:
         verdict, told = Verdict.INVALID, f"{told}; {len(wrong)} are on some nodes only, or gone: {wrong[0]}"
+    elif minority:
+        verdict, told = Verdict.INVALID, f"{told}; {len(minority)} were created in a minority: {minority[0]}"
     elif silent:
         verdict, told = Verdict.UNKNOWN, f"{told}; {', '.join(silent)} did not tell which of them they know"
     elif not beside_cut:
@@ -182,9 +213,12 @@ def _finding(
     counts: dict[str, Number] = {
         f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)
     }
+    counts["created_in_a_minority"] = len(impossible)
     counts["lost_through"] = " ".join(sorted({d.node for d in fates["lost", False]}))
     coverage = Coverage(0 if silent else len(declared) - len(excused), len(declared), "items")
-    return Finding(verdict, told, _numbers(declared, beside_cut) | counts, tuple(wrong[:EXAMPLES_MAX]), coverage)
+    return Finding(
+        verdict, told, _numbers(declared, beside_cut) | counts, tuple([*wrong, *minority][:EXAMPLES_MAX]), coverage
+    )
 
 
 def _numbers(declared: Sequence[Declaration], beside_cut: Sequence[Declaration]) -> dict[str, Number]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
-from rabbitmq_resilience.invariants.worlds import Side, World
+from rabbitmq_resilience.invariants.worlds import TICKS_MAX, Side, World
 
 #: What follows once the cut is healed. ``whole``: paused nodes come back and nothing was undone. ``restarts``: all
 #: sides but one restart and take over its state. ``split``: nobody does anything until an operator restarts a side.
@@ -77,6 +77,23 @@ def _aftermath(cluster: ClusterFacts) -> Aftermath:
     if not cluster.handles_partitions:
         return "whole"
     return "restarts" if cluster.heals_splits else "split"
+
+
+#: How many readings of Raft's failure detector an election waits for at most (RabbitMQ, "Clustering", wide area
+#: networks: up to roughly twice the poll interval).
+DETECTOR_POLLS = 2
+
+
+def noticed_within_s(cluster: ClusterFacts, queue: QueueFacts) -> float:
+    """Return how long a leader that went silent may stay unnoticed by the other members of its queue, in seconds.
+
+    Quorum queues elect another leader by Raft's own detector, or as soon as the silent node is taken for dead, which a
+    short ``net_ticktime`` brings about earlier. Where metadata is in Mnesia, its transactions may wait for the latter.
+    """
+    ticks_s = TICKS_MAX * cluster.net_ticktime_s
+    if queue.kind != "quorum" or cluster.handles_partitions:
+        return ticks_s
+    return min(ticks_s, DETECTOR_POLLS * cluster.detector_poll_s)
 
 
 def members_needed(queue: QueueFacts) -> int:

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from rabbitmq_resilience.invariants.cluster_forms import handled_until_us
 from rabbitmq_resilience.invariants.confirms import confirmed_in_vain, confirmed_on_both_sides
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, gaps, lasting_s
@@ -59,7 +60,7 @@ class PartitionMode(InvariantSpec):
         seen = [(t, states) for t, states in facts.node_states if span[0] <= t < span[1]]
         if facts.cluster is None or not seen:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
-        handled_us = span[0], min(seen[-1][0] + 1, max(span[0], facts.handling_ends_us))
+        handled_us = span[0], min(seen[-1][0] + 1, max(span[0], handled_until_us(facts)))
         pauses = pauses_of(facts, facts.cluster, handled_us, self.margin_s)
         found = _Found.of(history, pauses, seen)
         had_to = list(dict.fromkeys(pause.node for pause in found.pauses))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from rabbitmq_resilience.invariants.cluster_forms import forms, unhandled_from_us
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.steps import NEVER_US, Step
@@ -59,7 +60,8 @@ class Pauses:
         cluster = self.truth.cluster
         margin_s = self.margin_s
         if margin_s is None:
-            margin_s = pause_margin_s(len(cluster.nodes), cluster.broker_version)
+            slowest = max(form.broker_version for form in forms(self.facts, cluster, self.span_us))
+            margin_s = pause_margin_s(len(cluster.nodes), slowest)
         return TICKS_MAX * self.tick_us + margin_s * 1e6
 
     @property
@@ -86,12 +88,15 @@ class Pauses:
     @cached_property
     def may(self) -> Mapping[str, Times]:
         """When each node may begin to stand paused, or look like it."""
-        restarting = self.restarting
+        handled = times([(-NEVER_US, unhandled_from_us(self.facts))])
         return {
-            node: self._short_of(node, {peer: self._maybe_noticed(node, peer) for peer in self._peers(node)})
-            | self._weakened(node)
-            | self._doubtful(node)
-            | restarting
+            node: self._weakened(node)
+            | handled
+            & (
+                self._short_of(node, {peer: self._maybe_noticed(node, peer) for peer in self._peers(node)})
+                | self._doubtful(node)
+                | self.restarting
+            )
             for node in self.truth.cluster.nodes
         }
 

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from rabbitmq_resilience.invariants.cluster_forms import unhandled_from_us
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import mended_us
@@ -131,7 +132,8 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
     cluster, truth = as_it_was.cluster, as_it_was.as_apart
     found: dict[Side, list[Period]] = defaultdict(list)
     partial: list[Period] = []
-    for moment in truth.moments(span_us):
+    handled_us = span_us[0], min(span_us[1], max(span_us[0], unhandled_from_us(truth.facts)))
+    for moment in truth.moments(handled_us) if handled_us[0] < handled_us[1] else ():
         period_us = moment.start_us, moment.end_us
         for side in {side for world in moment.worlds for side in sides_apart(cluster, world, holders)}:
             found[side].append(period_us)

@@ -169,9 +169,7 @@ class Throughput(InvariantSpec):
         return [(unowned(facts, q, grace_s=self.grace_s), sums.get(index, 0) / total) for index, q in queues]
 
     def _demanded(self, facts: Facts, cluster: ClusterFacts, span_us: Period) -> list[Period]:
-        lost_grace_s = (
-            Availability().bound_s(cluster.net_ticktime_s) if self.lost_grace_s is None else self.lost_grace_s
-        )
+        lost_grace_s = Availability().bound_of_s(facts, cluster) if self.lost_grace_s is None else self.lost_grace_s
         exempt = unsettled(facts, cluster, span_us, grace_s=self.grace_s, lost_grace_s=lost_grace_s)
         exempt |= pauses(facts, span_us)
         exempt |= somebody_had_to_connect_anew(facts, within_s=self.grace_s)

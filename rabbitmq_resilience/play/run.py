@@ -14,6 +14,7 @@ from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreacha
 from rabbitmq_resilience.clusters.equipment import Equipment
 from rabbitmq_resilience.clusters.observer import Observer
 from rabbitmq_resilience.clusters.protocol import Cluster, Scraping
+from rabbitmq_resilience.clusters.settings import detector_poll_s
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.faults.fault import FaultContext
 from rabbitmq_resilience.faults.nemesis import Nemesis
@@ -286,6 +287,7 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         broker_version=cluster.broker_version,
         erlang_version=str(api.overview()["erlang_version"]),
         khepri=api.has_feature("khepri_db"),
+        detector_poll_s=detector_poll_s(topology.settings),
         driver=cluster.driver,
         formed_in_s=round(cluster.formed_in_s, 1),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),

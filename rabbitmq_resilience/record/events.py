@@ -61,6 +61,8 @@ class ClusterEvent(Event):
     erlang_version: str | None = None
     #: Whether metadata is in Raft.
     khepri: bool = False
+    #: How often Raft's failure detector is read, where the topology states it in seconds.
+    detector_poll_s: float | None = None
     driver: str | None = None
     formed_in_s: float | None = None
     started_at: str | None = None

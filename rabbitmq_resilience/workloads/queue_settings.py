@@ -42,6 +42,24 @@ def _not_owned(arguments: dict[str, ArgumentValue]) -> dict[str, ArgumentValue]:
     return arguments
 
 
+#: Arguments that not every version has, each with what it needs, as ``clusters.broker.versions.FEATURES`` calls it.
+ARGUMENT_NEEDS: Mapping[str, str] = {
+    "x-consumer-disconnected-timeout": "timeouts of disconnected consumers",
+    "x-consumer-timeout": "consumer timeouts of single queues",
+    "x-delayed-retry-type": "delayed retries",
+    "x-delayed-retry-min": "delayed retries",
+    "x-delayed-retry-max": "delayed retries",
+    "x-queue-mode": "modes of classic queues",
+    "x-queue-master-locator": "queue master locators",
+}
+
+
+def argument_needs(arguments: Mapping[str, ArgumentValue]) -> frozenset[str]:
+    """Return what brokers must have for these arguments, as far as is known which versions have them."""
+    first_store = {"the first message store of classic queues"} if arguments.get("x-queue-version") == 1 else set()
+    return frozenset(ARGUMENT_NEEDS[name] for name in arguments if name in ARGUMENT_NEEDS) | first_store
+
+
 #: What else queues are declared with.
 Arguments = Annotated[dict[ArgumentName, ArgumentValue], AfterValidator(_not_owned)]
 

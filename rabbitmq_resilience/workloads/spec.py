@@ -14,7 +14,7 @@ from rabbitmq_resilience.workloads.background import Churn
 from rabbitmq_resilience.workloads.dead_letters import AT_LEAST_ONCE, DeadLetters
 from rabbitmq_resilience.workloads.exclusive import owner_problems
 from rabbitmq_resilience.workloads.mix import MessageBytes, MessageSize, Priority
-from rabbitmq_resilience.workloads.queue_settings import Arguments, Mirroring, QueueLimits
+from rabbitmq_resilience.workloads.queue_settings import Arguments, Mirroring, QueueLimits, argument_needs
 from rabbitmq_resilience.workloads.routing import Routing
 from rabbitmq_resilience.workloads.services import Count, Duration, Processing, ProcessingStep, Service
 from rabbitmq_resilience.workloads.spread import Spread
@@ -57,8 +57,9 @@ class Workload(Spec):
     - ``max_in_memory_length``: how many messages a quorum queue keeps in memory. RabbitMQ heeds it from 3.8 until
       before 3.10, which never keeps any (rabbitmq-server #1970 and #3898). Later versions take both, and ignore them.
     - ``arguments``: what else queues are declared with, such as ``{x-delivery-limit: 5}``, ``x-consumer-timeout``,
-      ``x-consumer-disconnected-timeout`` or ``x-queue-leader-locator``. A broker that does not know one refuses it, or
-      ignores it. What it makes a queue drop counts as lost.
+      ``x-consumer-disconnected-timeout`` or ``x-queue-leader-locator``. Where it is known that a version has not one,
+      nothing is played on it; any other that a broker does not know it refuses, or ignores. What it makes a queue drop
+      counts as lost.
     - ``services``: applications that read queues of their own, each at its own pace. ``queues``, ``consumers`` and the
       processing are stated there then; queues and consumers are counted through, one service after another.
     - ``dead_letters``: what consumers reject, what expires and what queues drop goes on to the queues of one service.
@@ -268,7 +269,7 @@ class Workload(Spec):
             "priorities of quorum queues": self.queue_type == "quorum" and bool(self.priorities),
             "queues that are not durable": not (self.durable or self.exclusive),
         }
-        return frozenset(name for name, needed in needs.items() if needed)
+        return frozenset(name for name, needed in needs.items() if needed) | argument_needs(self.arguments)
 
     @property
     def owned(self) -> bool:

@@ -58,7 +58,7 @@ CLUSTERS: list[set[str]] = [
     {"catalogue"},
     {"packets", "stressors", "equipment", "alert_rules", "changes", "orchestration"},
     {"spec", "errors", "access"},
-    {"feature_flags"},
+    {"feature_flags", "settings"},
 ]
 
 #: What each folder may import. Set-up takes ``tools`` before anything is installed.

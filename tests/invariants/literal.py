@@ -68,6 +68,9 @@ def cluster(
     preferred: Sequence[str] = (),
     recover: str = "autoheal",
     driver: str = "local",
+    khepri: bool = False,
+    net_ticktime_s: float = 4,
+    detector_poll_s: float | None = None,
     addresses: Mapping[str, Sequence[str]] | None = None,
 ) -> Event:
     zones = {node: node[0] for node in nodes}
@@ -78,8 +81,10 @@ def cluster(
         nodes=zones,
         partition_handling=mode,
         pause_if_all_down={"nodes": list(preferred), "recover": recover} if preferred else None,
-        net_ticktime_s=4,
+        net_ticktime_s=net_ticktime_s,
         broker_version=version,
+        khepri=khepri,
+        detector_poll_s=detector_poll_s,
         driver=driver,
         addresses=addresses or {},
     )

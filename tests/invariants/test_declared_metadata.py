@@ -180,3 +180,47 @@ def test_what_was_created_stays_promised_whatever_is_answered_later(later: str) 
     again = declared(at_s=40, node="c1", state=later)
     assert check(declared(), again, known()).verdict is Verdict.INVALID
     assert check(declared(), again, known(ITEM)).verdict is Verdict.VALID
+
+
+ALONE = declared(node="a1")
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "verdict"),
+    [
+        ({"version": "4.3.6"}, Verdict.INVALID),
+        ({"version": "4.0.5", "khepri": True}, Verdict.INVALID),
+        ({"version": "4.0.5"}, Verdict.VALID),
+        ({"version": "3.10.8"}, Verdict.VALID),
+    ],
+)
+def test_with_khepri_nothing_is_created_in_a_minority(of_cluster: dict[str, Any], verdict: Verdict) -> None:
+    """a1 is cut off from 20 to 50 s, and answers at 31 s."""
+    finding = check(ALONE, known(ITEM), **of_cluster)
+    assert (finding.verdict, finding.numbers["created_in_a_minority"]) == (verdict, int(verdict is Verdict.INVALID))
+
+
+@pytest.mark.parametrize("state", ["refused", "unanswered", None])
+def test_with_khepri_a_minority_may_refuse_or_not_answer(state: str | None) -> None:
+    assert check(declared(node="a1", state=state), known(), version="4.3.6").verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("at_s", "verdict"), [(18.9, "VALID"), (20, "INVALID"), (48.9, "INVALID"), (49.1, "VALID")])
+def test_with_khepri_a_moment_with_a_majority_is_enough(at_s: float, verdict: str) -> None:
+    beside = declared("queue declared-002", node="b1")
+    finding = check(declared(node="a1", at_s=at_s), beside, known(ITEM, "queue declared-002"), version="4.3.6")
+    assert finding.verdict.name == verdict
+
+
+@pytest.mark.parametrize(("begins_s", "verdict"), [(10, Verdict.INVALID), (25, Verdict.VALID), (60, Verdict.VALID)])
+def test_what_the_cluster_was_then_counts(begins_s: float, verdict: Verdict) -> None:
+    enabled = fault(begins_s, begins_s + 10, step=1, name="enable_feature_flag", operation=True, becomes="khepri_db")
+    assert check(ALONE, enabled, known(ITEM), version="4.0.5").verdict is verdict
+
+
+@pytest.mark.parametrize(("ends_s", "verdict"), [(None, Verdict.VALID), (15, Verdict.INVALID), (60, Verdict.VALID)])
+def test_what_a_split_permits_ends_with_partition_handling(ends_s: float | None, verdict: Verdict) -> None:
+    """What was declared through a1 while it was alone is gone, as autoheal permits."""
+    changes = [] if ends_s is None else [fault(10, ends_s, step=1, operation=True, becomes="khepri_db")]
+    finding = check(declared(node="a1"), known(), *changes, mode="autoheal", unlike=A1_RESTARTS, version="4.0.5")
+    assert finding.verdict is verdict

@@ -329,3 +329,17 @@ def test_what_was_demanded_before_an_upgrade_still_is() -> None:
     changed = fault(55, 58, step=1, name="upgrade", operation=True, becomes="4.3.6")
     assert check([CUT, changed], {}, version="4.2.9").verdict is Verdict.INVALID
     assert check([CUT, changed], PAUSED, version="4.2.9").verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("ends_s", "verdict"), [(15, Verdict.INVALID), (60, Verdict.VALID)])
+def test_once_the_modes_surely_have_no_effect_no_node_may_pause(ends_s: float, verdict: Verdict) -> None:
+    changed = fault(10, ends_s, step=1, name="upgrade", operation=True, becomes="4.3.6")
+    assert check([CUT, changed], PAUSED, version="4.2.9").verdict is verdict
+
+
+@pytest.mark.parametrize(("becomes", "verdict"), [("4.0.9", Verdict.VALID), ("3.13.9", Verdict.INVALID)])
+def test_a_node_may_take_as_long_as_those_of_the_newest_version(becomes: str, verdict: Verdict) -> None:
+    """5 s to notice and 10 s more, and 7 s more from 4.0 on."""
+    changed = fault(5, 8, step=1, name="upgrade", operation=True, becomes=becomes)
+    seen = check([CUT, changed], {"a1": [(40, 52, "paused")]}, version="3.13.7", margin_s=None)
+    assert seen.verdict is verdict

@@ -41,6 +41,7 @@ CHURNED = st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=2)
 LATER = {
     "addresses",
     "dead_letters",
+    "detector_poll_s",
     "erlang_version",
     "in_flight",
     "life",

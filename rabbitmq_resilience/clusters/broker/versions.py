@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from packaging.version import Version
 
+from rabbitmq_resilience.clusters.settings import SMALL_FRAMES
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 
 GUIDE = "https://www.rabbitmq.com/docs/upgrade#rabbitmq-version-upgradability"
@@ -45,10 +46,27 @@ MAINTENANCE_MODE, MAINTENANCE_MODE_FROM = "maintenance mode", "3.8.8"
 #: What a load needs that not every version has, as ``workloads.spec.Workload.needs`` tells it: the first and the last
 #: series that have it (None: no bound), and what else there is.
 FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
+    SMALL_FRAMES: (
+        None,
+        (4, 0),
+        "From 4.1 on brokers refuse each client that agrees to it (release notes of 4.1.0). Leave settings.frame_max "
+        "out, or play a version up to 4.0",
+    ),
+    "consumer timeouts of single queues": (
+        (3, 11),
+        None,
+        "Take topology.settings: {consumer_timeout: ...}, or play 3.11.15 or later (release notes of 3.11.15)",
+    ),
     "dead letters that arrive at least once": (
         (3, 10),
         None,
         "Take dead_letters.strategy: at_most_once, or play 3.10 or later (release notes of 3.10.0)",
+    ),
+    "delayed retries": (
+        (4, 3),
+        None,
+        "Leave x-delayed-retry-type, -min and -max out of workload.arguments, or play 4.3 or later (release notes of "
+        "4.3.0)",
     ),
     "expiry of messages in quorum queues": (
         (3, 10),
@@ -72,16 +90,40 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
         "From 3.12 on classic queues keep messages on disk by themselves and ignore the setting. Leave workload.lazy "
         "out, or play a version up to 3.11 (release notes of 3.12.0)",
     ),
+    "modes of classic queues": (
+        None,
+        (4, 2),
+        "From 4.3 on brokers refuse x-queue-mode, whatever its value (release notes of 4.3.0). Leave it out of "
+        "workload.arguments, or play a version up to 4.2",
+    ),
     "mirrored queues": (
         None,
         (3, 13),
         "Take queue_type: quorum, or play a version up to 3.13 (release notes of 4.0)",
+    ),
+    "queue master locators": (
+        None,
+        (4, 2),
+        "From 4.3 on brokers refuse x-queue-master-locator where a setting does not permit it (release notes of "
+        "4.3.0, queue_master_locator). Take x-queue-leader-locator, or play a version up to 4.2",
     ),
     "queues that are not durable": (
         None,
         (4, 2),
         "From 4.3 on brokers refuse to declare them where a setting does not permit it (release notes of 4.3.0, "
         "transient_nonexcl_queues). Leave workload.durable out, or play a version up to 4.2",
+    ),
+    "the first message store of classic queues": (
+        None,
+        (4, 2),
+        "From 4.3 on there is the second one alone (release notes of 4.3.0). Leave x-queue-version out of "
+        "workload.arguments, or play a version up to 4.2",
+    ),
+    "timeouts of disconnected consumers": (
+        (4, 3),
+        None,
+        "Leave x-consumer-disconnected-timeout out of workload.arguments, or play 4.3 or later (release notes of "
+        "4.3.0)",
     ),
 }
 

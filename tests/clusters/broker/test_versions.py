@@ -18,6 +18,7 @@ from rabbitmq_resilience.clusters.broker.versions import (
     require_maintenance_mode,
     require_supported,
 )
+from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.workloads.spec import Workload
@@ -114,6 +115,24 @@ def test_the_next_series_is_the_nearest() -> None:
             "4.3.0",
         ),
         ({"churn": {"queues_per_s": 1, "bindings_per_s": 1}}, [], ["3.10.8", "4.3.6"], ""),
+        ({"arguments": {"x-consumer-disconnected-timeout": 9000}}, ["4.2.1", "3.13.7"], ["4.3.6"], "4.3"),
+        ({"arguments": {"x-delayed-retry-type": "all"}}, ["4.0.5"], ["4.3.6"], "4.3"),
+        ({"arguments": {"x-consumer-timeout": 60_000}}, ["3.10.8"], ["3.12.0", "4.0.5", "4.3.6"], "consumer_timeout"),
+        (
+            {"queue_type": "classic", "arguments": {"x-queue-mode": "default"}},
+            ["4.3.0"],
+            ["3.10.8", "4.2.1"],
+            "4.3.0",
+        ),
+        (
+            {"queue_type": "classic", "arguments": {"x-queue-master-locator": "min-masters"}},
+            ["4.3.0"],
+            ["3.10.8", "4.2.1"],
+            "x-queue-leader-locator",
+        ),
+        ({"queue_type": "classic", "arguments": {"x-queue-version": 1}}, ["4.3.0"], ["3.10.8", "4.2.1"], "4.3.0"),
+        ({"queue_type": "classic", "arguments": {"x-queue-version": 2}}, [], ["3.10.8", "4.3.6"], ""),
+        ({"arguments": {"x-delivery-limit": 5, "x-queue-leader-locator": "balanced"}}, [], ["3.10.8", "4.3.6"], ""),
         (
             {"limits": {"message_ttl_ms": 9}},
             ["3.9.29"],
@@ -134,6 +153,14 @@ def test_a_load_is_refused_where_the_version_has_not_what_it_needs(
         assert version in str(error.value)
     if refused:
         assert told in str(error.value)
+
+
+def test_small_frames_are_refused_from_4_1_on(message: Messages) -> None:
+    small = Topology(name="one", zones={"a": 1}, settings={"frame_max": 4096})
+    require_features("4.0.5", small.needs)
+    with message.of(ToolMissingError):
+        require_features("4.1.0", small.needs)
+    require_features("4.1.0", Topology(name="one", zones={"a": 1}, settings={"frame_max": 8192}).needs)
 
 
 def test_what_versions_have_is_told_with_its_source() -> None:

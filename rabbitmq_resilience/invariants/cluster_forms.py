@@ -1,0 +1,81 @@
+"""What a cluster may have been at each moment of a run: an upgrade or a feature flag changes what it promises.
+
+Until such a step has ended the cluster may be as before or as after it. What is demanded must follow from each of these
+forms, what is permitted from one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rabbitmq_resilience.clusters.feature_flags import KHEPRI
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step
+from rabbitmq_resilience.invariants.times import Period
+
+_FLAG = re.compile(r"[a-z][a-z0-9_.]*")
+_VERSION = re.compile(r"\d+(\.\d+)+")
+
+
+def forms(facts: Facts, cluster: ClusterFacts, period_us: Period) -> tuple[ClusterFacts, ...]:
+    """Return what the cluster may have been at some moment of the period, as before all changes first.
+
+    A version belongs to the cluster as soon as one node may have it, and until all nodes surely have another one.
+    """
+    return facts.once(_forms, cluster, _begun(facts, period_us[1]), _ended(facts, period_us[0]))
+
+
+def handled_until_us(facts: Facts) -> float:
+    """Return from when on partition handling may have no effect any more, by a step; NEVER_US without one."""
+    return min((step.possible_us[0] for step in _changes(facts) if _may_end_handling(step)), default=NEVER_US)
+
+
+def unhandled_from_us(facts: Facts) -> float:
+    """Return from when on partition handling surely has no effect any more, by a step; NEVER_US without one."""
+    return min((step.possible_us[1] for step in _changes(facts) if _surely_ends_handling(step)), default=NEVER_US)
+
+
+def _changes(facts: Facts) -> Iterator[Step]:
+    return (step for step in facts.steps if step.becomes and step.injected)
+
+
+def _begun(facts: Facts, until_us: float) -> frozenset[int]:
+    return frozenset(step.number for step in _changes(facts) if step.possible_us[0] < until_us)
+
+
+def _ended(facts: Facts, by_us: float) -> frozenset[int]:
+    return frozenset(step.number for step in _changes(facts) if step.possible_us[1] <= by_us)
+
+
+def _forms(
+    facts: Facts, cluster: ClusterFacts, begun: frozenset[int], ended: frozenset[int]
+) -> tuple[ClusterFacts, ...]:
+    changes = [step for step in _changes(facts) if step.number in begun]
+    over = [step for step in changes if step.number in ended]
+    replaced = frozenset(node for step in over if version_of(step.becomes) for node in step.down)
+    versions = [] if replaced >= set(cluster.nodes) else [cluster.broker_version]
+    versions += [version for step in changes if (version := version_of(step.becomes))]
+    stores = {cluster.khepri, cluster.khepri or any(map(_may_end_handling, changes))}
+    if any(map(_surely_ends_handling, over)):
+        stores = {True}
+    found = (replace(cluster, broker_version=v, khepri=k) for v in versions for k in sorted(stores))
+    return tuple(dict.fromkeys(found))
+
+
+def version_of(becomes: str) -> tuple[int, ...]:
+    """Return the version that a version or an image names, or () for a feature flag and for an image without one."""
+    tag = becomes.rpartition(":")[2]  # what else an image is called may have numbers too
+    unnamed = _FLAG.fullmatch(becomes) or "/" in tag or "@" in becomes
+    found = None if unnamed else _VERSION.search(tag)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def _surely_ends_handling(step: Step) -> bool:
+    return step.becomes == KHEPRI or version_of(step.becomes) >= (4, 3)
+
+
+def _may_end_handling(step: Step) -> bool:
+    """Whether the cluster may have its metadata in Khepri by this step: an image may be of any version."""
+    return _surely_ends_handling(step) or not (_FLAG.fullmatch(step.becomes) or version_of(step.becomes))

@@ -1,0 +1,59 @@
+"""How long queues may stand still, by the metadata store and by what the cluster was at each moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.invariants.availability import Availability
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.record.events import Event
+from tests.invariants.literal import apart, cluster, fault, history, phases, publish, queues
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "kind", "bound_s"),
+    [
+        ({"version": "3.10.8"}, "quorum", 20),
+        ({"version": "3.10.8"}, "mirrored", 20),
+        ({"version": "4.3.6"}, "quorum", 20),
+        ({"version": "4.0.5", "net_ticktime_s": 60}, "quorum", 90),
+        ({"version": "4.0.5", "net_ticktime_s": 60, "khepri": True}, "quorum", 25),
+        ({"version": "4.3.6", "net_ticktime_s": 60}, "quorum", 25),
+        ({"version": "4.3.6", "net_ticktime_s": 60, "detector_poll_s": 1.0}, "quorum", 17),
+        ({"version": "4.3.6", "net_ticktime_s": 60}, "classic", 90),
+    ],
+)
+def test_quorum_queues_elect_by_the_detector_of_raft(of_cluster: dict[str, Any], kind: str, bound_s: float) -> None:
+    facts = Facts([cluster(**of_cluster), queues("q1", kind=kind)])
+    assert facts.cluster is not None
+    assert Availability().bound_of_s(facts, facts.cluster) == bound_s
+    assert Availability(stall_s_max=3).bound_of_s(facts, facts.cluster) == 3
+
+
+def test_a_cluster_that_is_upgraded_may_take_as_long_as_before() -> None:
+    upgrade = fault(30, 40, name="upgrade", down=["a1"], becomes="4.3.6")
+    facts = Facts([cluster(version="4.2.9", net_ticktime_s=60), queues("q1"), *phases(), *upgrade])
+    assert facts.cluster is not None
+    assert Availability().bound_of_s(facts, facts.cluster) == 90
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ([], Verdict.VALID),
+        (fault(5, 15, step=1, operation=True, becomes="khepri_db"), Verdict.INVALID),
+        (fault(5, 60, step=1, operation=True, becomes="khepri_db"), Verdict.VALID),
+    ],
+)
+def test_a_minority_goes_on_serving_what_is_there_once_metadata_is_in_khepri(
+    changed: list[Event], verdict: Verdict
+) -> None:
+    """The only copy of the queue is on a1, which pauses with Mnesia, and confirms nothing from 20 to 50 s."""
+    events = [cluster(version="4.0.5"), queues("q1", kind="classic", members=["a1"]), phases()]
+    cut = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+    stall = [publish(n, n / 10) for n in range(900) if not 200 <= n < 505]
+    found = Availability(stall_s_max=15, grace_s=5).check(history(stall, (), [*events, cut, changed]))
+    assert found.verdict is verdict
