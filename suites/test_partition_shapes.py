@@ -118,13 +118,13 @@ def test_bridge(cluster: Topology, queue_type: str, play: Play) -> None:
 @pytest.mark.parametrize(
     ("period_s", "queue_type"),
     [
-        pytest.param(period_s, queue_type, marks=() if (period_s, queue_type) == (0.1, "quorum") else slow)
-        for period_s in (0.1, 1.0, 4.0)
+        pytest.param(period_s, queue_type, marks=() if (period_s, queue_type) == (0.4, "quorum") else slow)
+        for period_s in (0.4, 1.0, 4.0)
         for queue_type in QUEUE_TYPES
     ],
 )
 def test_flapping(cluster: Topology, queue_type: str, period_s: float, play: Play) -> None:
-    """Each time too short to be noticed."""
+    """Each time too short to be noticed. A period of 0.1 s cannot be kept where other clusters run on the machine."""
     flaps = Flapping(at_s=FIRST_STEP_S, for_s=10, period_s=period_s, between=("zone:c", "rest"))
     played(play, f"A link flaps every {period_s:g} s", cluster, queue_type, flaps)
 
