@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.clusters.drivers import DRIVERS, versions_at_home
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.play.grounds import first_home
 from rabbitmq_resilience.play.judging import Result, judge_run, reopened
@@ -30,9 +30,8 @@ def play_scenario(
     WrongBrokerError where the driver has no such broker. What goes wrong later is raised too, after all is healed and
     ended; the run directory holds what was recorded then, with the verdict UNKNOWN.
     """
-    if broker is None:
-        with closing(DRIVERS[driver].open(None)) as opened:
-            broker = first_home([scenario], opened.homes)[0] if opened.homes else None
+    if broker is None and (versions := versions_at_home(driver)):
+        broker, _ = first_home([scenario], versions)
     with closing(DRIVERS[driver].open(broker)) as opened, ClusterPool(opened.form) as clusters:
         testbed = Testbed(
             clusters,

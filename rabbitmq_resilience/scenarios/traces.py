@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from rabbitmq_resilience.invariants.availability import REFUSED_MIN
+from rabbitmq_resilience.invariants.pauses import NET_SETUPTIME_S
 from rabbitmq_resilience.invariants.verdict import Finding
 
 Trace = Callable[[str], bool]
@@ -29,8 +30,6 @@ _BROKER_SEEN = re.compile(r"rabbit on node '?([\w@.-]+?)'? (up|down)$")
 _PEER_UNREACHABLE = re.compile(r"node '?([\w@.-]+?)'? down: ")
 _RAN_APART = re.compile(r"running_partitioned_network,\s*'?([\w@.-]+?)'?\}")
 _STARTS, _STARTED = " Starting RabbitMQ", "Server startup complete"
-#: For how long a connection that cannot be made is waited for (kernel(6), net_setuptime).
-SETUP_S = 7.0
 
 #: A node that was frozen learns of all that happened meanwhile at once.
 RESUMED_S = 1.0
@@ -62,7 +61,8 @@ def pauses_late(log: str) -> bool:
 
 
 def never_pauses(log: str) -> bool:
-    """Return whether the node was without a peer for ``SETUP_S`` and longer, and did not pause before it saw it again.
+    """Return whether the node was without a peer for ``NET_SETUPTIME_S`` and longer, and did not pause before it saw
+    that peer again.
 
     It lost the broker of that peer, and took the peer itself for unreachable only once Mnesia had said that the two had
     run apart: its node monitor had waited for another silent peer, whose turn came first, until the cut was over.
@@ -83,7 +83,7 @@ def never_pauses(log: str) -> bool:
             apart.add(match[1])
         elif match := _PEER_UNREACHABLE.match(text):
             peer = match[1]
-            if peer in apart and at_s - lost_s.get(peer, at_s) >= SETUP_S:
+            if peer in apart and at_s - lost_s.get(peer, at_s) >= NET_SETUPTIME_S:
                 return True
             apart.discard(peer)
     return False

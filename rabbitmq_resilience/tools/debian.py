@@ -6,6 +6,7 @@ lists so old that the packages are gone, fresh ones are read into a folder of ou
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -170,7 +171,9 @@ def source_of(release: str) -> str:
     return f"deb [signed-by={KEYRING}] {_mirror()} {release} main"
 
 
+@functools.cache
 def _mirror() -> str:
+    """Return the mirror that this machine uses; apt is asked once for all homes."""
     targets = run(["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"], doing="asking for mirrors")
     try:
         return mirror(targets, own_release=own_release())

@@ -24,6 +24,7 @@ from typing import IO
 
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, Line, megabytes, run
+from rabbitmq_resilience.tools.tar_files import extract
 
 #: Of RabbitMQ's release signing key (RabbitMQ, "Verifying RabbitMQ Packages with GnuPG", read in November 2026).
 SIGNER = "0A9AF2115F4687BD29803A206B73A36E6026DFCA"
@@ -166,9 +167,7 @@ def _unpack(archive: Path, scratch: Path, folder: Path) -> None:
     """Unpack the one folder that the archive holds."""
     try:
         with tarfile.open(archive) as content:
-            members = list(_within(content, folder.name))
-            content.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have it
-            content.extractall(scratch, members=members)  # noqa: S202 - only what lies in its one folder
+            extract(content, scratch, list(_within(content, folder.name)))
     except (tarfile.TarError, EOFError, OSError) as error:
         raise Failed(f"{archive.name} cannot be unpacked: {error}") from error
     unpacked = scratch / folder.name

@@ -21,6 +21,7 @@ from rabbitmq_resilience.invariants.verdict import Finding
 from rabbitmq_resilience.play.examination import recorded_history
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.tools.tar_files import extract
 
 CORPUS = Path(__file__).parent
 GOLDEN = CORPUS / "golden.txt"
@@ -57,8 +58,7 @@ def first_runs() -> Path:
 def unpacked(name: str, folder: Path) -> RunDirectory:
     """Unpack a recorded run into ``folder``."""
     with tarfile.open(CORPUS / f"{name}{_ENDING}") as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have it
-        archive.extractall(folder)  # noqa: S202 - it is of this checkout
+        extract(archive, folder)
     return RunDirectory(folder / name)
 
 
