@@ -17,7 +17,8 @@ from rabbitmq_resilience.invariants.delivery_limit import may_give_up
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.owners import absences
-from rabbitmq_resilience.invariants.times import NEVER, Times, periods, times
+from rabbitmq_resilience.invariants.times import NEVER, Times, later, periods, times
+from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
@@ -167,14 +168,14 @@ def _count(of: Iterable[Flags]) -> int:
 def _disturbed_us(facts: Facts) -> Times:
     """When at_most_once promises nothing: while a step acts on brokers or their links, and not on clients alone, or on
     queues as operators do, and for some time after the nodes that it took away were seen up again."""
-    spans = []
-    for step in facts.steps:
-        acts = step.down or step.cut or step.starved or step.slow_s or step.alarmed or step.operation
-        if step.injected and acts:
-            start_us, end_us = step.possible_us
-            backs_us = [facts.first_up_us(node, after_us=end_us) for node in step.down]
-            spans.append((start_us, max([end_us, *backs_us]) + FELT_FOR_S * 1e6))
-    return times(spans)
+    if facts.cluster is None:
+        disturbed = times(step.possible_us for step in facts.steps if step.injected)
+    else:
+        truth = truth_of(facts, facts.cluster)
+        acting = [s for s in facts.steps if s.cut or s.starved or s.slow_s or s.alarmed or s.operation]
+        away = [absence for node in facts.cluster.nodes for absence in truth.absences(node)]
+        disturbed = times([*(step.possible_us for step in acting if step.injected), *away])
+    return later(disturbed, end_us=FELT_FOR_S * 1e6)
 
 
 def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, _Letters]) -> LetterFacts:

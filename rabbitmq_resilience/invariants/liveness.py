@@ -16,7 +16,7 @@ from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import writable_from
 from rabbitmq_resilience.invariants.pauses import pauses_of
 from rabbitmq_resilience.invariants.splits import splits
-from rabbitmq_resilience.invariants.steps import NEVER_US
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step
 from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.invariants.truth import Moment, Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side
@@ -97,6 +97,12 @@ def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> flo
     return 1.0 if target_per_s is None else target_per_s / usual_per_s
 
 
+def _is_restless(step: Step, *, mirrored: bool) -> bool:
+    """Whether changes go on unseen as long as the step lasts. That it takes nodes away in turns is seen."""
+    unseen = step.intermittent and (step.cut or step.starved or not step.down)
+    return bool(unseen or (step.operation and mirrored))
+
+
 def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float) -> Times:
     """The time after each change of nodes or links, which an intermittent cut makes again and again: ``lost_grace_s``
     where a node or a link was lost and stays so, which must first be noticed, and ``grace_s`` where none was. That a
@@ -112,5 +118,5 @@ def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: 
             found_us = next((at_us for at_us, world in worst[i + 2 :] if not world.lost_since(before)), NEVER_US)
             changing.append((start_us, min(start_us + lost_grace_s * 1e6, found_us)))
     mirrored = any(queue.kind == "mirrored" for queue in facts.queues)
-    restless = times(step.possible_us for step in facts.steps if step.intermittent or (step.operation and mirrored))
+    restless = times(step.possible_us for step in facts.steps if _is_restless(step, mirrored=mirrored))
     return times(changing) | later(restless, end_us=grace_s * 1e6)

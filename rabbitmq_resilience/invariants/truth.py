@@ -2,7 +2,8 @@
 
 Injecting and healing take time. So a step acts surely from the end of the one to the beginning of the other, and
 possibly from the beginning of the one to the end of the other; what is cut and whole in turns is never surely cut. A
-node that a step took away is possibly so until it was seen up again.
+node that a step took away is possibly so until it was seen up again. Of a step that takes nodes away in turns, such as
+a rolling restart, sightings decide which of them was away, and when.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
+from rabbitmq_resilience.invariants.gaps import UNWATCHED_S_MAX
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, left, periods, times, union
@@ -79,8 +81,34 @@ class Truth:
         }
 
     def absences(self, node: str) -> list[Period]:
-        """The longest that each step may have taken ``node`` away: until it was seen up again."""
-        return [self._absence(step, node) for step in self.steps if node in step.down and step.injected]
+        """Return the longest that each step may have taken ``node`` away: until it was seen up again."""
+        return [absence for step in self.steps for absence in self.absences_by(step, node)]
+
+    def absences_by(self, step: Step, node: str) -> list[Period]:
+        """Return when the step may have taken ``node`` away. One that takes its nodes away in turns did so only when
+        that was seen, or when the node was not looked at."""
+        if node not in step.down or not step.injected:
+            return []
+        return self._seen_away(step, node) if step.intermittent else [self._absence(step, node)]
+
+    def _seen_away(self, step: Step, node: str) -> list[Period]:
+        """Return the times within a step, each from the look before ``node`` was seen away until it was seen up.
+
+        A step takes the process of each node away once: what comes after that was seen is not of this step.
+        """
+        start_us, end_us = step.possible_us
+        looks = [(t_us, states[node]) for t_us, states in self.facts.sightings(start_us, end_us) if node in states]
+        found, up_us, seen = [], start_us, set[str]()
+        for t_us, state in [*looks, (self.facts.first_up_us(node, after_us=end_us), "up")]:
+            if state != "up":
+                seen.add(state)
+                continue
+            if seen or t_us - up_us > UNWATCHED_S_MAX * 1e6:
+                found.append((up_us, t_us))
+            if "down" in seen:
+                break
+            up_us, seen = t_us, set()
+        return found
 
     def _absence(self, step: Step, node: str) -> Period:
         start_us, end_us = step.possible_us

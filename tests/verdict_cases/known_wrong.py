@@ -24,10 +24,5 @@ KNOWN_WRONG: dict[str, str] = {
     "q2 grew to 50,000, and is not listed any more": "VALID",
     "q2 is not listed from the fault on (nobody knows what it holds)": "VALID",
     "no leader in every tenth sample, for good": "VALID",
-    "rolling_restart: availability, nothing confirmed for 10 min": "VALID",
-    "rolling_restart: the same, all that is tried for 10 min is unknown": "VALID",
-    "rolling_restart: throughput, nothing confirmed for 10 min": "VALID",
-    "rolling_restart: no_crash, b1 ends by itself twice more": "VALID",
-    "rolling_restart: partition_mode, b1 stands paused for 5 min long after its restart": "VALID",
     "availability: a message every 25 s, all confirmed at once": "INVALID",
 }
