@@ -116,7 +116,8 @@ class Reading:
     """What one consumer read of one publisher and priority from one queue.
 
     ``overtaken`` counts deliveries without the redelivered flag that came after a higher sequence, and
-    ``lowest_fresh`` is the lowest sequence without it.
+    ``lowest_fresh`` is the lowest sequence without it. ``backwards``: whether its rows were read in another order than
+    that of time, as from the files of two processes; then ``overtaken`` says nothing.
     """
 
     highest: int = -1
@@ -127,9 +128,11 @@ class Reading:
 
     #: How many deliveries.
     count: int = 0
+    backwards: bool = False
 
     def read(self, sequence: Array, redelivered: Array, received_us: Array) -> None:
         self.count += len(sequence)
+        self.backwards |= bool(received_us[0] < self.last_us or (np.diff(received_us.astype(np.int64)) < 0).any())
         before = highest_before(sequence, self.highest)
         fresh = ~redelivered
         self.overtaken += int(np.count_nonzero((sequence < before) & fresh))

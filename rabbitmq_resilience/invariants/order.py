@@ -81,10 +81,13 @@ class Order(InvariantSpec):
         if read and not judged:
             text = f"more than one consumer at a time read from {shared}"
             return Finding(Verdict.UNKNOWN, text, numbers, coverage=coverage)
-        seeds = {key: highest for queue in turns for key, highest in _seeds(by_queue[queue], turns[queue]).items()}
+        backwards = {queue for queue in turns if any(reading.backwards for reading in by_queue[queue].values())}
+        forwards = turns.keys() - backwards
+        seeds = {key: highest for queue in forwards for key, highest in _seeds(by_queue[queue], turns[queue]).items()}
         suspicious = {key for key, highest in seeds.items() if _is_suspicious(ledger.readings[key], highest)}
         suspects = _suspects(history, ledger, seeds, suspicious) if suspicious else iter(())
-        unruly = _suspects_of_all(history, ledger, together) if together else iter(())
+        by_time = together | backwards
+        unruly = _suspects_of_all(history, ledger, by_time) if by_time else iter(())
         found = list(_violations(history, itertools.chain(suspects, unruly)))
         violations = list(_not_of_two_sides(history, found))
         numbers["overtaken"], numbers["overtaken_permitted"] = len(violations), len(found) - len(violations)
@@ -137,15 +140,15 @@ class _Overtaken:
 
 
 def _violations(history: History, jumps: Iterable[_Overtaken]) -> Iterator[_Overtaken]:
-    """Those deliveries that jump back and are the first of their message."""
+    """Yield those deliveries that jump back and are the first of their message, in the order of time."""
     suspects = list(itertools.islice(jumps, SUSPECTS_MAX))
     first_us = _first_received(history, suspects) if suspects else {}
-    seen: set[Owed] = set()
-    for suspect in suspects:
+    counted: set[Owed] = set()
+    for suspect in sorted(suspects, key=lambda one: one.received_us):
         message = (suspect.publisher, suspect.sequence, suspect.queue)
-        if suspect.received_us <= first_us.get(message, suspect.received_us) and message not in seen:
+        if suspect.received_us <= first_us.get(message, suspect.received_us) and message not in counted:
+            counted.add(message)
             yield suspect
-        seen.add(message)
 
 
 def _not_of_two_sides(history: History, found: Sequence[_Overtaken]) -> Iterator[_Overtaken]:
@@ -202,8 +205,8 @@ def _suspects(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: 
 
 
 def _suspects_of_all(history: History, ledger: Ledger, queues: set[int]) -> Iterator[_Overtaken]:
-    """The same for queues that consumers share, as if one had received what all of them did. Their deliveries have to
-    be sorted by time, so only some queues are looked at in a pass."""
+    """The same for queues that consumers share, as if one had received what all of them did, and for those that were
+    not read in the order of time. Their deliveries have to be sorted, so only some queues are looked at in a pass."""
     counts: Counter[int] = Counter()
     for (_, queue, *_), reading in ledger.readings.items():
         counts[queue] += reading.count

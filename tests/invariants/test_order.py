@@ -234,3 +234,19 @@ def test_shared_queues_are_judged_the_same_however_few_at_once(monkeypatch: pyte
     late = [d for d in shared if d["sequence"] not in (4, 8)] + [deliver(n, 2, queue=n % 3) for n in (4, 8)]
     finding = Order(shared_queues="judged").check(history(publishes, late, EVENTS))
     assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 2)
+
+
+def test_a_second_receipt_that_is_read_first_hides_no_first_one() -> None:
+    """A hundred messages in reverse to one consumer, and again, unmarked, to another, whose file is read first."""
+    publishes = [publish(n) for n in range(100)]
+    reverse = range(99, -1, -1)
+    again = in_turn(*reverse, start_s=50, consumer=0)
+    finding = check([*again, *in_turn(*reverse, consumer=1)], publishes)
+    assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 99)
+
+
+@pytest.mark.parametrize(("first", "overtaken"), [((0, 1, 2), 0), ((7, 8, 9), 3)])
+def test_files_are_judged_by_the_time_of_receipt(first: tuple[int, ...], overtaken: int) -> None:
+    """Two processes of one consumer, one after the other; the file of the second is read first."""
+    rows = [*in_turn(3, 4, 5, start_s=50), *in_turn(*first)]
+    assert check(rows).numbers["overtaken"] == overtaken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 import pytest
@@ -95,16 +96,17 @@ def overtaken(rows: Sequence[tuple[int, int, bool]], unknown: set[tuple[int, int
     st.integers(0, 25),
     st.sets(st.tuples(st.integers(0, 1), st.integers(0, 19)), max_size=3),
     st.sampled_from(["named", "judged"]),
-    st.integers(1, 9),
+    st.tuples(st.integers(1, 9), st.randoms(use_true_random=False)),
 )
 def test_each_delivery_against_all_before_it_tells_the_same(
     rows: list[tuple[int, int, bool]],
     second_from: int,
     unknown: set[tuple[int, int]],
     shared_queues: str,
-    rows_together: int,
+    reading: tuple[int, Random],
 ) -> None:
-    """From some row on another consumer goes on; or both take turns, where that is judged."""
+    """From some row on another consumer goes on; or both take turns, where that is judged. The record holds the rows in
+    any order."""
     publishes = [
         publish(n, publisher=p, outcome=Outcome.UNKNOWN if (p, n) in unknown else Outcome.CONFIRMED)
         for p in (0, 1)
@@ -120,6 +122,8 @@ def test_each_delivery_against_all_before_it_tells_the_same(
         )
         for place, (publisher, sequence, again) in enumerate(rows)
     ]
+    rows_together, random = reading
+    random.shuffle(deliveries)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "ROWS_TOGETHER", rows_together)
         finding = check(deliveries, publishes, shared_queues=shared_queues)
