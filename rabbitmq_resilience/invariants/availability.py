@@ -53,9 +53,10 @@ class Availability(InvariantSpec):
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
     blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
     from then on, may it stand still; an exclusive one while steps did so to its consumer, too. Time in which the load
-    pauses does not count; but for that, every queue is taken to have publishers that reach it. A message that goes to
-    several queues is confirmed when all have it, so a queue may also stand still while one that shares messages with it
-    has no majority. Stalls are known to some hundredths of a second.
+    pauses does not count; but for that, every queue is taken to have publishers that reach it. Where messages of a
+    queue are due more than a second apart by the load's target, a stall begins when the next one was due. A message
+    that goes to several queues is confirmed when all have it, so a queue may also stand still while one that shares
+    messages with it has no majority. Stalls are known to some hundredths of a second.
 
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
     too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
@@ -88,6 +89,8 @@ class Availability(InvariantSpec):
     def check(self, history: History) -> Finding:
         facts, ledger = history.facts, ledger_of(history)
         traffic = ledger.traffic
+        if not facts.heeds_confirms:
+            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so that nobody knows what a queue took")
         if facts.cluster is None or traffic is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
         bound_s = self.bound_of_s(facts, facts.cluster)
@@ -95,7 +98,8 @@ class Availability(InvariantSpec):
         judged = []
         companions = ledger.companions()
         for index, queue in facts.published_queues.items():
-            seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index))
+            apart_us = 1e6 * len(facts.published_queues) / rate_per_s if (rate_per_s := _slowest_rate(facts)) else 0.0
+            seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), apart_us=apart_us)
             promised = promises(facts, facts.cluster, seen.span_us)
             asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
             lacking = union(lacking_of(facts, facts.cluster, promised, one, grace_s=self.grace_s) for one in asked)
@@ -133,15 +137,20 @@ class _Confirms:
     """When a queue confirmed something, as the middles of ticks, from the start of the steady phase to the end of
     publishing or, where messages were under way then, until the first of them was confirmed or the last given up.
     ``refused_us`` are the middles of those in which messages were refused that went to no other queue: of others it is
-    not known which queue did."""
+    not known which queue did. ``due_us`` are the middles of those in which messages were due, ``seldom_us`` how far
+    apart these are by the load's target, where that is over a second; 0 where it is not. ``waiting`` says of each tick
+    whether messages were under way after it."""
 
     moments: Array
     span_us: Period
     idle: Sequence[Period]
     refused_us: Array
+    due_us: Array
+    seldom_us: float
+    waiting: Array
 
     @classmethod
-    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool) -> _Confirms:
+    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool, apart_us: float) -> _Confirms:
         flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
         none = np.zeros(0)
         late = [traffic.late_us[queue]] if queue in traffic.late_us else []
@@ -154,6 +163,9 @@ class _Confirms:
             (start_us, traffic.waited_us.get(queue, end_us)),
             idle,
             middles(traffic.nacks.get(queue, none) if alone else none),
+            middles(none if flow is None else flow.due),
+            apart_us if apart_us > STANDS_STILL_S * 1e6 else 0.0,
+            np.zeros(1, np.bool_) if flow is None else np.cumsum(flow.under_way) > 0,
         )
 
     def within(self, period: Period) -> Array:
@@ -168,14 +180,29 @@ class _Confirms:
         """The longest time between neighbours of: the period's ends, and the confirms within it; and every other one
         that is over that length."""
         edges = np.concatenate(([period[0]], self.within(period), [period[1]]))
-        paused = sum((np.clip(edges - start, 0, end - start) for start, end in self.idle), np.zeros(len(edges)))
-        lengths = np.diff(edges - paused)
+        begins, ends = self._tried(edges[:-1], edges[1:]), edges[1:]
+        lengths = ends - begins - (self._paused(ends) - self._paused(begins))
         longest = int(np.argmax(lengths))
         for one in sorted({longest, *np.flatnonzero(lengths > over_s * 1e6).tolist()}):
-            start_us, end_us = float(edges[one]), float(edges[one + 1])
+            start_us, end_us = float(begins[one]), float(ends[one])
             length_s, ended = seconds(float(lengths[one])), one < len(lengths) - 1
             refused = self._refused((start_us, end_us), usual_s)
             yield _Stall(queue, start_us, end_us, length_s, ended, refused, self.idle)
+
+    def _paused(self, moments_us: Array) -> Array:
+        """Return for how long the load had paused before each of the moments."""
+        return sum((np.clip(moments_us - start, 0, end - start) for start, end in self.idle), np.zeros(len(moments_us)))
+
+    def _tried(self, edges: Array, ends: Array) -> Array:
+        """Return from when on the queue was tried after each of the edges: the first message that was due after it, and
+        no later than one had to be due. A queue that is used often is tried all the time."""
+        if not self.seldom_us:
+            return edges
+        due_us = np.append(self.due_us, np.inf)
+        first_us = due_us[np.searchsorted(self.due_us, edges, side="right")]
+        ticks = np.clip((edges - self.span_us[0]) // TICK_US, 0, len(self.waiting) - 1).astype(int)
+        tried_us = np.minimum(np.minimum(first_us, edges + self.seldom_us), ends)
+        return np.where(self.waiting[ticks], edges, tried_us)
 
     def _refused(self, stall: Period, usual_s: float) -> float:
         """For which part of the stall refusals came no further apart than confirms usually do."""
@@ -197,6 +224,13 @@ class _Confirms:
         if len(moments) == 1:
             moments = self.moments[self.moments >= moments[0]][:2]
         return max(STANDS_STILL_S, 2 * seconds(float(np.max(np.diff(moments)))) if len(moments) > 1 else 0.0)
+
+
+def _slowest_rate(facts: Facts) -> float | None:
+    """Return the lowest target of all publishers in messages/s, without pauses; None if there was ever no limit."""
+    rates = [rate for _, _, rate in facts.rate.pieces(*facts.publishing_us or (0.0, 1.0))]
+    limits = [rate for rate in rates if rate]
+    return None if None in rates else min(limits, default=None)
 
 
 @dataclass(frozen=True)

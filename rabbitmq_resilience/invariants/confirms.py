@@ -52,8 +52,10 @@ class _Confirmed:
 def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
     """Queues of which messages were confirmed through a node that, from their sending to their confirms, surely reached
     too few of the queue's members, one after another taken together, or had to stand paused. What brokers route
-    without such a queue (``unrouted``) is no confirm of it."""
+    without such a queue (``unrouted``) is no confirm of it, nor is what publishers wrote that await none."""
     facts, reach = history.facts, _Reach.of(pauses)
+    if not facts.heeds_confirms:
+        return
     without = sharing(facts, ledger_of(history))
     found: dict[tuple[int, int], _Confirmed] = defaultdict(_Confirmed)
     shards = Shards.of(facts)
@@ -136,7 +138,8 @@ class _Reach:
 def confirmed_on_both_sides(history: History, parted: Mapping[Pair, Times]) -> int:
     """The number of queues of which messages were confirmed through both of two nodes that were parted then."""
     nodes = history.facts.cluster.nodes if history.facts.cluster else ()
-    spans = [(pair, span) for pair, when in parted.items() for span in periods(when)]
+    heeded = history.facts.heeds_confirms
+    spans = [(pair, span) for pair, when in parted.items() for span in periods(when)] if heeded else []
     seen: dict[tuple[int, Pair, Period], set[str]] = defaultdict(set)
     for (queue, node), _, outcome_us in _confirms(history) if spans else ():
         for pair, (start, end) in spans:

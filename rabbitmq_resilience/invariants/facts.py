@@ -268,6 +268,12 @@ class Facts:
         return Variation(None)
 
     @cached_property
+    def heeds_confirms(self) -> bool:
+        """Whether publishers wait for confirms. Where they do not, a message counts as confirmed once it is written."""
+        load = next(self.of_kind(LoadEvent), None)
+        return load is None or load.publishers is None or load.in_flight is not None
+
+    @cached_property
     def blocked_us(self) -> tuple[tuple[float, float], ...]:
         """When each publisher was blocked by an alarm, one period for each time; NEVER_US ends one that did not end."""
         begun: dict[str, float] = {}

@@ -96,6 +96,8 @@ class LatencyBounds(InvariantSpec):
 
 def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
     span_us = bound.span_us(facts)
+    if bound.of == "confirm" and not facts.heeds_confirms:
+        return Finding(Verdict.UNKNOWN, f"{bound}: publishers await no confirms")
     if span_us is None:
         return Finding(Verdict.UNKNOWN, f"{bound}: the events do not tell when that was")
     counted = waits.due_within(*span_us)

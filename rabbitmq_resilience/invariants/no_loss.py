@@ -18,7 +18,6 @@ from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most
 from rabbitmq_resilience.invariants.times import periods
 from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
-from rabbitmq_resilience.record.events import LoadEvent
 from rabbitmq_resilience.record.history import Outcome
 
 
@@ -78,13 +77,7 @@ class NoLoss(InvariantSpec):
 
 def _owed_since(history: History) -> str:
     """What made messages owed: confirms, or that they were sent, where publishers heed none."""
-    return "confirmed" if _heeded(history) else "sent, with no confirm awaited"
-
-
-def _heeded(history: History) -> bool:
-    """Whether publishers wait for confirms; where they do not (in_flight is None), "confirmed" is what was sent."""
-    load = next(history.facts.of_kind(LoadEvent), None)
-    return load is None or load.publishers is None or load.in_flight is not None
+    return "confirmed" if history.facts.heeds_confirms else "sent, with no confirm awaited"
 
 
 #: By publisher and lane, for each sequence.
@@ -203,7 +196,7 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: int)
         if (row["publisher"], row["sequence"], row["lane"]) not in lost:
             continue
         sent_us, confirmed_us, by = row["sent_us"], row["outcome_us"], facts.node_name(row["node"])
-        fate = f", confirmed {facts.at(confirmed_us)} by {by}" if _heeded(history) else f" to {by}"
+        fate = f", confirmed {facts.at(confirmed_us)} by {by}" if facts.heeds_confirms else f" to {by}"
         yield (
             f"lost: publisher {row['publisher']} sequence {row['sequence']} to {facts.queue_name(row['queue'])}, "
             f"sent {facts.at(sent_us)}{fate}, "
