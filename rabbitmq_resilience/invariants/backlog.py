@@ -9,6 +9,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps, lasting_s
+from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, History, InvariantSpec, Verdict
@@ -16,6 +17,8 @@ from rabbitmq_resilience.record.events import SampleEvent
 
 #: Drained is what holds no more than this part of what was there at the peak, or than in the steady phase.
 REST_RATIO = 0.05
+#: What is less than the most by no more than this part of it is the most too: a backlog that only waits comes and goes.
+SAME_RATIO = 0.01
 #: What is under way in the steady phase comes and goes; queues have grown when they hold more than so much of it, and
 #: more than a second's load.
 GROWN_RATIO = 3
@@ -24,12 +27,16 @@ UNTOLD_S_MAX = 10.0
 
 
 class Backlog(InvariantSpec):
-    """From the moment when all queues together hold the most messages, ready and unacknowledged, it takes at most
-    ``drained_within_s`` until they hold no more than 5 % of that, or than they did in the steady phase, for good.
-    Without that bound the numbers are told, and of queues that did not grow only how much they held. A backlog that
-    never had ``peak_min`` messages leaves it UNKNOWN. Depths are known to a second, and not at all while no node tells
-    them: where they are not known for the last 10 s and more, or may have been at their highest while nobody told them,
-    it is UNKNOWN."""
+    """From the moment when all queues together first hold the most messages, ready and unacknowledged, it takes at most
+    ``drained_within_s`` until they hold no more than 5 % of that, or than they did in the steady phase, for good. What
+    is less than the most by 1 %, or by what they held in the steady phase, counts as the most. Without that bound the
+    numbers are told, and of queues that did not grow only how much they held. A backlog that never had ``peak_min``
+    messages leaves it UNKNOWN.
+
+    Depths are known to a second, and not at all while a queue is not listed or no node says what it holds: where they
+    are not known for the last 10 s and more, or may have been at their highest while they were not known, it is
+    UNKNOWN. A queue that its consumer declares, or that a step deletes, holds nothing while it is not listed.
+    """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -48,9 +55,11 @@ class Backlog(InvariantSpec):
         if steady_us is None or chaos_us is None or not depths:
             return Finding(Verdict.UNKNOWN, "the brokers did not tell what the queues held")
         steady = max((depth for t_us, depth in depths if steady_us <= t_us < chaos_us), default=0)
-        peak, peak_us = max((depth, t_us) for t_us, depth in depths)
+        peak = max(depth for _, depth in depths)
         rest = max(steady, REST_RATIO * peak)
         grown = peak > max(GROWN_RATIO * steady, facts.rate.plain or 0)
+        most = peak - max(SAME_RATIO * peak, steady) if grown else peak
+        peak_us = next(t_us for t_us, depth in depths if depth >= most)
         end_us = facts.phases.get("end", facts.events[-1].t_us)
         untold = gaps([t_us for t_us, _ in depths], (chaos_us, end_us), longer_than_s=UNTOLD_S_MAX)
         drained_us = _drained_us(depths, peak_us, rest) if grown else None
@@ -109,8 +118,14 @@ def _drained_us(depths: Sequence[tuple[int, int]], peak_us: int, rest: float) ->
 
 
 def depths_of(facts: Facts) -> Iterator[tuple[int, int]]:
-    """All that the queues held, at each moment at which each told what it holds."""
+    """Yield all that the queues held, at each moment at which it is known of each that must be there."""
+    deleted_us = min(
+        (s.possible_us[0] for s in facts.steps if s.injected and s.fault == "delete_queue"), default=NEVER_US
+    )
+    must_be_listed = {queue.name for queue in facts.queues if queue.consumer is None}
     for event in facts.of_kind(SampleEvent):
+        if event.t_us < deleted_us and not must_be_listed <= event.queues.keys():
+            continue
         held = [row.get(kind) for row in event.queues.values() for kind in ("ready", "unacked")]
         known = [count for count in held if count is not None]
         if held and len(known) == len(held):

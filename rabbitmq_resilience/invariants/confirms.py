@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
 from rabbitmq_resilience.invariants.fan_out import Shards
-from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.ledger import Ledger, ledger_of
 from rabbitmq_resilience.invariants.links import Pair
 from rabbitmq_resilience.invariants.oracle import members_needed
 from rabbitmq_resilience.invariants.pauses import Pauses
@@ -56,15 +56,16 @@ def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
     facts, reach = history.facts, _Reach.of(pauses)
     if not facts.heeds_confirms:
         return
-    without = sharing(facts, ledger_of(history))
+    ledger = ledger_of(history)
+    without = sharing(facts, ledger)
     found: dict[tuple[int, int], _Confirmed] = defaultdict(_Confirmed)
     shards = Shards.of(facts)
-    for (queue, node), sent_us, outcome_us in _confirms(history):
+    for (queue, node), message, sent_us, outcome_us in _confirms(history):
         name = pauses.truth.cluster.nodes[node]
         any_shard = [facts.queues[shard] for shard in shards.group_of(queue)]
         vain = np.logical_and.reduce([reach.too_few(shard, name, sent_us, outcome_us) for shard in any_shard])
-        if queue in without:
-            vain[:] = False
+        if queue in without and vain.any():
+            vain &= ~_goes_to_several(ledger, *message)
         for start, end in periods(pauses.must[name]):
             vain |= (sent_us >= start) & (outcome_us < end)
         found[queue, node].add(outcome_us[vain])
@@ -73,17 +74,27 @@ def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
             yield confirmed.told(facts, facts.queues[queue], pauses.truth.cluster.nodes[node])
 
 
-def _confirms(history: History) -> Iterator[tuple[tuple[int, int], Array, Array]]:
-    """Of each queue and node in turn when messages were sent and confirmed."""
+def _goes_to_several(ledger: Ledger, publisher: Array, sequence: Array) -> Flags:
+    """Return which of the messages go to more than one queue."""
+    found = np.zeros(len(sequence), np.bool_)
+    for (name,), rows in grouped(publisher):
+        lanes = sum(lane.there[sequence[rows]].astype(int) for lane in ledger.messages[name].lanes)
+        found[rows] = lanes > 1
+    return found
+
+
+def _confirms(history: History) -> Iterator[tuple[tuple[int, int], tuple[Array, Array], Array, Array]]:
+    """Yield for each queue and node in turn the messages, by publisher and sequence, and when they were sent and
+    confirmed."""
     facts = history.facts
     nodes = len(facts.cluster.nodes) if facts.cluster else 0
-    columns = ("queue", "node", "outcome", "sent_us", "outcome_us")
-    for queue, node, outcome, *moments in pieces(history.publishes(), *columns):
+    columns = ("queue", "node", "outcome", "publisher", "sequence", "sent_us", "outcome_us")
+    for queue, node, outcome, *rest in pieces(history.publishes(), *columns):
         kept = (outcome == Outcome.CONFIRMED) & (queue < len(facts.queues)) & (node < nodes)
         if kept.any():
-            sent_us, outcome_us = (column[kept] for column in moments)
+            publisher, sequence, sent_us, outcome_us = (column[kept] for column in rest)
             for key, rows in grouped(queue[kept], node[kept]):
-                yield (key[0], key[1]), sent_us[rows], outcome_us[rows]
+                yield (key[0], key[1]), (publisher[rows], sequence[rows]), sent_us[rows], outcome_us[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +152,7 @@ def confirmed_on_both_sides(history: History, parted: Mapping[Pair, Times]) -> i
     heeded = history.facts.heeds_confirms
     spans = [(pair, span) for pair, when in parted.items() for span in periods(when)] if heeded else []
     seen: dict[tuple[int, Pair, Period], set[str]] = defaultdict(set)
-    for (queue, node), _, outcome_us in _confirms(history) if spans else ():
+    for (queue, node), _, _, outcome_us in _confirms(history) if spans else ():
         for pair, (start, end) in spans:
             if nodes[node] in pair and ((outcome_us >= start) & (outcome_us < end)).any():
                 seen[queue, pair, (start, end)].add(nodes[node])

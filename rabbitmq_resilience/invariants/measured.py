@@ -46,9 +46,11 @@ class Curve:
 
 
 def curves(read: ReadMetrics, metric: str) -> Curves:
-    """{(node, queue): its curve} of one metric; ``queue`` is empty for what a node says of itself."""
+    """{(node, queue): its curve} of one metric; ``queue`` is empty for what a node says of itself. A value that is no
+    number says nothing."""
     table = read(metric)
-    rows = table.filter(pc.equal(table["metric"], metric)).sort_by([("node", "ascending"), ("queue", "ascending")])
+    told = pc.and_(pc.equal(table["metric"], metric), pc.invert(pc.is_nan(table["value"])))
+    rows = table.filter(told).sort_by([("node", "ascending"), ("queue", "ascending")])
     found: dict[tuple[str, str], Curve] = {}
     start = 0
     counted = rows.group_by(["node", "queue"], use_threads=False).aggregate([("t_us", "count")])

@@ -113,3 +113,8 @@ def test_pathological_one_look_and_none_after_it(message: Messages) -> None:
     message(finding.summary)
     assert "+42.000 s" in finding.summary
     assert LeadersSpread(within_s=12).check(history((), (), [*whole, *judged])).verdict is Verdict.VALID
+
+
+def test_a_queue_that_is_not_listed_may_lie_anywhere() -> None:
+    """q1 and q2 are spread evenly, and nobody knows where q3 is."""
+    assert check(rebalanced(40), led(0, 95, "a1", "b1")).verdict is Verdict.UNKNOWN

@@ -149,10 +149,16 @@ def drained_after(depths: dict[int, int]) -> int | None:
     steady = max(depth for at, depth in depths.items() if at < CHAOS_S)
     if peak <= 3 * steady:
         return 0
-    longest_at = max(at for at, depth in depths.items() if depth == peak)
+    longest_at = longest_from(depths)
     rest = max(steady, REST_RATIO * peak)
     drained = [at for at in depths if at > longest_at and all(d <= rest for t, d in depths.items() if t >= at)]
     return min(drained) - longest_at if drained else None
+
+
+def longest_from(depths: dict[int, int]) -> int:
+    """Return from when on a queue that grew held the most, or nearly that."""
+    peak, steady = max(depths.values()), max(depth for at, depth in depths.items() if at < CHAOS_S)
+    return min(at for at, depth in depths.items() if depth >= 0.99 * peak or depth >= peak - steady)
 
 
 def verdict(piled: Piled) -> Verdict:
@@ -171,8 +177,7 @@ def test_backlog_where_all_is_told(piled: Piled) -> None:
     if after is not None:
         assert verdict(whole) is (Verdict.VALID if after <= BOUND_S else Verdict.INVALID)
     else:
-        peak_at = max(at for at, depth in whole.told.items() if depth == max(whole.told.values()))
-        watched = len(piled.depths) - 1 - peak_at
+        watched = len(piled.depths) - 1 - longest_from(whole.told)
         assert verdict(whole) is (Verdict.INVALID if watched >= BOUND_S else Verdict.UNKNOWN)
 
 
