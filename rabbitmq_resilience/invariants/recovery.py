@@ -28,13 +28,15 @@ WHOLE_S_MIN = 2.0
 SEEN_LATER_S = 2.0
 #: A queue that is listed as ill again so soon was not slow to tell.
 SLOW_TO_TELL_EVERY_S = 10.0
+#: What is missing in more looks than so many, and than this part of them, is missing again and again.
+SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX = 2, 0.05
 
 
 class Recovery(InvariantSpec):
     """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up, none
     says that it is partitioned from another, and every queue has a leader, as many members online as were declared, and
     delivers, for good: what falls ill again has not recovered (a queue that is listed as ill once only, and not again
-    for 10 s, was slow to tell). A queue does not deliver if nothing of it arrives for 30 s while it has ready messages,
+    for 10 s, was slow to tell, unless that happens in more than two looks, and in more than one of twenty). A queue does not deliver if nothing of it arrives for 30 s while it has ready messages,
     and consumers that are connected and hold none. A run that waited for recovery in vain, confirms and deliveries
     included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late
     and not twice as late is UNKNOWN where a broker that came last waited for a processor of this machine for so long
@@ -233,15 +235,17 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _believed(observations: list[Observation]) -> list[Observation]:
-    """Without what was missing in one look while all was there in all others for a while: a member that is slow to
-    answer is listed as one that is not there. The first look and the last are believed."""
+    """Return the looks without what was missing in one of them while all was there in all others for a while: a member
+    that is slow to answer is listed as one that is not there. The first look and the last are believed, and all of them
+    where that happens in more than two looks, and in more than one of twenty."""
     ill_us = [t_us for t_us, missing in observations if missing]
     kept = []
     for i, (t_us, missing) in enumerate(observations):
         near = [t for t in ill_us if missing and abs(t - t_us) < SLOW_TO_TELL_EVERY_S * 1e6]
         if len(near) != 1 or i in (0, len(observations) - 1):
             kept.append((t_us, missing))
-    return kept
+    seldom = len(observations) - len(kept) <= max(SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX * len(observations))
+    return kept if seldom else observations
 
 
 def _last_ill(observations: list[Observation]) -> Observation:

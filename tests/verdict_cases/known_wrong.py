@@ -15,5 +15,4 @@ KNOWN_WRONG: dict[str, str] = {
     "ignore: operators restart c1 at 58, it confirms at 75, is killed at 80; that is lost": "VALID",
     "ignore: operators restart c1 at 58, it confirms at 140, is killed at 145; that is lost": "VALID",
     "unacked: c1 leads q2 and says 3 until 94; a1, which led it before, says 0 at 95": "VALID",
-    "no leader in every tenth sample, for good": "VALID",
 }
