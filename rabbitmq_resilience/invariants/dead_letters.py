@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
-from rabbitmq_resilience.invariants.delivery_limit import may_give_up
+from rabbitmq_resilience.invariants.delivery_limit import may_have_given_up
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.owners import absences
@@ -43,8 +43,9 @@ class DeadLetterPromise(InvariantSpec):
     when a later message of its publisher did.
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
-    what came back to them 20 times, from 4.0 on: there a step excuses it, if somebody received the message. From 4.3 on
-    what came back as brokers were cut apart does not count.)
+    what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, since
+    the message was sent, connections of consumers ended and steps began or ended as often; a step that goes on and off
+    in turns counts for any number. From 4.3 on what came back as brokers were cut apart does not count.)
 
     Where consumers acknowledge automatically or early, what they held when their connection ended is gone, or rejected,
     and nobody knows: no dead letter is owed for what may have been that, and one may come. (``no_loss`` finds what is
@@ -120,8 +121,7 @@ class _Letters:
         return self.owed & ~self.arrived
 
     @classmethod
-    def of(cls, ledger: Ledger, key: Key, promised: DeadLetterFacts, *, given_up: bool) -> _Letters:
-        """``given_up``: whether queues may have given up messages that came again and again."""
+    def of(cls, ledger: Ledger, key: Key, promised: DeadLetterFacts) -> _Letters:
         publisher, number, place = key
         m = ledger.messages[publisher]
         lane, sequence = m.lanes[number], np.arange(len(m.outcome))
@@ -131,7 +131,7 @@ class _Letters:
         rejected = received & rejectable
         kept = (m.outcome == Outcome.CONFIRMED) & goes & ~received
         owed = rejected | kept if promised.limited else rejected
-        unasked = arrived & ~rejected & ~(received & given_up)
+        unasked = arrived & ~rejected
         return cls(owed, arrived, unasked & (not promised.limited), received, rejectable)
 
 
@@ -153,12 +153,20 @@ def facts_of(history: History) -> LetterFacts:
     if history not in _found:
         promised, ledger = history.facts.dead_letters, ledger_of(history)
         assert promised is not None
-        given_up = may_give_up(history.facts)
         places = range(promised.letters.places)
         keys = [(p, n, k) for p, m in ledger.messages.items() for n in range(len(m.lanes)) for k in places]
-        letters = {key: _Letters.of(ledger, key, promised, given_up=given_up) for key in keys}
-        _found[history] = _excused(history, promised, letters)
+        letters = {key: _Letters.of(ledger, key, promised) for key in keys}
+        _found[history] = _excused(history, promised, _without_given_up(history, letters))
     return _found[history]
+
+
+def _without_given_up(history: History, letters: Mapping[Key, _Letters]) -> Mapping[Key, _Letters]:
+    """Return the letters without those unasked that queues may have made of messages which came again and again."""
+    if not any((one.unasked & one.received).any() for one in letters.values()):
+        return letters
+    sent_us = _sent_us(history, letters)
+    given_up = {key: one.received & may_have_given_up(history.facts, sent_us[key[:2]]) for key, one in letters.items()}
+    return {key: replace(one, unasked=one.unasked & ~given_up[key]) for key, one in letters.items()}
 
 
 def _count(of: Iterable[Flags]) -> int:

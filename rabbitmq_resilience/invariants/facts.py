@@ -115,13 +115,15 @@ class QueueFacts:
 @dataclass(frozen=True)
 class DeadLetterFacts:
     """``limited``: queues drop messages by their limits. ``held_s``: how long consumers hold a message at most.
-    ``acks``: how they acknowledge, as in the workload."""
+    ``acks``: how they acknowledge, as in the workload. ``delivery_limit``: what queues were declared with, if anything;
+    negative for none."""
 
     letters: Letters
     at_least_once: bool
     limited: bool
     held_s: float
     acks: str = "manual"
+    delivery_limit: int | None = None
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -200,7 +202,8 @@ class Facts:
                     for queue, taking in told["queues"].items()
                 }
                 letters, sure = Letters(queues_of, told["reject_one_in"]), told["strategy"] == "at_least_once"
-                return DeadLetterFacts(letters, sure, told["limited"], told["held_s"], told.get("acks", "manual"))
+                acks, limit = told.get("acks", "manual"), told.get("delivery_limit")
+                return DeadLetterFacts(letters, sure, told["limited"], told["held_s"], acks, limit)
         return None
 
     @property

@@ -36,16 +36,16 @@ class Recovery(InvariantSpec):
     """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up, none
     says that it is partitioned from another, and every queue has a leader, as many members online as were declared, and
     delivers, for good: what falls ill again has not recovered (a queue that is listed as ill once only, and not again
-    for 10 s, was slow to tell, unless that happens in more than two looks, and in more than one of twenty). A queue does not deliver if nothing of it arrives for 30 s while it has ready messages,
-    and consumers that are connected and hold none. A run that waited for recovery in vain, confirms and deliveries
-    included, has not recovered either. Mirrors that are there and not synchronised are told, not judged. What is late
-    and not twice as late is UNKNOWN where a broker that came last waited for a processor of this machine for so long
-    that it would have been in time without that, and while other programs take much of this machine; what never came,
-    only where such a broker waited for half of the time and more. UNKNOWN is also what was seen whole for less than 2 s
-    at the end, or was not looked at since it was whole: its nodes for 6 s, its queues for 10 s. What nobody saw before
-    the last fault was healed does not matter; where nobody looked at the nodes for 6 s since, nothing is INVALID, as
-    this machine may have stood still. Exclusive queues go with their consumers, so with them it is looked at until the
-    drain begins.
+    for 10 s, was slow to tell, unless that happens in more than two looks, and in more than one of twenty). A queue
+    does not deliver if nothing of it arrives for 30 s while it has ready messages, and consumers that are connected and
+    hold none. A run that waited for recovery in vain, confirms and deliveries included, has not recovered either.
+    Mirrors that are there and not synchronised are told, not judged. What is late and not twice as late is UNKNOWN
+    where a broker that came last waited for a processor of this machine for so long that it would have been in time
+    without that, and while other programs take much of this machine; what never came, only where such a broker waited
+    for half of the time and more. UNKNOWN is also what was seen whole for less than 2 s at the end, or was not looked
+    at since it was whole: its nodes for 6 s, its queues for 10 s. What nobody saw before the last fault was healed does
+    not matter; where nobody looked at the nodes for 6 s since, nothing is INVALID, as this machine may have stood
+    still. Exclusive queues go with their consumers, so with them it is looked at until the drain begins.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})

@@ -229,6 +229,8 @@ def _queues_besides(workload: Workload, queues: Sequence[str], routes: Routes) -
         limited = workload.dead_letters.limited(workload.limits)
         consumers = {"held_s": workload.held_s, "acks": workload.acks}
         told["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited, **consumers}
+        if (delivery_limit := workload.arguments.get("x-delivery-limit")) is not None:
+            told["dead_letters"]["delivery_limit"] = delivery_limit
     return told
 
 

@@ -78,7 +78,7 @@ class QueuesEvent(Event):
     ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses.
     ``dead_letters``, where they go on to other queues: {"queues": {queue: [each that takes them]}, "strategy",
     "reject_one_in", "limited": whether queues drop messages, "held_s": how long consumers hold one at most, "acks": how
-    they acknowledge}."""
+    they acknowledge, "delivery_limit": what queues are declared with}."""
 
     kind: ClassVar[str] = "queues"
 

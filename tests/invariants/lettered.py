@@ -65,6 +65,7 @@ class Setting:
     held_s: float = 0
     layout: Layout = EACH
     acks: str = "manual"
+    delivery_limit: int | None = None
 
     def events(self) -> list[Any]:
         places = {name: {"type": self.kind, "members": list(THREE), "leader": "a1"} for name in QUEUES}
@@ -75,6 +76,7 @@ class Setting:
             "limited": self.limited,
             "held_s": self.held_s,
             "acks": self.acks,
+            "delivery_limit": self.delivery_limit,
         }
         killed = [fault(FAULT_S, 50, down=["c1"], name="kill")] if self.faulty else []
         declared = event(0, "queues", queues=places, dead_letters=letters)
@@ -141,9 +143,15 @@ class Told:
         unheard = self.setting.acks != "manual" and not m.came
         return unheard and m.sent_s < BACK_S + FELT_FOR_S and m.left_s(self.copies) + SETTLED_WITHIN_S >= GONE_S
 
+    def gave_up(self, m: Copy) -> bool:
+        """Whether its queue may have given it up: so many things happened since it was sent."""
+        happened_s = [GONE_S, *([FAULT_S, 50] if self.setting.faulty else [])]
+        came_back = sum(at_s >= m.sent_s for at_s in happened_s)
+        limits = self.setting.kind == "quorum" and self.setting.version.startswith("4")
+        return limits and came_back >= (self.setting.delivery_limit or 20)
+
     def unasked(self, m: Copy) -> bool:
-        gives_up = self.setting.kind == "quorum" and self.setting.version.startswith("4") and self.setting.faulty
-        known = m.turned_down or (m.came and gives_up) or (m.rejectable and self.in_hand(m))
+        known = m.turned_down or (m.came and self.gave_up(m)) or (m.rejectable and self.in_hand(m))
         return not known and not self.setting.limited
 
 

@@ -43,6 +43,7 @@ settings = st.builds(
     reject_one_in=st.sampled_from([None, 1, 2, 5]),
     kind=st.sampled_from(["quorum", "classic"]),
     version=st.sampled_from(["3.10.8", "4.0.5"]),
+    delivery_limit=st.sampled_from([None, None, 1, 2, 3]),
     layout=st.sampled_from([EACH, FANNED_OUT, DOUBLED, BOTH]),
     acks=st.sampled_from(["manual", "manual", "automatic", "early"]),
 )

@@ -1,51 +1,83 @@
-"""Which steps make deliveries count up to the limit, from which version on."""
+"""When queues may have given up messages, by what happened since these were sent."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rabbitmq_resilience.invariants.delivery_limit import may_give_up
+from rabbitmq_resilience.invariants.delivery_limit import may_have_given_up
 from rabbitmq_resilience.invariants.facts import Facts
-from tests.invariants.literal import apart, cluster, fault, queues
+from tests.invariants.literal import apart, cluster, event, fault, queues, us
 
 APART = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
+FLAPPING = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]), intermittent=True)
 KILL = fault(20, 30, name="kill", down=["a1"])
-PUBLISHER = fault(20, 30, cut=[("consumer:0", "a1")])
+CONSUMER_CUT = fault(20, 30, cut=[("consumer:0", "a1")])
 TO_4_3 = fault(5, 10, step=1, name="upgrade", down=["a1", "b1", "c1"], becomes="4.3.6")
 TO_4_3_IN_PART = fault(5, 10, step=1, name="upgrade", down=["a1", "b1"], becomes="4.3.6")
 UNKNOWN = fault(5, 10, step=1, name="upgrade", down=["a1"])
+POLICY = fault(60, 70, step=2, name="set_policy", operation=True)
+
+
+def lost(*at_s: float) -> list[Any]:
+    """A consumer that loses its connection at these moments, and connects again half a second later."""
+    told = [(0.0, "connected"), *((t, "connection_lost") for t in at_s), *((t + 0.5, "connected") for t in at_s)]
+    return [event(t, "worker", worker="consumer-0", event=what, node="a1") for t, what in sorted(told)]
+
+
+def given_up(*steps: list[Any], version: str = "4.0.5", limit: int | None = None, kind: str = "quorum") -> list[bool]:
+    """Return of messages that were sent at 0, 40 and 90 s whether they may have been given up."""
+    letters = {"queues": {"q1": ["q2"]}, "strategy": "at_most_once", "reject_one_in": 10, "limited": False, "held_s": 0}
+    declared = queues("q1", "q2", kind=kind)
+    declared = event(0, "queues", queues=declared.queues, dead_letters={**letters, "delivery_limit": limit})  # type: ignore[attr-defined]
+    events = sorted([cluster(version=version), declared, *(e for step in steps for e in step)], key=lambda e: e.t_us)
+    found: list[bool] = may_have_given_up(Facts(events), np.array([us(0), us(40), us(90)])).tolist()
+    return found
 
 
 @pytest.mark.parametrize(
-    ("version", "steps", "given_up"),
+    ("version", "steps", "expected"),
     [
-        ("3.13.7", [KILL, APART], False),
-        ("4.0.5", [], False),
-        ("4.0.5", [APART], True),
-        ("4.2.9", [APART], True),
-        ("4.3.0", [APART], False),
-        ("4.3.0", [KILL], True),
-        ("4.3.0", [PUBLISHER], True),
-        ("4.2.9", [APART, TO_4_3_IN_PART], True),
-        ("3.13.7", [APART, UNKNOWN], True),
+        ("4.0.5", [], [False, False, False]),
+        ("4.0.5", [KILL], [False, False, False]),
+        ("4.0.5", [FLAPPING], [True, True, False]),
+        ("3.13.7", [FLAPPING], [False, False, False]),
+        ("4.2.9", [FLAPPING], [True, True, False]),
+        ("4.3.0", [FLAPPING], [False, False, False]),
+        ("4.2.9", [FLAPPING, TO_4_3_IN_PART], [True, True, False]),
+        ("4.2.9", [FLAPPING, TO_4_3], [False, False, False]),
+        ("3.13.7", [FLAPPING, UNKNOWN], [True, True, False]),
+        ("4.0.5", [POLICY], [True, True, False]),
+        ("3.13.7", [lost(*range(1, 31))], [False, False, False]),
+        ("4.0.5", [lost(*range(1, 31))], [True, False, False]),
+        ("4.3.6", [lost(*range(1, 31))], [True, False, False]),
+        ("4.0.5", [lost(*range(1, 20))], [False, False, False]),
     ],
 )
-def test_what_counts(version: str, steps: list[Any], given_up: bool) -> None:
-    facts = Facts([cluster(version=version), queues("q1"), *(event for step in steps for event in step)])
-    assert may_give_up(facts) is given_up
+def test_what_can_have_come_back_twenty_times(version: str, steps: list[Any], expected: list[bool]) -> None:
+    assert given_up(*steps, version=version) == expected
 
 
-def test_an_upgrade_itself_loses_connections() -> None:
-    facts = Facts([cluster(version="4.2.9"), queues("q1"), *APART, *TO_4_3])
-    assert may_give_up(facts), "the nodes that were upgraded were away"
+@pytest.mark.parametrize(
+    ("limit", "steps", "expected"),
+    [
+        (2, [KILL], [True, False, False]),
+        (3, [KILL], [False, False, False]),
+        (3, [KILL, lost(35)], [True, False, False]),
+        (1, [APART], [True, True, False]),
+        (-1, [FLAPPING], [False, False, False]),
+    ],
+)
+def test_what_queues_are_declared_with_counts(limit: int, steps: list[Any], expected: list[bool]) -> None:
+    assert given_up(*steps, limit=limit) == expected
+
+
+def test_from_4_3_on_a_cut_between_brokers_does_not_count_and_a_client_does() -> None:
+    assert given_up(APART, version="4.3.6", limit=1) == [False, False, False]
+    assert given_up(CONSUMER_CUT, version="4.3.6", limit=1) == [True, False, False]
 
 
 def test_classic_queues_give_up_nothing() -> None:
-    assert not may_give_up(Facts([cluster(version="4.0.5"), queues("q1", kind="classic"), *KILL]))
-
-
-def test_without_the_cluster_any_step_may_count() -> None:
-    assert may_give_up(Facts([queues("q1"), *APART]))
-    assert not may_give_up(Facts([queues("q1")]))
+    assert given_up(FLAPPING, kind="classic") == [False, False, False]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 KNOWN_WRONG: dict[str, str] = {
-    "letters: 4.0, received once and not rejected, comes as one 50 s after the step": "VALID",
-    "letters: 4.0, all 30 others come as dead letters after a publisher was killed for 1 s at +20 s": "VALID",
-    "letters: 4.0, rebalanced at +20 s; all 30 others come as dead letters 60 s later": "VALID",
     "expect recovery; recovery INVALID, no_loss UNKNOWN (nothing is known of losses)": "passes",
     "q1 lost what c1 confirmed, and q2 what a1 did": "VALID",
     "confirms: none: two swapped over a lost connection, which nothing promises": "INVALID",
