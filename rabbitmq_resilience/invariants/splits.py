@@ -251,7 +251,8 @@ def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
 
 def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
     """For each time that a side of a split gave way, and each of the ``queues``, why messages may be lost, and which:
-    one of these sets of permits holds, and not several. No permit is needed for what was not confirmed.
+    one of these sets of permits holds, and not several. The side that gave way is one and the same for all queues that
+    lie alike. No permit is needed for what was not confirmed.
 
     Where copies move, nobody knows who had them: then it is all times of splits that follow from each other, and one
     set for each way that it may have been.
@@ -259,11 +260,21 @@ def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, t
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None or span_us is None:
         return
+    together: dict[QueueFacts | int, list[int]] = defaultdict(list)
     for index in sorted(queues):
         queue = facts.queues[index]
+        together[index if queue.elsewhere else queue.placed].append(index)
+    for alike in together.values():
+        queue = facts.queues[alike[0]]
         reason = permits_loss(cluster, queue)
         for choices in facts.once(_choices_of, cluster, span_us, queue.placed) if reason else ():
-            yield reason, tuple(tuple(LossPermit(index, node, when) for node, when in choice) for choice in choices)
+            yield (
+                reason,
+                tuple(
+                    tuple(LossPermit(index, node, when) for index in alike for node, when in choice)
+                    for choice in choices
+                ),
+            )
 
 
 #: When what each node, by its index, confirmed may be lost, all together.

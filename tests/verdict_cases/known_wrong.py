@@ -4,7 +4,6 @@ from __future__ import annotations
 
 KNOWN_WRONG: dict[str, str] = {
     "expect recovery; recovery INVALID, no_loss UNKNOWN (nothing is known of losses)": "passes",
-    "q1 lost what c1 confirmed, and q2 what a1 did": "VALID",
     "confirms: none: two swapped over a lost connection, which nothing promises": "INVALID",
     "autoheal: nobody restarts; c1 is killed 2 s before it is late": "VALID",
     "autoheal: nobody restarts; b1 is killed for 1 s after 28 s and every 28 s": "VALID",
