@@ -11,8 +11,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from rabbitmq_resilience.invariants.cluster_forms import forms
+from rabbitmq_resilience.invariants.explaining import most_explained
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
-from rabbitmq_resilience.invariants.splits import most_explained, splits
+from rabbitmq_resilience.invariants.splits import splits
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods
 from rabbitmq_resilience.invariants.truth import truth_of

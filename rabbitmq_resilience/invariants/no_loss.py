@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.invariants.dead_letters import lost_as_letters
+from rabbitmq_resilience.invariants.explaining import most_explained
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.owners import gone_with_owners
-from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits, most_explained
+from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits
 from rabbitmq_resilience.invariants.times import periods
 from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict

@@ -13,19 +13,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
 from rabbitmq_resilience.invariants.cluster_forms import unhandled_from_us
+from rabbitmq_resilience.invariants.explaining import CHOICES_MAX
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import mended_us
+from rabbitmq_resilience.invariants.split_ends import seen_over_us
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times, union
 from rabbitmq_resilience.invariants.truth import Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side, World
-
-Flags = npt.NDArray[np.bool_]
 
 #: A node that restarts is away for longer than one look at it; a look that failed is no restart.
 LOOKS_AWAY_MIN = 2
@@ -144,6 +141,9 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
         # An operator may come at any time, and until then each side keeps its own.
         end = mended_us(as_it_was, healed) if cluster.heals_splits else NEVER_US
         here = times([(start, healed)])
+        if (times(partial) & here).empty:
+            apart_then = [side & holders for side, spans in found.items() if not (times(spans) & here).empty]
+            end = min(end, seen_over_us(as_it_was, apart_then, dict(_absences(truth, (start, end))), healed))
         sides = {
             side: tuple((a, end) for a, _ in periods(times(spans)) if start <= a < healed)
             for side, spans in found.items()
@@ -207,26 +207,6 @@ def _went_us(facts: Facts, node: str, period_us: Period) -> Iterator[float]:
         away_us = t_us if looks == 1 else away_us
         if looks == LOOKS_AWAY_MIN:
             yield away_us
-
-
-#: So many ways to choose one side of each split are all looked at.
-CHOICES_MAX = 256
-
-
-def most_explained(choices: Sequence[Sequence[Flags]]) -> tuple[Flags, ...]:
-    """``choices``: of each split the sets of what is explained if one or another side was trusted, as flags of equal
-    length. Returns one of each split, so that together they explain the most; nearly the most, where there are many."""
-    choices = [list({flags.tobytes(): flags for flags in sets}.values()) for sets in choices]
-    if math.prod(map(len, choices)) <= CHOICES_MAX:
-        return max(itertools.product(*choices), key=_size)
-    chosen: list[Flags] = []
-    for sets in choices:
-        chosen.append(max(sets, key=lambda more: _size([*chosen, more])))
-    return tuple(chosen)
-
-
-def _size(sets: Sequence[Flags]) -> int:
-    return int(np.count_nonzero(np.logical_or.reduce(sets))) if sets else 0
 
 
 @dataclass(frozen=True)

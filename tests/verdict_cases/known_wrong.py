@@ -7,8 +7,5 @@ KNOWN_WRONG: dict[str, str] = {
     "confirms: none: two swapped over a lost connection, which nothing promises": "INVALID",
     "autoheal: nobody restarts; c1 is killed 2 s before it is late": "VALID",
     "autoheal: nobody restarts; b1 is killed for 1 s after 28 s and every 28 s": "VALID",
-    "autoheal: c1 restarts at 52, confirms at 65, is killed at 70; that is lost": "VALID",
-    "ignore: operators restart c1 at 58, it confirms at 75, is killed at 80; that is lost": "VALID",
-    "ignore: operators restart c1 at 58, it confirms at 140, is killed at 145; that is lost": "VALID",
     "unacked: c1 leads q2 and says 3 until 94; a1, which led it before, says 0 at 95": "VALID",
 }

@@ -1,0 +1,55 @@
+"""When a split was seen to be over: all sides but one restarted, and the cluster was whole again.
+
+Source: RabbitMQ, "Clustering and Network Partitions": nodes of a side that gave way restart, and take over what the
+trusted side has. From then on they are part of one cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+
+from rabbitmq_resilience.invariants.steps import NEVER_US
+from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.truth import Truth
+from rabbitmq_resilience.invariants.worlds import Side
+
+#: A node that goes away by itself so soon after that may still be one of a side that gives way.
+STAYS_S = 30.0
+
+
+def seen_over_us(
+    truth: Truth, sides: Collection[Side], absences: Mapping[str, tuple[Period, ...]], healed_us: float
+) -> float:
+    """Return the first look after ``healed_us`` at which all nodes were up, and those of all ``sides`` but one had been
+    away since; NEVER_US where that was not seen, or a node went away by itself soon after.
+
+    ``absences``: when each node was away. Sides that may have had nodes in common cannot be told apart.
+    """
+    if len(sides) < 2 or any(one & other for one, other in itertools.combinations(sides, 2)):
+        return NEVER_US
+    backs_us = sorted(_back_us(side, absences, healed_us) for side in sides)
+    restarted_us = backs_us[len(sides) - 2]
+    facts, nodes = truth.facts, truth.cluster.nodes
+    whole_us = next(
+        (t for t, states in facts.node_states if t >= restarted_us and all(states.get(n) == "up" for n in nodes)),
+        NEVER_US,
+    )
+    until_us = whole_us + STAYS_S * 1e6
+    again = any(
+        states.get(node, "up") != "up" and not _taken(truth, node, t_us)
+        for t_us, states in facts.sightings(whole_us, until_us)
+        for node in nodes
+    )
+    return NEVER_US if again else whole_us
+
+
+def _back_us(side: Side, absences: Mapping[str, tuple[Period, ...]], healed_us: float) -> float:
+    """Return when all nodes of the side were back that went away after the healing; NEVER_US if one did not."""
+    backs = [min((end for start, end in absences.get(n, ()) if start >= healed_us), default=NEVER_US) for n in side]
+    return max(backs, default=NEVER_US)
+
+
+def _taken(truth: Truth, node: str, t_us: float) -> bool:
+    """Whether a step may have taken the node away then."""
+    return any(start <= t_us <= end for start, end in truth.absences(node))
