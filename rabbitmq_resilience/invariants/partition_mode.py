@@ -46,9 +46,10 @@ class PartitionMode(InvariantSpec):
 
     A node may pause, and need not, where its messages are later than ticks are waited for (0.75 times
     ``net_ticktime``, one way or both ways together), and where it is starved of CPU or memory. Where nobody looked at
-    the nodes for 10 s since the first fault began, it is UNKNOWN. So is what came too late, and not twice as late,
-    where a node waited for a processor of this machine for so long that it would have been in time without that, or
-    while other programs take much of this machine."""
+    the nodes for 10 s since the first fault began, it is UNKNOWN, and where ``autoheal`` had to restart a side and the
+    record ends, or a step takes a node away, before there had been the time for it. So is what came too late, and not
+    twice as late, where a node waited for a processor of this machine for so long that it would have been in time
+    without that, or while other programs take much of this machine."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
@@ -77,7 +78,8 @@ class PartitionMode(InvariantSpec):
         if excused := found.excused(history, pauses, seen):
             return Finding(Verdict.UNKNOWN, _summary(had_to, excused), numbers, (), coverage)
         wrong = found.wrong
-        summary, unseen = _summary(had_to, wrong), "" if wrong else _unseen(facts, blind)
+        summary = _summary(had_to, wrong)
+        unseen = "" if wrong else _unseen(facts, blind) or next(iter(found.restarts.unseen), "")
         if unseen:
             return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
         verdict = Verdict.INVALID if wrong else Verdict.VALID

@@ -7,7 +7,7 @@ all nodes that are not of it restart.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
@@ -19,15 +19,20 @@ from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.worlds import Side
 
+#: A node that a step takes away so soon after the healing had no time to show what it would have done.
+DECIDED_WITHIN_S = 10.0
+
 
 @dataclass(frozen=True)
 class Restarts:
     """``parted``: when each pair of nodes was known to be on two sides that both went on. ``late``: which sides had not
-    restarted as they must when there had been the time for it."""
+    restarted as they must when there had been the time for it. ``unseen``: of which pairs nobody saw a node restart, as
+    the record ended, or a step took a node away, before there had been the time for it."""
 
     parted: Mapping[Pair, Times]
     restarted: tuple[str, ...]
     late: tuple[Late, ...]
+    unseen: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pauses: Pauses) -> Restarts:
@@ -36,6 +41,7 @@ class Restarts:
             return cls(parted, (), ())
         restarted: dict[str, None] = {}
         late: list[Late] = []
+        judged: set[tuple[Pair, Period]] = set()
         whole = pauses.truth.calm(pauses.span_us, lasts_s=RESTARTED_WITHIN_S)
         for healed_us, pairs in _healed_at(pauses, parted, whole).items():
             start_us = min(start for _, (start, _) in pairs)
@@ -50,11 +56,36 @@ class Restarts:
                 sides = []
             others = frozenset(pauses.truth.cluster.nodes) - nodes
             is_over = due_us <= calm[1]  # by then all have restarted that must
+            judged |= set(pairs) if is_over else set()
             if not _as_promised(sides, pairs, away, others=others, is_over=is_over):
                 late.append(
                     Late(_told(pauses, sides, pairs, away, healed_us), _excuse(pauses, nodes - away, healed_us))
                 )
-        return cls(parted, tuple(restarted), tuple(late))
+        return cls(parted, tuple(restarted), tuple(late), tuple(_unseen(pauses, parted, judged)))
+
+
+def _unseen(pauses: Pauses, parted: Mapping[Pair, Times], judged: Collection[tuple[Pair, Period]]) -> Iterator[str]:
+    """Yield which pairs were parted, and of neither node of which it was seen that it gave way."""
+    for pair, when in parted.items():
+        for start, end in periods(when):
+            if (pair, (start, end)) not in judged and not any(_gave_way(pauses, node, (start, end)) for node in pair):
+                names, within_s = " nor ".join(sorted(pair)), seconds(pauses.restarted_within_us)
+                at = pauses.facts.at(end)
+                yield f"neither {names} was seen to restart within {within_s:g} s after they were parted, to {at}"
+
+
+def _gave_way(pauses: Pauses, node: str, parted_us: Period) -> bool:
+    """Whether the node restarted by itself after it was parted, or a step took it away before it could."""
+    start, end = parted_us
+    taken = pauses.truth.absences(node)
+    soon_us = end + DECIDED_WITHIN_S * 1e6
+    if any(from_us <= soon_us and until_us > start - pauses.within_us for from_us, until_us in taken):
+        return True
+    looks = pauses.facts.sightings(end, end + pauses.restarted_within_us)
+    return any(
+        states.get(node, "up") != "up" and not any(from_us <= t_us <= until_us for from_us, until_us in taken)
+        for t_us, states in looks
+    )
 
 
 def _parted(pauses: Pauses, pair: Pair) -> Times:
