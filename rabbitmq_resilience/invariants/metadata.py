@@ -86,7 +86,8 @@ class Permit:
 
 class Metadata(InvariantSpec):
     """Each item that was declared, with or without an answer, is on all nodes or on none in the end; on all if it was
-    called created. What a split permits to be lost, or to differ where nobody ended it, is counted apart.
+    called created. All are looked up, whatever went on when they were declared. What a split permits to be lost, or to
+    differ where nobody ended it, is counted apart.
 
     Where metadata is in Khepri (with the feature flag ``khepri_db``, by default in new clusters from 4.2 on, always
     from 4.3 on), a declaration needs a majority of nodes: through a node of a minority it must not be called created.
@@ -203,8 +204,8 @@ def _finding(
         verdict, told = Verdict.INVALID, f"{told}; {len(minority)} were created in a minority: {minority[0]}"
     elif silent:
         verdict, told = Verdict.UNKNOWN, f"{told}; {', '.join(silent)} did not tell which of them they know"
-    elif not beside_cut:
-        verdict, told = Verdict.UNKNOWN, f"{told}, so it was not seen what a cut does to them"
+    elif not declared:
+        verdict, told = Verdict.UNKNOWN, "nothing was declared while the run went on"
     else:
         verdict, told = Verdict.VALID, f"{told}; the nodes agree on them, and have what was created"
     permitted = len(fates["differing", True]), len(fates["lost", True])

@@ -23,9 +23,12 @@ SAMPLED_WITHIN_S = 10.0
 IDLE_S = 5.0
 
 
-def await_recovery(timeout_s: float, context: FaultContext, queues: Mapping[str, QueuePlace]) -> str:
-    """Waits until the cluster is whole, every publisher gets confirms again and no consumer leaves messages lying;
-    what was still lacking, or ''.
+def await_recovery(
+    timeout_s: float, context: FaultContext, queues: Mapping[str, QueuePlace], *, takes_turns: bool = False
+) -> str:
+    """Wait until the cluster is whole, every publisher gets confirms again and no consumer leaves messages lying.
+    Return what was still lacking, or ''. ``takes_turns``: of the consumers of a queue one at a time gets messages, so
+    that the others stand by.
 
     A stall that outlives the faults must have the time to show, and so must a restart by which a mode mends a split:
     until then the sides do not see each other, and each looks well by itself. Idle connections come back as fast as
@@ -43,7 +46,10 @@ def await_recovery(timeout_s: float, context: FaultContext, queues: Mapping[str,
         ready = {name for name, row in observer.queues.items() if row["ready"]}
         keeping = {name for name in ready if not observer.queues[name]["unacked"]}
         without = [(i, ready) for i in arrivals.none_yet] + [(i, keeping) for i in arrivals.none_lately]
-        starved = sorted({i for i, queues in without if queues & set(load.queues_of_consumer(i))})
+        idle = {i for i, _ in without}
+        others = (i for i in range(arrivals.count) if takes_turns and i not in idle)
+        served = {queue for i in others for queue in load.queues_of_consumer(i)}
+        starved = sorted({i for i, queues in without if (queues - served) & set(load.queues_of_consumer(i))})
         parts = (
             ill_nodes(observer.states),
             ill_queues(declared, observer.queues),
@@ -93,6 +99,11 @@ class _Arrivals:
         now_s = time.monotonic()
         self._rose_s |= {i: now_s for i, now in enumerate(received) if now > self._received[i]}
         self._received = list(received)
+
+    @property
+    def count(self) -> int:
+        """How many consumers there are."""
+        return len(self._received)
 
     @property
     def none_yet(self) -> list[int]:

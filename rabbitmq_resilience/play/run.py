@@ -200,7 +200,9 @@ def _phases(
             events.record("note", detail=f"the proxy {proxy} hung and was made anew, which ended its connections")
         _spend(load, seconds_s=max(0.0, varied_s - time.monotonic()))  # steps that wait may all end before
         phase("recovery")
-        lacking = await_recovery(scenario.phases.recovery_s, context, queues)
+        lacking = await_recovery(
+            scenario.phases.recovery_s, context, queues, takes_turns=scenario.workload.single_active_consumer
+        )
         events.record("recovery", complete=not lacking, detail=lacking)
         _spend(load, seconds_s=scenario.settled_s)
     phase("drain")

@@ -94,10 +94,13 @@ def test_all_that_lost_something_and_all_that_lack_it_are_named(message: Message
     assert "not on a1 b1" in lacking.examples[0]
 
 
-def test_nothing_was_declared_beside_a_cut(message: Messages) -> None:
+def test_what_was_declared_while_nothing_went_on_is_looked_up_too(message: Messages) -> None:
     finding = check(declared(at_s=12), known(ITEM))
-    assert finding.verdict is Verdict.UNKNOWN
-    message(finding.summary)
+    assert (finding.verdict, finding.numbers["declared_beside_cut"]) == (Verdict.VALID, 0)
+    assert check(declared(at_s=12), known()).verdict is Verdict.INVALID
+    nothing = check(known())
+    assert nothing.verdict is Verdict.UNKNOWN
+    message(nothing.summary)
 
 
 def test_a_node_did_not_tell(message: Messages) -> None:

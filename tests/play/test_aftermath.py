@@ -66,3 +66,16 @@ def test_idle_connections_have_more_time(
     lacks = await_recovery(RECOVERY_S, played, places)
     assert bool(lacks) is lacking
     message(lacks)
+
+
+@pytest.mark.parametrize("takes_turns", [True, False])
+def test_a_consumer_that_stands_by_leaves_nothing_lying(monkeypatch: pytest.MonkeyPatch, takes_turns: bool) -> None:
+    """Two consumers of one queue, of which the first receives all."""
+    played = context(waits_by_clock(monkeypatch, aftermath), idle_back_after_s=0, queue_back_after_s=0)
+    received = iter(range(1_000_000))
+    played.load.received_by_consumer = lambda: [next(received), 7]
+    rows = {"q1": {"leader": "a1", "online": 1, "ready": 5, "unacked": 1}}
+    played.observer = SimpleNamespace(states={"a1": "up"}, partitions={}, queues=rows, fresh_queues=lambda **_: rows)
+    places: Any = {"q1": {"type": "quorum", "members": ["a1"], "leader": "a1"}}
+    lacks = await_recovery(RECOVERY_S, played, places, takes_turns=takes_turns)
+    assert ("consumer 1" in lacks) is not takes_turns
