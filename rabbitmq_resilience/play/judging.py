@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,15 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
     met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
     expected, as_expected = _told(judgement, met or stated[0]), met is not None and not damaged
+    in_part = [] if met or damaged else [one for one in stated if _violates_as(judgement, one, run.log_texts)]
+    verdict = Verdict.UNKNOWN if in_part else judgement.verdict
+    hidden = [f"{one}, as is known, and {', '.join(_untold(judgement, one))} could not be told" for one in in_part]
     # The engine's containers are no children of ours, and would count as others.
     others = Others.during(history.events) if cluster and cluster.driver == "local" else None
     foreign = str(others) if others is not None and others.is_worth_telling else ""
     document = {
         **judgement.as_dict(),
+        "verdict": str(verdict),
         **_stated(run, scenario),
         "consequences": told,
         "broker_version": version,
@@ -115,12 +119,13 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
         "others_cpu": others and asdict(others),
         "notes": [
             *(event.detail for event in history.events if isinstance(event, NoteEvent)),
+            *hidden[:1],
             *filter(None, [trouble, foreign, untold, refusal(version or "", erlang or "")]),
         ],
         "numbers": {} if damaged else measures(run.metrics),
     }
     run.write_verdict(document)
-    return Result(run, judgement.verdict, as_expected, document)
+    return Result(run, verdict, as_expected, document)
 
 
 def _stated(run: RunDirectory, scenario: Scenario) -> dict[str, Any]:
@@ -187,11 +192,25 @@ def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
 
 
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:
-    """A known violation of one invariant does not excuse another, and one that leaves its trace in the findings or in
-    ``logs`` (the texts of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that
-    cannot tell."""
+    """Return whether a run ended as expected.
+
+    A known violation of one invariant excuses no other, broken or UNKNOWN, and one that leaves its trace in the findings
+    or in ``logs`` (the texts of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that
+    cannot tell.
+    """
     if judgement.verdict is Verdict.VALID and not expected.always:
         return True
+    return not _untold(judgement, expected) and _violates_as(judgement, expected, logs)
+
+
+def _untold(judgement: Judgement, expected: Expectation) -> Collection[str]:
+    """The invariants that are UNKNOWN, and that the known violation may not have broken."""
+    unknown = {name for name, finding in judgement.findings.items() if finding.verdict is Verdict.UNKNOWN}
+    return sorted(unknown - expected.excuses)
+
+
+def _violates_as(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]]) -> bool:
+    """Whether what is broken, if anything, is what is expected, with its traces."""
     if judgement.verdict is not expected.verdict or judgement.verdict is Verdict.UNKNOWN:
         return False
     deciding = {name for name, finding in judgement.findings.items() if finding.verdict is expected.verdict}

@@ -47,7 +47,7 @@ PROMISED_MOST = frozenset({"no_loss", "order"})
 class Expectation(Spec):
     """The verdict that versions in ``broker``, with queues of one of ``queue_types`` (by default of any), are known to
     give, with the invariant that they break, and those that may break ``also`` as a consequence: in each run, or,
-    without ``always``, in some of them while the others are VALID.
+    without ``always``, in some of them while the others are VALID. Where another invariant is UNKNOWN, so is the run.
 
     What excuses ``no_loss`` or ``order`` says why no other loss passes for it. A defect is known by its trace in some
     broker's log: ``log`` is a regular expression that matches it (``.`` takes line ends too), ``trace`` the name of one

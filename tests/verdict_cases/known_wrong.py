@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 KNOWN_WRONG: dict[str, str] = {
-    "expect recovery; recovery INVALID, no_loss UNKNOWN (nothing is known of losses)": "passes",
     "confirms: none: two swapped over a lost connection, which nothing promises": "INVALID",
 }
