@@ -270,7 +270,7 @@ def _left_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple
     for key, at_us in last_us.items():
         lane = ledger.messages[key[0]].lanes[key[1]]
         later_us = np.full(len(lane.queue), np.inf)
-        for queue in np.unique(lane.queue[lane.there]).tolist() if ledger.priorities is None else ():
+        for queue in np.unique(lane.queue[lane.there]).tolist() if ledger.in_order.priorities is None else ():
             of_queue = np.flatnonzero(lane.queue == queue)
             later_us[of_queue] = np.minimum.accumulate(first_us[key][of_queue][::-1])[::-1]
         left_us[key] = np.where(lane.received, at_us, later_us)

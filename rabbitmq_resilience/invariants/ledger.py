@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.fan_out import Shards, companions, is_repeated
+from rabbitmq_resilience.invariants.in_order import InOrder
 from rabbitmq_resilience.invariants.traffic import Traffic
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
-from rabbitmq_resilience.record.draws import Priorities
-from rabbitmq_resilience.record.events import LoadEvent
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.letters import Letters
 
@@ -143,19 +142,6 @@ class Reading:
         self.last_us = max(self.last_us, int(received_us.max()))
 
 
-def _priorities(history: History) -> Priorities | None:
-    values = next((tuple(event.priorities) for event in history.facts.of_kind(LoadEvent)), ())
-    return Priorities(values) if values else None
-
-
-def priority_of(priorities: Priorities | None, publisher: Array, sequence: Array) -> Array:
-    """Of each row; 0 where messages have none."""
-    found = np.zeros(len(sequence), np.uint8)
-    for (name,), rows in grouped(publisher) if priorities is not None else ():
-        found[rows] = priorities.of(name, sequence[rows])  # type: ignore[union-attr]
-    return found
-
-
 def highest_before(sequence: Array, highest: int) -> npt.NDArray[np.int64]:
     """For each delivery the highest sequence before it, ``highest`` before the first."""
     return np.maximum.accumulate(np.concatenate(([highest], sequence[:-1].astype(np.int64))))
@@ -174,8 +160,10 @@ class Ledger:
 
     messages: dict[int, Messages] = field(default_factory=dict)
     traffic: Traffic | None = None
-    readings: dict[tuple[int, ...], Reading] = field(default_factory=dict)  # consumer, queue, publisher, priority
-    priorities: Priorities | None = None
+    readings: dict[tuple[int, ...], Reading] = field(
+        default_factory=dict
+    )  # consumer, queue, publisher, group (``in_order``)
+    in_order: InOrder = field(default_factory=InOrder)
     deliveries: int = 0
     read: int = 0
     read_fresh: int = 0
@@ -258,8 +246,7 @@ class Ledger:
 
     def _receive(self, columns: Sequence[Array]) -> None:
         consumer, queue, publisher, sequence, received_us, redelivered = columns
-        priority = priority_of(self.priorities, publisher, sequence)
-        for key, rows in grouped(consumer, queue, publisher, priority):
+        for key, rows in grouped(consumer, queue, publisher, self.in_order.groups(publisher, sequence)):
             mine, mine_redelivered = sequence[rows], redelivered[rows]
             self.readings.setdefault(key, Reading()).read(mine, mine_redelivered, received_us[rows])
             messages = self.messages.setdefault(key[2], Messages())
@@ -311,7 +298,7 @@ _ledgers: WeakKeyDictionary[History, Ledger] = WeakKeyDictionary()
 def ledger_of(history: History) -> Ledger:
     """The ledger of a history: built when first asked for, forgotten with the history."""
     if history not in _ledgers:
-        ledger = Ledger(shards=Shards.of(history.facts), priorities=_priorities(history), letters=history.facts.letters)
+        ledger = Ledger(shards=Shards.of(history.facts), in_order=InOrder.of(history), letters=history.facts.letters)
         ledger.enter_publishes(history, history.facts.publishing_us)
         ledger.enter_deliveries(history)
         _ledgers[history] = ledger

@@ -19,7 +19,6 @@ from rabbitmq_resilience.invariants.ledger import (
     highest_before,
     ledger_of,
     nothing_after,
-    priority_of,
 )
 from rabbitmq_resilience.invariants.splits import permits_loss, splits_of
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
@@ -31,7 +30,7 @@ SUSPECTS_MAX = 1_000_000
 #: Deliveries that are sorted by time at once; 60 bytes each.
 SORTED_MAX = 5_000_000
 
-#: Consumer, queue, publisher, priority.
+#: Consumer, queue, publisher, and which messages of it are in order (``InOrder.groups``).
 Key = tuple[int, ...]
 #: Publisher, sequence, queue.
 Owed = tuple[int, int, int]
@@ -42,6 +41,7 @@ class Order(InvariantSpec):
 
     - it is marked as redelivered, or is a duplicate of a message received earlier;
     - the higher sequence has another priority: messages of one priority alone are in order;
+    - publishers await no confirms, and wrote the two to different connections;
     - its publish has no known outcome: it may have waited in a lost connection while the publisher went on over a
       new one, and the order is promised within one channel only.
 
@@ -190,7 +190,7 @@ def _suspects(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: 
     """Look at the suspicious readings again, delivery by delivery where one jumps back."""
     highest = dict(seeds)
     for *keyed, sequence, received_us, redelivered, intact in pieces(history.deliveries(), *_COLUMNS):
-        for key, rows in grouped(*keyed, priority_of(ledger.priorities, keyed[-1], sequence)):
+        for key, rows in grouped(*keyed, ledger.in_order.groups(keyed[-1], sequence)):
             if key not in keys:
                 continue
             whole = intact[rows]
@@ -225,8 +225,7 @@ def _suspects_of(history: History, ledger: Ledger, queues: Sequence[int]) -> Ite
         for piece in pieces(history.deliveries(), *_COLUMNS)
     ]
     columns = [np.concatenate(parts) for parts in zip(*found, strict=True)]
-    priority = priority_of(ledger.priorities, columns[2], columns[3])
-    for (in_queue, name, _), rows in grouped(columns[1], columns[2], priority):
+    for (in_queue, name, _), rows in grouped(columns[1], columns[2], ledger.in_order.groups(columns[2], columns[3])):
         consumer, _, _, sequence, received_us, redelivered = (column[rows] for column in columns)
         by_time = np.argsort(received_us, kind="stable")
         mine, mine_us = sequence[by_time], received_us[by_time]

@@ -194,8 +194,8 @@ def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:
     """Return whether a run ended as expected.
 
-    A known violation of one invariant excuses no other, broken or UNKNOWN, and one that leaves its trace in the findings
-    or in ``logs`` (the texts of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that
+    A known violation of one invariant excuses no other, broken or UNKNOWN. One that leaves its trace in the findings or
+    in ``logs`` (the texts of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that
     cannot tell.
     """
     if judgement.verdict is Verdict.VALID and not expected.always:

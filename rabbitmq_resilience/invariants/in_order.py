@@ -1,0 +1,65 @@
+"""Which messages of a publisher are promised to be in order with each other.
+
+Sources: RabbitMQ, "Consumers" and "Priority Queues"; AMQP 0-9-1, section 4.7: one channel, one exchange, one queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.draws import Priorities
+from rabbitmq_resilience.record.events import LoadEvent
+
+#: Each priority is less than this.
+PRIORITIES = 256
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """``priorities``: those that messages have; None without. ``connections``: of publishers that await no confirms,
+    the first sequence of each connection that was recorded, in order."""
+
+    priorities: Priorities | None = None
+    connections: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, history: History) -> InOrder:
+        """Read them from a history."""
+        values = next((tuple(event.priorities) for event in history.facts.of_kind(LoadEvent)), ())
+        connections = {} if history.facts.heeds_confirms else _connections(history)
+        return cls(Priorities(values) if values else None, connections)
+
+    def groups(self, publisher: Array, sequence: Array) -> npt.NDArray[np.int64]:
+        """Return a number for each message: those of a publisher that have the same one are in order.
+
+        They have one priority; where publishers await no confirms, they were also written to one connection.
+        """
+        found = np.zeros(len(sequence), np.int64)
+        for (name,), rows in grouped(publisher) if self.priorities is not None or self.connections else ():
+            if self.priorities is not None:
+                found[rows] = self.priorities.of(name, sequence[rows])
+            if name in self.connections:
+                found[rows] += PRIORITIES * np.searchsorted(self.connections[name], sequence[rows], side="right")
+        return found
+
+
+def _connections(history: History) -> Mapping[int, npt.NDArray[np.int64]]:
+    """Return which message each publisher wrote first to each of its connections."""
+    connected_us: dict[int, list[int]] = {}
+    for publisher, event in history.facts.of_clients("publisher"):
+        if event.event == "connected":
+            connected_us.setdefault(publisher, []).append(event.t_us)
+    found = {name: np.full(len(moments), np.iinfo(np.int64).max) for name, moments in connected_us.items()}
+    for names, sequence, sent_us in pieces(history.publishes(), "publisher", "sequence", "sent_us"):
+        for (name,), rows in grouped(names):
+            for number, since_us in enumerate(connected_us.get(name, ())):
+                later = sequence[rows][sent_us[rows] >= since_us]
+                if len(later):
+                    found[name][number] = min(int(found[name][number]), int(later.min()))
+    return {name: np.sort(firsts) for name, firsts in found.items()}
