@@ -51,10 +51,11 @@ class Expectation(Spec):
 
     What excuses ``no_loss`` or ``order`` says why no other loss passes for it. A defect is known by its trace in some
     broker's log: ``log`` is a regular expression that matches it (``.`` takes line ends too), ``trace`` the name of one
-    for which times matter (``decides_anew``, ``pauses_late``, ``never_pauses``, ``starts_apart``, ``resumes_apart``,
-    ``leads_while_pausing``), or of one that it leaves in the findings (``refuses_messages``: a queue that stood still
-    refused what was sent to it); and its versions and queue types are named. What is lost by design, as by settings
-    that promise nothing, names the ``documentation`` that says so."""
+    for which times matter (``decides_anew``, ``pauses_late``, ``never_pauses``, ``waits_to_pause``, ``starts_apart``,
+    ``resumes_apart``, ``leads_while_pausing``), or of one that it leaves in the findings (``refuses_messages``: a queue
+    that stood still refused what was sent to it); and its versions and queue types are named. What is lost by design,
+    as by settings that promise nothing, names the ``documentation`` that says so.
+    """
 
     broker: VersionRange
     verdict: Verdict

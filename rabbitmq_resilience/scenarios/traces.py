@@ -31,6 +31,9 @@ _PEER_UNREACHABLE = re.compile(r"node '?([\w@.-]+?)'? down: ")
 _RAN_APART = re.compile(r"running_partitioned_network,\s*'?([\w@.-]+?)'?\}")
 _STARTS, _STARTED = " Starting RabbitMQ", "Server startup complete"
 
+#: Nodes of 4.0 that paused in time had waited for less.
+WAITED_S = 2 * NET_SETUPTIME_S
+
 #: A node that was frozen learns of all that happened meanwhile at once.
 RESUMED_S = 1.0
 
@@ -86,6 +89,25 @@ def never_pauses(log: str) -> bool:
             if peer in apart and at_s - lost_s.get(peer, at_s) >= NET_SETUPTIME_S:
                 return True
             apart.discard(peer)
+    return False
+
+
+def waits_to_pause(log: str) -> bool:
+    """Return whether the node lost the broker of a peer, and found itself in a minority only ``WAITED_S`` later.
+
+    It had not seen that peer in between: its node monitor had waited for one silent peer after another.
+    """
+    lost_s: dict[str, float] = {}
+    for at_s, text in _lines(log):
+        if text.startswith(_PAUSES):
+            if any(at_s - since_s >= WAITED_S for since_s in lost_s.values()):
+                return True
+            lost_s = {}
+        elif text.startswith(_HAS_STOPPED):
+            lost_s = {}
+        elif match := _BROKER_SEEN.match(text):
+            peer, seen = match.groups()
+            lost_s.pop(peer, None) if seen == "up" else lost_s.setdefault(peer, at_s)
     return False
 
 
@@ -171,6 +193,7 @@ TRACES: Mapping[str, Trace] = {
     "decides_anew": decides_anew,
     "pauses_late": pauses_late,
     "never_pauses": never_pauses,
+    "waits_to_pause": waits_to_pause,
     "starts_apart": starts_apart,
     "resumes_apart": resumes_apart,
     "leads_while_pausing": leads_while_pausing,

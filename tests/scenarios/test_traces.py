@@ -6,7 +6,13 @@ import itertools
 
 import pytest
 
-from rabbitmq_resilience.scenarios.traces import leads_while_pausing, never_pauses, resumes_apart, starts_apart
+from rabbitmq_resilience.scenarios.traces import (
+    leads_while_pausing,
+    never_pauses,
+    resumes_apart,
+    starts_apart,
+    waits_to_pause,
+)
 
 #: Of 3.10.8, which lost nine confirmed messages.
 LOST = "node c1@localhost down: connection_closed"
@@ -91,6 +97,35 @@ def test_a_node_that_paused_or_was_away_for_a_moment_has_no_such_trace(found: st
 def test_what_a_node_loses_while_it_pauses_is_no_such_trace() -> None:
     """A run of 4.0.5: c1 paused in time, and lost a1 only then."""
     assert not never_pauses(log(*(["rabbit on node b1@localhost down", PAUSES, ASKED])) + without(NEVER_PAUSED, "b1"))
+
+
+#: A run of 4.0.5: c1 paused 20.4 s after it lost a1, as the cut was over.
+WAITED = """\
+2026-11-28 22:11:38.628318+00:00 [info] <0.1052.0> rabbit on node a1@localhost down
+2026-11-28 22:11:52.637880+00:00 [info] <0.1052.0> rabbit on node b1@localhost down
+2026-11-28 22:11:59.063592+00:00 [info] <0.1052.0> node a1@localhost down: net_tick_timeout
+2026-11-28 22:11:59.063646+00:00 [warning] <0.1052.0> Cluster minority/secondary status detected - awaiting recovery
+"""
+
+
+def test_a_node_that_paused_long_after_it_lost_a_peer_waited_for_the_other() -> None:
+    assert waits_to_pause(WAITED)
+    assert not never_pauses(WAITED)
+    assert not waits_to_pause(NEVER_PAUSED)
+
+
+@pytest.mark.parametrize(
+    ("found", "instead"),
+    [
+        ("22:11:38.628318", "22:11:46.628318"),  # it waited for 12 s, as in cuts after which it is in time
+        ("rabbit on node b1@localhost down", "rabbit on node a1@localhost up"),
+        ("rabbit on node b1@localhost down", "RabbitMQ is asked to start"),
+        (PAUSES, "node c1@localhost up"),
+    ],
+)
+def test_a_node_that_paused_in_time_or_not_at_all_did_not_wait(found: str, instead: str) -> None:
+    assert found in WAITED
+    assert not waits_to_pause(WAITED.replace(found, instead))
 
 
 B1_UP, B1_DOWN = "rabbit on node b1@localhost up", "rabbit on node b1@localhost down"
