@@ -90,7 +90,7 @@ class Availability(InvariantSpec):
         facts, ledger = history.facts, ledger_of(history)
         traffic = ledger.traffic
         if not facts.heeds_confirms:
-            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so that nobody knows what a queue took")
+            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so it is not known what a queue took")
         if facts.cluster is None or traffic is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
         bound_s = self.bound_of_s(facts, facts.cluster)

@@ -49,8 +49,8 @@ def curves(read: ReadMetrics, metric: str) -> Curves:
     """{(node, queue): its curve} of one metric; ``queue`` is empty for what a node says of itself. A value that is no
     number says nothing."""
     table = read(metric)
-    told = pc.and_(pc.equal(table["metric"], metric), pc.invert(pc.is_nan(table["value"])))
-    rows = table.filter(told).sort_by([("node", "ascending"), ("queue", "ascending")])
+    known = pc.and_(pc.equal(table["metric"], metric), pc.invert(pc.is_nan(table["value"])))
+    rows = table.filter(known).sort_by([("node", "ascending"), ("queue", "ascending")])
     found: dict[tuple[str, str], Curve] = {}
     start = 0
     counted = rows.group_by(["node", "queue"], use_threads=False).aggregate([("t_us", "count")])

@@ -28,7 +28,7 @@ WHOLE_S_MIN = 2.0
 SEEN_LATER_S = 2.0
 #: A queue that is listed as ill again so soon was not slow to tell.
 SLOW_TO_TELL_EVERY_S = 10.0
-#: What is missing in more looks than so many, and than this part of them, is missing again and again.
+#: What is missing in more looks than this, and in more than this part of them, is missing again and again.
 SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX = 2, 0.05
 
 

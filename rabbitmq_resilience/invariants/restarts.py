@@ -26,8 +26,8 @@ DECIDED_WITHIN_S = 10.0
 @dataclass(frozen=True)
 class Restarts:
     """``parted``: when each pair of nodes was known to be on two sides that both went on. ``late``: which sides had not
-    restarted as they must when there had been the time for it. ``unseen``: of which pairs nobody saw a node restart, as
-    the record ended, or a step took a node away, before there had been the time for it."""
+    restarted as they must when there had been the time for it. ``unseen``: the pairs of which no node was seen to
+    restart, as the record ended, or a step took a node away, before there had been the time for it."""
 
     parted: Mapping[Pair, Times]
     restarted: tuple[str, ...]

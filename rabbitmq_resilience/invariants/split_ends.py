@@ -24,7 +24,7 @@ def seen_over_us(
     """Return the first look after ``healed_us`` at which all nodes were up, and those of all ``sides`` but one had been
     away since; NEVER_US where that was not seen, or a node went away by itself soon after.
 
-    ``absences``: when each node was away. Sides that may have had nodes in common cannot be told apart.
+    ``absences``: when each node was away. Sides that may have had nodes in common cannot be distinguished.
     """
     if len(sides) < 2 or any(one & other for one, other in itertools.combinations(sides, 2)):
         return NEVER_US

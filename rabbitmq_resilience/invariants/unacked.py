@@ -48,12 +48,12 @@ class Unacked(InvariantSpec):
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
 
-def _held_at_last(told: Sequence[Curve]) -> int | None:
+def _held_at_last(curves_of: Sequence[Curve]) -> int | None:
     """Return the most that any node said at last of a queue, of those that spoke to the end; None if none spoke.
 
     A node that leads the queue no more may go on saying that it holds nothing.
     """
-    last = [(int(curve.t_us[-1]), int(curve.values[-1])) for curve in told if len(curve)]
+    last = [(int(curve.t_us[-1]), int(curve.values[-1])) for curve in curves_of if len(curve)]
     ends_us = max((t_us for t_us, _ in last), default=0)
     return max((count for t_us, count in last if ends_us - t_us <= TO_THE_END_S * 1e6), default=None)
 

@@ -97,7 +97,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     expected, as_expected = _told(judgement, met or stated[0]), met is not None and not damaged
     in_part = [] if met or damaged else [one for one in stated if _violates_as(judgement, one, run.log_texts)]
     verdict = Verdict.UNKNOWN if in_part else judgement.verdict
-    hidden = [f"{one}, as is known, and {', '.join(_untold(judgement, one))} could not be told" for one in in_part]
+    hidden = [f"{one}, as is known, and {', '.join(_unknown(judgement, one))} could not be judged" for one in in_part]
     # The engine's containers are no children of ours, and would count as others.
     others = Others.during(history.events) if cluster and cluster.driver == "local" else None
     foreign = str(others) if others is not None and others.is_worth_telling else ""
@@ -200,10 +200,10 @@ def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterab
     """
     if judgement.verdict is Verdict.VALID and not expected.always:
         return True
-    return not _untold(judgement, expected) and _violates_as(judgement, expected, logs)
+    return not _unknown(judgement, expected) and _violates_as(judgement, expected, logs)
 
 
-def _untold(judgement: Judgement, expected: Expectation) -> Collection[str]:
+def _unknown(judgement: Judgement, expected: Expectation) -> Collection[str]:
     """The invariants that are UNKNOWN, and that the known violation may not have broken."""
     unknown = {name for name, finding in judgement.findings.items() if finding.verdict is Verdict.UNKNOWN}
     return sorted(unknown - expected.excuses)
