@@ -15,7 +15,7 @@ from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.kept_away import nobody_could_publish
 from rabbitmq_resilience.invariants.lateness import of_this_machine
-from rabbitmq_resilience.invariants.ledger import ledger_of
+from rabbitmq_resilience.invariants.ledger import NO_ROW, Ledger, ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
 from rabbitmq_resilience.invariants.oracle import noticed_within_s
 from rabbitmq_resilience.invariants.owners import lacking_of
@@ -38,6 +38,8 @@ from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 PATIENCE_S = 15.0
 #: A queue that refuses messages for less of its stall had another cause to stand still too.
 REFUSED_MIN = 0.75
+#: Publishers that sent as much of what their target asks for sent what they were to send.
+HELD_RATIO = 0.8
 #: Where confirms come often, shorter silence says nothing.
 STANDS_STILL_S = 1.0
 
@@ -54,9 +56,9 @@ class Availability(InvariantSpec):
     blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
     from then on, may it stand still; an exclusive one while steps did so to its consumer, too. Time in which the load
     pauses does not count; but for that, every queue is taken to have publishers that reach it. Where messages of a
-    queue are due more than a second apart by the load's target, a stall begins when the next one was due. A message
-    that goes to several queues is confirmed when all have it, so a queue may also stand still while one that shares
-    messages with it has no majority. Stalls are known to some hundredths of a second.
+    queue are due more than a second apart, by the load's target or as they mostly came, a stall begins when the next
+    one was due. A message that goes to several queues is confirmed when all have it, so a queue may also stand still
+    while one that shares messages with it has no majority. Stalls are known to some hundredths of a second.
 
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
     too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
@@ -96,10 +98,9 @@ class Availability(InvariantSpec):
         bound_s = self.bound_of_s(facts, facts.cluster)
         idle = tuple(periods(pauses(facts, traffic.span_us)))
         judged = []
-        companions = ledger.companions()
+        companions, spacing = ledger.companions(), _Spacing.of(facts, ledger)
         for index, queue in facts.published_queues.items():
-            apart_us = 1e6 * len(facts.published_queues) / rate_per_s if (rate_per_s := _slowest_rate(facts)) else 0.0
-            seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), apart_us=apart_us)
+            seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), spacing=spacing)
             promised = promises(facts, facts.cluster, seen.span_us)
             asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
             lacking = union(lacking_of(facts, facts.cluster, promised, one, grace_s=self.grace_s) for one in asked)
@@ -138,8 +139,8 @@ class _Confirms:
     publishing or, where messages were under way then, until the first of them was confirmed or the last given up.
     ``refused_us`` are the middles of those in which messages were refused that went to no other queue: of others it is
     not known which queue did. ``due_us`` are the middles of those in which messages were due, ``seldom_us`` how far
-    apart these are by the load's target, where that is over a second; 0 where it is not. ``waiting`` says of each tick
-    whether messages were under way after it."""
+    apart these are where that is over a second, and else 0. ``waiting`` says of each tick whether messages were under
+    way after it."""
 
     moments: Array
     span_us: Period
@@ -150,7 +151,7 @@ class _Confirms:
     waiting: Array
 
     @classmethod
-    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool, apart_us: float) -> _Confirms:
+    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool, spacing: _Spacing) -> _Confirms:
         flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
         none = np.zeros(0)
         late = [traffic.late_us[queue]] if queue in traffic.late_us else []
@@ -158,12 +159,14 @@ class _Confirms:
         def middles(ticks: Array) -> Array:
             return start_us + (np.flatnonzero(ticks) + 0.5) * TICK_US
 
+        due_us = middles(none if flow is None else flow.due)
+        apart_us = spacing.of_queue_us(due_us)
         return cls(
             np.concatenate((middles(none if flow is None else flow.confirms), late)),
             (start_us, traffic.waited_us.get(queue, end_us)),
             idle,
             middles(traffic.nacks.get(queue, none) if alone else none),
-            middles(none if flow is None else flow.due),
+            due_us,
             apart_us if apart_us > STANDS_STILL_S * 1e6 else 0.0,
             np.zeros(1, np.bool_) if flow is None else np.cumsum(flow.under_way) > 0,
         )
@@ -226,11 +229,30 @@ class _Confirms:
         return max(STANDS_STILL_S, 2 * seconds(float(np.max(np.diff(moments)))) if len(moments) > 1 else 0.0)
 
 
-def _slowest_rate(facts: Facts) -> float | None:
-    """Return the lowest target of all publishers in messages/s, without pauses; None if there was ever no limit."""
-    rates = [rate for _, _, rate in facts.rate.pieces(*facts.publishing_us or (0.0, 1.0))]
-    limits = [rate for rate in rates if rate]
-    return None if None in rates else min(limits, default=None)
+@dataclass(frozen=True)
+class _Spacing:
+    """How far apart the messages of a queue are due, in us. ``even_us``: by the lowest target, were they spread evenly
+    over queues; 0 where there was ever no limit. ``held``: whether publishers sent nearly all that the target asks for,
+    so that a queue which got few messages was to get few."""
+
+    even_us: float
+    held: bool
+
+    @classmethod
+    def of(cls, facts: Facts, ledger: Ledger) -> _Spacing:
+        """Read it from the load and from what was sent."""
+        pieces = list(facts.rate.pieces(*facts.publishing_us or (0.0, 1.0)))
+        limits = [rate for _, _, rate in pieces if rate]
+        if not limits or any(rate is None for _, _, rate in pieces):
+            return cls(0.0, held=False)
+        asked = sum(seconds(end - start) * (rate or 0) for start, end, rate in pieces)
+        sent = sum(int(np.count_nonzero(messages.outcome != NO_ROW)) for messages in ledger.messages.values())
+        return cls(1e6 * len(facts.published_queues) / min(limits), held=sent >= HELD_RATIO * asked)
+
+    def of_queue_us(self, due_us: Array) -> float:
+        """Return it for the queue whose messages were due then."""
+        mostly_us = float(np.median(np.diff(due_us))) if self.held and len(due_us) > 1 else 0.0
+        return max(self.even_us, mostly_us) if self.even_us else 0.0
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ UNTOLD_S_MAX = 10.0
 class Backlog(InvariantSpec):
     """From the moment when all queues together first hold the most messages, ready and unacknowledged, it takes at most
     ``drained_within_s`` until they hold no more than 5 % of that, or than they did in the steady phase, for good. What
-    is less than the most by 1 %, or by what they held in the steady phase, counts as the most. Without that bound the
-    numbers are told, and of queues that did not grow only how much they held. A backlog that never had ``peak_min``
-    messages leaves it UNKNOWN.
+    is less than the most by 1 %, or by what they held in the steady phase and not by more than 5 %, counts as the most.
+    Without that bound the numbers are reported, and of queues that did not grow only how much they held. A backlog that
+    never had ``peak_min`` messages leaves it UNKNOWN.
 
     Depths are known to a second, and not at all while a queue is not listed or no node says what it holds: where they
     are not known for the last 10 s and more, or may have been at their highest while they were not known, it is
@@ -58,7 +58,7 @@ class Backlog(InvariantSpec):
         peak = max(depth for _, depth in depths)
         rest = max(steady, REST_RATIO * peak)
         grown = peak > max(GROWN_RATIO * steady, facts.rate.plain or 0)
-        most = peak - max(SAME_RATIO * peak, steady) if grown else peak
+        most = peak - max(SAME_RATIO * peak, min(steady, REST_RATIO * peak)) if grown else peak
         peak_us = next(t_us for t_us, depth in depths if depth >= most)
         end_us = facts.phases.get("end", facts.events[-1].t_us)
         untold = gaps([t_us for t_us, _ in depths], (chaos_us, end_us), longer_than_s=UNTOLD_S_MAX)

@@ -160,9 +160,8 @@ class Ledger:
 
     messages: dict[int, Messages] = field(default_factory=dict)
     traffic: Traffic | None = None
-    readings: dict[tuple[int, ...], Reading] = field(
-        default_factory=dict
-    )  # consumer, queue, publisher, group (``in_order``)
+    #: By consumer, queue, publisher and group (``InOrder.groups``).
+    readings: dict[tuple[int, ...], Reading] = field(default_factory=dict)
     in_order: InOrder = field(default_factory=InOrder)
     deliveries: int = 0
     read: int = 0

@@ -141,7 +141,7 @@ def _created_in_a_minority(
             continue
         meanwhile = [m for m in moments if m.start_us <= d.answered_us and m.end_us > d.asked_us]
         sides = [side for m in meanwhile for world in m.worlds for side in world.components if d.node in side]
-        if all(2 * len(side) <= len(cluster.nodes) for side in sides):
+        if sides and all(2 * len(side) <= len(cluster.nodes) for side in sides):
             yield d
 
 

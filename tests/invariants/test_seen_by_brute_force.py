@@ -158,7 +158,7 @@ def drained_after(depths: dict[int, int]) -> int | None:
 def longest_from(depths: dict[int, int]) -> int:
     """Return from when on a queue that grew held the most, or nearly that."""
     peak, steady = max(depths.values()), max(depth for at, depth in depths.items() if at < CHAOS_S)
-    return min(at for at, depth in depths.items() if depth >= 0.99 * peak or depth >= peak - steady)
+    return min(at for at, depth in depths.items() if depth >= 0.99 * peak or depth >= peak - min(steady, 0.05 * peak))
 
 
 def verdict(piled: Piled) -> Verdict:

@@ -67,3 +67,12 @@ def test_without_a_limit_a_queue_is_tried_all_the_time() -> None:
     rows = [publish(n, 0.5 + 25 * n) for n in range(4)]
     events = [cluster(), queues("q1"), phases(), load(10, None), node_states()]
     assert Availability(stall_s_max=15).check(history(rows, (), events)).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(("often_until_s", "verdict"), [(89, Verdict.VALID), (45, Verdict.INVALID)])
+def test_a_queue_that_gets_few_of_many_messages_is_tried_seldom(often_until_s: float, verdict: Verdict) -> None:
+    """q1 gets 4/s, q2 one in 25 s; where half of the load is missing, nobody knows whether q2 was to get more."""
+    often = [publish(n, 0.5 + n / 4) for n in range(int(4 * often_until_s))]
+    seldom = [publish(n, 0.5 + 25 * n, publisher=1, queue=1) for n in range(4)]
+    events = [cluster(), queues("q1", "q2"), phases(), load(10, 4), node_states()]
+    assert Availability(stall_s_max=15).check(history([*often, *seldom], (), events)).verdict is verdict
