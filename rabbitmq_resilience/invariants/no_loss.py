@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.invariants.dead_letters import lost_as_letters
+from rabbitmq_resilience.invariants.duplicates import Duplicate, forbidden
 from rabbitmq_resilience.invariants.explaining import most_explained
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
@@ -27,7 +28,9 @@ class NoLoss(InvariantSpec):
     but for losses that the partition handling permits, as on the losing side of ``autoheal``: these are counted
     apart, unless ``split_losses: judged`` demands what the mode does not promise.
 
-    Unmarked duplicates are INVALID too in a run in which no step began.
+    Unmarked duplicates are INVALID too, unless the brokers of their queue were disturbed between the first receipt and
+    the second, or until shortly before: by a step that acts on brokers or on the links between them, a node that was
+    away, or another leader. What happens to clients alone makes brokers mark what they deliver again.
 
     A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
     hash exchange by one, whichever it comes from. While the node of a classic queue is away, brokers route
@@ -55,14 +58,14 @@ class NoLoss(InvariantSpec):
         coverage = Coverage(counts["confirmed"] - counts["lost_permitted"], counts["confirmed"], "messages")
         told = counts["lost"] or counts["lost_permitted"] or not counts["confirmed"]
         unseen = "" if told else nothing_after(history, ledger)
-        played = any(step.injected for step in history.facts.steps)
-        doubled = 0 if played else counts["duplicates_unmarked"]
+        doubled = forbidden(history, ledger) if counts["duplicates_unmarked"] else ()
+        counts["duplicates_forbidden"] = len(doubled)
         wrong = counts["lost"] or unexpected or doubled
         summary = f"{counts['confirmed']} messages were {_owed_since(history)}; {counts['lost']} of them never arrived"
         if counts["lost_permitted"]:
             summary += f", and {counts['lost_permitted']} more that may be lost: {'; '.join(reasons)}"
         if doubled:
-            summary += f", and {doubled} arrived twice, unmarked, though nothing had happened"
+            summary += f", and {len(doubled)} arrived twice, unmarked, though nothing can have made them come again"
         if unexpected:
             summary += f", and {unexpected} arrived that were never sent, were broken or came from another queue"
         if unseen and not wrong:
@@ -189,7 +192,7 @@ def _counts(ledger: Ledger) -> dict[str, int]:
     }
 
 
-def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: int) -> Iterator[str]:
+def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: Sequence[Duplicate]) -> Iterator[str]:
     facts = history.facts
     lost = list(itertools.islice(_missing(ledger, permitted), EXAMPLES_MAX))
     columns = ("lane", "queue", "sent_us", "outcome_us", "node")
@@ -210,11 +213,11 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: int)
         )
     if ledger.broken:
         yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
-    for row in itertools.islice(_repeats(history, ledger), EXAMPLES_MAX) if doubled else ():
+    for one in doubled[:EXAMPLES_MAX]:
         yield (
-            f"duplicate: publisher {row['publisher']} sequence {row['sequence']} was received again from "
-            f"{facts.queue_name(row['queue'])} by consumer {row['consumer']} at {facts.at(row['received_us'])}, "
-            "without the redelivered flag, beside no fault"
+            f"duplicate: publisher {one.publisher} sequence {one.sequence} was received from "
+            f"{facts.queue_name(one.queue)} at {facts.at(one.before_us)}, and again by consumer {one.consumer} at "
+            f"{facts.at(one.received_us)}, without the redelivered flag, {facts.beside(one.before_us, one.received_us)}"
         )
     if ledger.misrouted:
         yield f"unexpected: {ledger.misrouted} deliveries came from another queue than their messages were sent to"
@@ -228,33 +231,6 @@ def _missing(ledger: Ledger, permitted: Chosen) -> Iterator[tuple[int, int, int]
             if (publisher, number) in permitted:
                 lost &= ~permitted[publisher, number]
             yield from ((publisher, sequence, number) for sequence in np.flatnonzero(lost).tolist())
-
-
-def _repeats(history: History, ledger: Ledger) -> Iterator[Mapping[str, int]]:
-    """The deliveries without the redelivered flag of messages that had come without it before from the same queue, by
-    column name."""
-    seen = {
-        (publisher, number): np.zeros(len(m.outcome), np.bool_)
-        for publisher, m in ledger.messages.items()
-        for number in range(len(m.lanes))
-    }
-    columns = ("publisher", "queue", "sequence", "consumer", "received_us", "redelivered", "intact")
-    for piece in pieces(history.deliveries(), *columns):
-        *told, redelivered, intact = piece
-        fresh = [column[intact & ~redelivered] for column in told]
-        for (publisher, queue), rows in grouped(*fresh[:2]) if len(fresh[0]) else ():
-            m = ledger.messages[publisher]
-            for number, lane in enumerate(m.lanes):
-                mine = [column[rows] for column in fresh]
-                mine = [column[mine[2] < len(m.outcome)] for column in mine]
-                there = ledger.shards.first(lane.queue[mine[2]]) == ledger.shards.first_of(queue)
-                mine = [column[there & m.attempted(lane)[mine[2]]] for column in mine]
-                again = np.ones(len(mine[2]), np.bool_)
-                again[np.unique(mine[2], return_index=True)[1]] = False
-                again |= seen[publisher, number][mine[2]]
-                seen[publisher, number][mine[2]] = True
-                for values in zip(*(column[again].tolist() for column in mine), strict=True):
-                    yield dict(zip(columns, values, strict=False))
 
 
 def _wanted(keys: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:

@@ -150,6 +150,7 @@ def test_all_pieces_of_the_record_are_counted(rows_together: int, monkeypatch: p
         "misrouted": 2,
         "duplicates_redelivered": 2,
         "duplicates_unmarked": 2,
+        "duplicates_forbidden": 0,
     }
 
 

@@ -1,0 +1,92 @@
+"""Messages that arrived twice without the redelivered flag, and whether anything can have made them come again.
+
+RabbitMQ marks what it delivers again after a lost connection or a rejection ("Reliability Guide", consumers). It cannot
+mark what a queue delivered before it got another leader, or its broker restarted, as that knowledge may be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, messages, pieces
+from rabbitmq_resilience.invariants.disturbances import calm_of
+from rabbitmq_resilience.invariants.ledger import Ledger
+from rabbitmq_resilience.invariants.verdict import History
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """A delivery without the flag of a message that had come without it from the same queue at ``before_us``."""
+
+    publisher: int
+    sequence: int
+    queue: int
+    consumer: int
+    received_us: int
+    before_us: int
+
+
+def forbidden(history: History, ledger: Ledger) -> Sequence[Duplicate]:
+    """Return the unmarked duplicates that no disturbance of their queue explains, in the order of time.
+
+    A disturbance explains what came again during it or after it, if the message had last come before the disturbance
+    was over. Where no step began, nothing explains any.
+    """
+    found = sorted(_duplicates(history, ledger), key=lambda one: one.received_us)
+    if not any(step.injected for step in history.facts.steps):
+        return found
+    return [one for one in found if _was_calm(history, one)]
+
+
+def _was_calm(history: History, one: Duplicate) -> bool:
+    calm = calm_of(history.facts, one.queue)
+    return bool(calm.within(np.array([one.before_us]), np.array([one.received_us])).all())
+
+
+def _duplicates(history: History, ledger: Ledger) -> Iterator[Duplicate]:
+    """Yield the unmarked duplicates, in no order."""
+    rows = _unmarked(history, _doubled(history, ledger))
+    place = ledger.shards.first(rows["queue"])
+    order = np.lexsort((rows["received_us"], place, rows["sequence"], rows["publisher"]))
+    rows, place = {name: column[order] for name, column in rows.items()}, place[order]
+    keys = (rows["publisher"], rows["sequence"], place)
+    again = np.flatnonzero(np.logical_and.reduce([key[1:] == key[:-1] for key in keys])) + 1
+    for row in again.tolist():
+        here = {name: column[row].item() for name, column in rows.items()}
+        if _goes_to(ledger, here["publisher"], here["sequence"], place[row]):
+            yield Duplicate(**here, before_us=rows["received_us"][row - 1].item())
+
+
+def _unmarked(history: History, wanted: Array) -> dict[str, Array]:
+    """Return the deliveries without the flag of the ``wanted`` messages, by column name."""
+    names = ("publisher", "sequence", "queue", "consumer", "received_us")
+    found = []
+    for *columns, redelivered, intact in pieces(history.deliveries(), *names, "redelivered", "intact"):
+        mine = intact & ~redelivered & np.isin(messages(columns[0], columns[1]), wanted)
+        found.append([column[mine] for column in columns])
+    return {name: np.concatenate(parts) for name, parts in zip(names, zip(*found, strict=True), strict=True)}
+
+
+def _goes_to(ledger: Ledger, publisher: int, sequence: int, place: int) -> bool:
+    """Whether the message was sent to that queue, or to the shards of which it is the first."""
+    lanes = ledger.messages[publisher].lanes
+    return any(ledger.shards.first_of(int(lane.queue[sequence])) == place for lane in lanes if lane.there[sequence])
+
+
+def _doubled(history: History, ledger: Ledger) -> Array:
+    """Return the messages that came twice or more without the flag, from whatever queue."""
+    counts = {publisher: np.zeros(len(m.outcome), np.uint8) for publisher, m in ledger.messages.items()}
+    columns = ("publisher", "sequence", "redelivered", "intact")
+    for publisher, sequence, redelivered, intact in pieces(history.deliveries(), *columns):
+        fresh = intact & ~redelivered
+        for (name,), rows in grouped(publisher[fresh]) if fresh.any() else ():
+            mine = sequence[fresh][rows]
+            mine = mine[mine < len(counts.get(name, ()))]
+            if len(mine):
+                times = np.bincount(mine, minlength=len(counts[name])) + counts[name]
+                counts[name] = np.minimum(times, 2).astype(np.uint8)
+    twice = {publisher: np.flatnonzero(times > 1) for publisher, times in counts.items()}
+    return np.concatenate([messages(np.full(len(n), p, np.uint64), n.astype(np.uint64)) for p, n in twice.items()])
