@@ -11,6 +11,7 @@ import numpy as np
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import NO_ROW, Ledger, Messages, ledger_of
+from rabbitmq_resilience.invariants.possible_times import impossible_times
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Scope, Verdict
 from rabbitmq_resilience.record.events import (
     ClusterEvent,
@@ -48,9 +49,9 @@ _STEP = re.compile(r"s|i(u|j[pu]?)h(n|e[pu]?[qn])")
 @dataclass(frozen=True)
 class HistoryWhole:
     """Every worker stopped in order or was killed on purpose, and wrote down all that it counted; every step of the
-    schedule and every phase was told of; and no file was damaged since.
+    schedule and every phase was told of; no message has times that cannot be; and no file was damaged since.
 
-    Of a history that was not recorded, only what workers say of their end is known.
+    Of a history that was not recorded, only those times and what workers say of their end are known.
     """
 
     scope: ClassVar[Scope] = "run"
@@ -61,6 +62,7 @@ class HistoryWhole:
         problems = list(recorded.troubles) if recorded is not None else []
         if not problems:
             problems += _problems_of_ends(lives)
+            problems += impossible_times(history)
             problems += _problems_of_record(history, recorded, lives) if recorded is not None else ()
         numbers = {"workers": len(lives)}
         if not problems:

@@ -1,0 +1,106 @@
+"""Times that no run can have: answers before their messages, receipts before the sending, many receipts at one moment.
+
+All workers of a run read one monotonic clock. So such times show that a record was damaged, or put together from two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.record.history import Outcome
+
+#: A consumer reads the clock for each message, and needs some microseconds for one.
+AT_ONE_MOMENT_MAX = 10
+
+_ANSWERS = (Outcome.CONFIRMED, Outcome.NACKED, Outcome.RETURNED)
+_NEVER_US = np.iinfo(np.int64).min
+
+#: When each message of a publisher was sent, by sequence.
+Sent = dict[int, npt.NDArray[np.int64]]
+
+
+def impossible_times(history: History) -> Iterator[str]:
+    """Yield a line for people for each kind of time that cannot be, with the first message of that kind."""
+    sent: Sent = {}
+    yield from _of_publishes(history, sent)
+    yield from _of_deliveries(history, sent)
+
+
+def _of_publishes(history: History, sent: Sent) -> Iterator[str]:
+    """Yield what is wrong with answers, and note in ``sent`` when messages were sent."""
+    found = _Found(history.facts, "were answered before they were sent")
+    for publisher, sequence, *rest in pieces(
+        history.publishes(), "publisher", "sequence", "sent_us", "outcome", "outcome_us"
+    ):
+        sent_us, outcome, outcome_us = rest
+        found.enter(np.isin(outcome, _ANSWERS) & (outcome_us < sent_us), publisher, sequence, outcome_us)
+        was_sent = outcome != Outcome.NEVER_SENT
+        for (name,), rows in grouped(publisher[was_sent]) if was_sent.any() else ():
+            _note(sent, name, sequence[was_sent][rows], sent_us[was_sent][rows])
+    yield from found.lines()
+
+
+def _note(sent: Sent, publisher: int, sequence: Array, sent_us: Array) -> None:
+    known = sent.get(publisher, np.full(0, _NEVER_US, np.int64))
+    size = int(sequence.max()) + 1
+    if size > len(known):
+        known = np.concatenate((known, np.full(max(size, 2 * len(known)) - len(known), _NEVER_US, np.int64)))
+    known[sequence] = sent_us
+    sent[publisher] = known
+
+
+def _of_deliveries(history: History, sent: Sent) -> Iterator[str]:
+    early = _Found(history.facts, "were received before they were sent")
+    at_once = _Found(history.facts, f"came to their consumers over {AT_ONE_MOMENT_MAX} at one microsecond")
+    for consumer, publisher, sequence, received_us, intact in pieces(
+        history.deliveries(), "consumer", "publisher", "sequence", "received_us", "intact"
+    ):
+        for (name,), rows in grouped(publisher):
+            known = sent.get(name, np.full(0, _NEVER_US, np.int64))
+            mine, at_us = sequence[rows], received_us[rows]
+            there = intact[rows] & (mine < len(known))
+            sent_us = np.full(len(mine), _NEVER_US, np.int64)
+            sent_us[there] = known[mine[there]]
+            early.enter(at_us < sent_us, publisher[rows], mine, at_us)
+        for _, rows in grouped(consumer):
+            at_us = received_us[rows]
+            at_once.enter(_crowded(at_us), publisher[rows], sequence[rows], at_us)
+    yield from early.lines()
+    yield from at_once.lines()
+
+
+def _crowded(at_us: Array) -> npt.NDArray[np.bool_]:
+    """Return which of the moments, as they follow each other, stand there too often in a row."""
+    edges = np.flatnonzero(np.diff(at_us)) + 1
+    lengths = np.diff(np.concatenate(([0], edges, [len(at_us)])))
+    return np.repeat(lengths > AT_ONE_MOMENT_MAX, lengths)
+
+
+class _Found:
+    """Count messages of one kind, and keep the first of them for a line."""
+
+    def __init__(self, facts: Facts, what: str) -> None:
+        self._facts = facts
+        self._what = what
+        self._count = 0
+        self._first = ""
+
+    def enter(self, wrong: npt.NDArray[np.bool_], publisher: Array, sequence: Array, at_us: Array) -> None:
+        """Count the rows that are ``wrong``."""
+        if not wrong.any():
+            return
+        if not self._count:
+            row = int(np.flatnonzero(wrong)[0])
+            self._first = f"publisher {publisher[row]} sequence {sequence[row]}, at {self._facts.at(int(at_us[row]))}"
+        self._count += int(np.count_nonzero(wrong))
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line if any was wrong."""
+        if self._count:
+            yield f"{self._count} messages {self._what}, which cannot be; the first is {self._first}"
