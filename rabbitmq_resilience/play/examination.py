@@ -10,7 +10,7 @@ from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.alerts import ALERTS_FILE
 from rabbitmq_resilience.record.event_log import examine_events
 from rabbitmq_resilience.record.events import Event, PhaseEvent
-from rabbitmq_resilience.record.history import HistoryError
+from rabbitmq_resilience.record.history import HistoryError, files_of
 from rabbitmq_resilience.record.manifest import Manifest, changes
 from rabbitmq_resilience.record.metrics import METRICS_FILE, check_metrics
 from rabbitmq_resilience.record.recorded import Recorded
@@ -57,7 +57,7 @@ def _events(run: RunDirectory, troubles: list[str], *, numbered: bool) -> list[E
     with _told(troubles):
         if not run.events_file.exists():
             troubles.append(f"{run.events_file.name} is missing")
-        files = [run.events_file, *sorted(run.history.glob("*.jsonl"))]
+        files = [run.events_file, *files_of(run.history, ".jsonl")]
         events, found = examine_events(*files, numbered=numbered)
         troubles += found
     return events

@@ -29,6 +29,12 @@ PUBLISHES_SUFFIX = ".publishes.arrows"
 DELIVERIES_SUFFIX = ".deliveries.arrows"
 
 
+def files_of(folder: Path, suffix: str) -> list[Path]:
+    """Return the files in ``folder`` whose names end in ``suffix``, by name. Drafts, which begin with a dot, are not
+    among them."""
+    return sorted(path for path in folder.glob(f"*{suffix}") if not path.name.startswith("."))
+
+
 class Outcome(IntEnum):
     """What became of one publish. Only CONFIRMED must arrive; RETURNED was confirmed as unroutable.
 

@@ -93,11 +93,12 @@ def changes(run: Path) -> list[str]:
 
 
 def _recorded(run: Path) -> Iterator[str]:
-    """The paths of what is recorded, below the run directory. Drafts begin with a dot."""
+    """Yield the paths of what is recorded, below the run directory. Drafts of what lies in it begin with a dot; once
+    a run is over there are none below ``history/``."""
     for path in sorted(run.rglob("*")):
         name = path.relative_to(run)
-        beside = len(name.parts) == 1 and name.name in _NOT_RECORDED
-        if path.is_file() and not (beside or name.parts[0] == _SERVERS_OWN or name.name.startswith(".")):
+        of_judging = len(name.parts) == 1 and (name.name in _NOT_RECORDED or name.name.startswith("."))
+        if path.is_file() and not (of_judging or name.parts[0] == _SERVERS_OWN):
             yield name.as_posix()
 
 

@@ -38,6 +38,7 @@ from rabbitmq_resilience.record.history import (
     PUBLISHES_SUFFIX,
     HistoryError,
     StreamReader,
+    files_of,
 )
 from rabbitmq_resilience.record.manifest import FAULT_FILE, VERSION, Manifest
 from rabbitmq_resilience.record.metrics import METRICS_FILE, read_metrics
@@ -174,7 +175,7 @@ class RunDirectory:
 
     def events(self) -> list[Event]:
         """The run's events and those of its workers, in the order of time."""
-        files = [self.events_file, *sorted(self.history.glob("*.jsonl"))]
+        files = [self.events_file, *files_of(self.history, ".jsonl")]
         return list(read_events(*(file for file in files if file.exists())))
 
     def write_verdict(self, verdict: Mapping[str, Any]) -> None:
@@ -197,12 +198,12 @@ class RunDirectory:
 
     def _batches(self, suffix: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         of_today = schema in (PUBLISHES, DELIVERIES)
-        for file in sorted(self.history.glob(f"*{suffix}"), key=_worker_and_life):
+        for file in sorted(files_of(self.history, suffix), key=_worker_and_life):
             batches = StreamReader(file, schema).together()
             yield from batches if of_today else map(as_today, batches)
 
     def _bytes_of_streams(self) -> int:
-        return sum(file.stat().st_size for file in self.history.glob(f"*{PUBLISHES_SUFFIX}"))
+        return sum(file.stat().st_size for file in files_of(self.history, PUBLISHES_SUFFIX))
 
 
 def _worker_and_life(file: Path) -> tuple[str, int, str]:

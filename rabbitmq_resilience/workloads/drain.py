@@ -20,6 +20,7 @@ from rabbitmq_resilience.record.history import (
     PUBLISHES_SUFFIX,
     Outcome,
     StreamReader,
+    files_of,
 )
 from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
@@ -122,13 +123,13 @@ class Tally:
 
     def update(self) -> None:
         """Read what was written since the last call."""
-        for path in self._folder.glob(f"*{PUBLISHES_SUFFIX}"):
+        for path in files_of(self._folder, PUBLISHES_SUFFIX):
             reader = self._publishes.setdefault(path, StreamReader(path, PUBLISHES))
             for batch in reader.batches():
                 owed = self._routes.owed(batch)
                 publisher, queue, sequence, outcome = _columns(owed, "publisher", "queue", "sequence", "outcome")
                 self._mark(self._confirmed, publisher, self._places(queue), sequence, outcome == Outcome.CONFIRMED)
-        for path in self._folder.glob(f"*{DELIVERIES_SUFFIX}"):
+        for path in files_of(self._folder, DELIVERIES_SUFFIX):
             reader = self._deliveries.setdefault(path, StreamReader(path, DELIVERIES))
             for batch in reader.batches():
                 publisher, queue, sequence, intact = _columns(batch, "publisher", "queue", "sequence", "intact")

@@ -168,6 +168,30 @@ def test_of_a_record_of_version_1_all_is_noticed_that_it_can_tell(folder: Path, 
         assert document["assumptions"]["history_whole"]["verdict"] == "UNKNOWN"
 
 
+@pytest.mark.parametrize(
+    "name", ["publisher-0.0.publishes.arrows", "consumer-0.0.deliveries.arrows", "publisher-0.jsonl"]
+)
+def test_a_file_with_a_dot_before_its_name_is_noticed_and_not_read(folder: Path, name: str) -> None:
+    def unseal(run: Path) -> None:
+        Manifest(VERSION).save(run)
+
+    def add(run: Path) -> None:
+        history = run / "history"
+        (history / f".{name}").write_bytes((history / name).read_bytes())
+
+    added = judged(VERSION_2, folder, add)
+    assert added["verdict"] == "UNKNOWN"
+    assert f"history/.{name} was not there when the run ended" in added["assumptions"]["history_whole"]["summary"]
+
+    def add_unsealed(run: Path) -> None:
+        unseal(run)
+        add(run)
+
+    unsealed = judged(VERSION_2, folder, unseal)
+    assert unsealed["invariants"]
+    assert judged(VERSION_2, folder, add_unsealed)["invariants"] == unsealed["invariants"]
+
+
 STREAMS = [name for name in files(VERSION_1) if name.endswith((PUBLISHES_SUFFIX, DELIVERIES_SUFFIX))]
 NEEDED = [name for name in files(VERSION_1) if name.endswith((".jsonl", "load.json", "counters.bin"))]
 
