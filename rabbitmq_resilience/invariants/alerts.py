@@ -43,7 +43,8 @@ class Alerts(InvariantSpec):
     nothing else fires from the steady phase to the end: an alert that must fire may begin to from the beginning of its
     step until ``within_s`` after the healing, with those labels. What is ``ignored`` may fire as it likes.
 
-    Alerts are pending before they fire, for as long as their rule says (``for``); only firing counts. Time in which
+    Alerts are pending before they fire, for as long as their rule says (``for``); only firing counts. One that fired
+    already before its step began, without another cause, leaves it UNKNOWN. Time in which
     Prometheus did not evaluate the rules makes the finding UNKNOWN, where it could hide what is demanded; so does an
     alert that fires too late, and not twice as late, where a broker waited for a processor of this machine for so long
     that it would have been in time without that, or while other programs take much of this machine."""
@@ -70,9 +71,12 @@ class Alerts(InvariantSpec):
             if step is None or step.sure_us[0] == NEVER_US:
                 untold.append(f"step {demand.after_step}, after which {demand} was to fire, did not take effect")
                 continue
-            fired_us = _fired_us(demand, step, firing)
-            if fired_us is not None:
-                taken_s.append(seconds(max(0, fired_us - step.sure_us[0])))
+            fired = _fired(demand, step, firing)
+            since_us = [one.start_us for one in fired if self._has_cause(one, steps)]
+            if since_us:
+                taken_s.append(seconds(max(0, min(since_us) - step.sure_us[0])))
+            elif fired:
+                untold.append(f"{fired[0]} fired already from {facts.at(fired[0].start_us)} on, before {step} began")
             elif doubt := _doubt(facts, record, demand, step, span[1]):
                 untold.append(doubt)
             else:
@@ -102,6 +106,11 @@ class Alerts(InvariantSpec):
         told = f"{count} fired in time, the slowest {max(taken_s):g} s after its step" if taken_s else ""
         nothing = "no alert fired" if not told else "no other did" if self.no_others else ""
         return Finding(Verdict.VALID, ", and ".join(filter(None, [told, nothing])), numbers, (), coverage)
+
+    def _has_cause(self, active: Active, steps: Mapping[int, Step]) -> bool:
+        """Whether a step after which it must fire began before it did."""
+        mine = (demand for demand in self.fires if demand.names(active))
+        return any(_began_before(steps.get(demand.after_step), active) for demand in mine)
 
     def _others(
         self, facts: Facts, firing: Iterable[Active], record: Record, steps: Mapping[int, Step], span_us: Period
@@ -143,11 +152,10 @@ def _window_us(demand: FiringAlert, step: Step) -> Period:
     return step.sure_us[0], step.sure_us[0] + demand.within_s * 1e6
 
 
-def _fired_us(demand: FiringAlert, step: Step, firing: Iterable[Active]) -> int | None:
-    """When it fired first; None where it did not in time."""
+def _fired(demand: FiringAlert, step: Step, firing: Iterable[Active]) -> list[Active]:
+    """Return what is demanded and fired in time, the first to begin first."""
     first_us, last_us = step.possible_us[0], _window_us(demand, step)[1]
-    found = (one for one in firing if demand.names(one) and one.start_us <= last_us and one.end_us >= first_us)
-    return min((one.start_us for one in found), default=None)
+    return [one for one in firing if demand.names(one) and one.start_us <= last_us and one.end_us >= first_us]
 
 
 def _late(facts: Facts, record: Record, demand: FiringAlert, step: Step, firing: Iterable[Active]) -> tuple[str, str]:

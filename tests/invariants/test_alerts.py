@@ -98,10 +98,20 @@ def believed(world: World, one: Fired) -> list[int]:
     return [at for at in range(-3, END + 3) if latest.get(at) in seen and next_one.get(at) in seen]
 
 
+def has_cause(demanded: Alerts, world: World, one: Fired, begin: int) -> bool:
+    """Return whether a step after which it must fire began before it did."""
+    return any(names(demand, one) and world.steps[demand.after_step][0] <= begin for demand in demanded.fires)
+
+
+def stretches(world: World, one: Fired) -> list[tuple[int, int]]:
+    """Return from when until when it fired, as far as anybody knows."""
+    moments = believed(world, one)
+    return runs(moments, [at for at in range(-3, END + 3) if at not in moments])
+
+
 def begins(world: World, one: Fired) -> list[int]:
     """The seconds in which it began to fire, as far as anybody knows."""
-    moments = believed(world, one)
-    return [start for start, _ in runs(moments, [at for at in range(-3, END + 3) if at not in moments])]
+    return [start for start, _ in stretches(world, one)]
 
 
 def unseen(looks: Sequence[int], start: int, end: int) -> bool:
@@ -127,7 +137,9 @@ def slowly_judged(demanded: Alerts, world: World) -> Verdict:
         start = world.steps[demand.after_step][0]
         last = start + int(demand.within_s)
         mine = [one for one in world.fired if names(demand, one)]
-        if any(start <= at <= last for one in mine for at in believed(world, one)):
+        fired = [(one, begin) for one in mine for begin, end in stretches(world, one) if begin <= last and end >= start]
+        if fired:
+            doubt = doubt or not any(has_cause(demanded, world, one, begin) for one, begin in fired)
             continue
         came = min((since(world, at) for one in mine for at in begins(world, one) if at > last), default=None)
         hidden = last > END or unseen(world.looks, start, last) or (came is not None and came <= last)
@@ -272,6 +284,22 @@ def test_pathological_of_another_node(message: Messages) -> None:
 def test_another_that_fires(more: dict[str, Any], verdict: str) -> None:
     world = World([Fired("A", "a1", [(25, 45)]), Fired("B", "a1", [(70, 71)])], [], [(20, 40)])
     assert judged(fires(**more), world).verdict == verdict
+
+
+@pytest.mark.parametrize("since_s", [-3, 10, 19])
+def test_what_fired_before_its_step_began_shows_nothing(since_s: int, message: Messages) -> None:
+    before = sane((since_s, 45))
+    finding = judged(fires(no_others=False), before)
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert judged(fires(), before).verdict is Verdict.INVALID
+    again = sane((since_s, 19), (25, 45)) if since_s < 19 else sane((20, 45))
+    assert judged(fires(no_others=False), again).verdict is Verdict.VALID
+
+
+def test_what_fires_since_an_earlier_step_counts_for_the_next() -> None:
+    both = Alerts(fires=[FiringAlert(alert="A", within_s=30, after_step=n) for n in (0, 1)])
+    assert judged(both, replace(sane((25, 60)), steps=[(20, 30), (40, 50)])).verdict is Verdict.VALID
 
 
 def test_again_long_after_its_step_is_another(message: Messages) -> None:
