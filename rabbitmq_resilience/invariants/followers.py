@@ -57,8 +57,9 @@ class Followers(InvariantSpec):
     """At most ``within_s`` after the last fault was healed, no member of a queue is behind any more, until the end.
 
     A member of a quorum queue is behind while its log, as far as it is written, does not reach what any member had
-    committed 10 s before. Of a mirrored queue, mirrors that are not synchronised are behind. A member
-    that told nothing leaves it UNKNOWN, and so does a record that ends too early. What this machine may have made late
+    committed 10 s before. That is known while more than half of the members say what they have committed, each at most
+    15 s before. Of a mirrored queue, mirrors that are not synchronised are behind. A member of which that is not known
+    leaves it UNKNOWN, and so does a record that ends too early. What this machine may have made late
     is UNKNOWN as with ``recovery``.
     """
 
@@ -129,13 +130,16 @@ def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iter
 
 
 def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
-    """How many entries the member lacks of what any member had committed ``TOLD_LATE_S`` before, where one told."""
+    """Return how many entries the member lacks of what any member had committed ``TOLD_LATE_S`` before.
+
+    Only moments count for which more than half of the members said it shortly before: fewer may have been cut off with
+    the one that lags.
+    """
     before_us = mine.t_us - round(TOLD_LATE_S * 1e6)
-    told = [committed[node, queue.name].at(before_us) for node in queue.members if (node, queue.name) in committed]
-    if not told:
-        return NOTHING_TOLD
-    known = ~np.all(np.isnan(told), axis=0)
-    most = np.max(np.nan_to_num(told, nan=0.0), axis=0)
+    curves_of = [committed.get((node, queue.name), NOTHING_TOLD) for node in sorted(queue.members)]
+    said = np.array([curve.at(before_us, age_us_max=SILENT_S_MAX * 1e6) for curve in curves_of])
+    known = np.count_nonzero(~np.isnan(said), axis=0) * 2 > len(curves_of)
+    most = np.max(np.nan_to_num(said, nan=0.0), axis=0)
     return Curve(mine.t_us[known], np.maximum(most - mine.values, 0)[known])
 
 

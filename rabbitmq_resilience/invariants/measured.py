@@ -35,11 +35,12 @@ class Curve:
         rows = (self.t_us >= start_us) & (self.t_us <= end_us)
         return Curve(self.t_us[rows], self.values[rows])
 
-    def at(self, t_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """The latest value at or before each moment; NaN where there is none."""
+    def at(self, t_us: npt.NDArray[np.int64], *, age_us_max: float = np.inf) -> npt.NDArray[np.float64]:
+        """Return the latest value at or before each moment; NaN where there is none, or only one older than that."""
         rows = np.searchsorted(self.t_us, t_us, side="right") - 1
-        known = np.append(self.values, np.nan)
-        return np.asarray(known[rows], dtype=np.float64)
+        known = np.append(self.values, np.nan)[rows]
+        since_us = np.append(self.t_us, 0)[rows]
+        return np.where(t_us - since_us <= age_us_max, known, np.nan)
 
     def __len__(self) -> int:
         return len(self.t_us)

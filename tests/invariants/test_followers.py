@@ -145,6 +145,23 @@ def test_unknown_where_nobody_tells_what_is_committed() -> None:
     assert check(only_written).verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("silent", "verdict"), [((), Verdict.INVALID), (("a1",), Verdict.INVALID), (("a1", "b1"), Verdict.UNKNOWN)]
+)
+def test_what_was_committed_is_known_while_most_members_say_it(silent: tuple[str, ...], verdict: Verdict) -> None:
+    """c1 stays behind what a1 and b1 commit after 50 s, and has committed all that it has."""
+    behind = raft(lambda at: min(entries(at), 5000))
+    heard = [
+        [
+            row
+            for row in rows
+            if row["node"] not in silent or row["metric"] != "raft_commit_index" or row["t_us"] < us(45)
+        ]
+        for rows in behind
+    ]
+    assert check(heard).verdict is verdict
+
+
 def test_unknown_where_a_member_falls_silent_before_the_end() -> None:
     """It told something in the last 15 s before the end, or ten seconds after the healing if that is later."""
     assert check(until(80)).verdict is Verdict.UNKNOWN
