@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps, lasting_s
-from rabbitmq_resilience.invariants.steps import NEVER_US
+from rabbitmq_resilience.invariants.listing import lists_all
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, History, InvariantSpec, Verdict
@@ -35,7 +35,8 @@ class Backlog(InvariantSpec):
 
     Depths are known to a second, and not at all while a queue is not listed or no node says what it holds: where they
     are not known for the last 10 s and more, or may have been at their highest while they were not known, it is
-    UNKNOWN. A queue that its consumer declares, or that a step deletes, holds nothing while it is not listed.
+    UNKNOWN. What a step deletes holds nothing while it is not listed, and a queue that its consumer declares while that
+    is not connected.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -119,12 +120,8 @@ def _drained_us(depths: Sequence[tuple[int, int]], peak_us: int, rest: float) ->
 
 def depths_of(facts: Facts) -> Iterator[tuple[int, int]]:
     """Yield all that the queues held, at each moment at which it is known of each that must be there."""
-    deleted_us = min(
-        (s.possible_us[0] for s in facts.steps if s.injected and s.fault == "delete_queue"), default=NEVER_US
-    )
-    must_be_listed = {queue.name for queue in facts.queues if queue.consumer is None}
     for event in facts.of_kind(SampleEvent):
-        if event.t_us < deleted_us and not must_be_listed <= event.queues.keys():
+        if not lists_all(facts, event):
             continue
         held = [row.get(kind) for row in event.queues.values() for kind in ("ready", "unacked")]
         known = [count for count in held if count is not None]

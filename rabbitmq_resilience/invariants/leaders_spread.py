@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps
+from rabbitmq_resilience.invariants.listing import lists_all
 from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
@@ -88,12 +89,11 @@ def _even_from_us(seen: Sequence[tuple[int, int, str]], excess_max: int) -> int 
 def _spreads(facts: Facts, start_us: float, end_us: float) -> Iterator[tuple[int, int, str]]:
     """Yield each moment at which every queue was listed with its leader, how many more than its even share the node
     that leads most had (0 if none had), and which node led how many."""
-    must_be_listed = {queue.name for queue in facts.queues if queue.consumer is None}
     for event in facts.of_kind(SampleEvent):
         if not start_us < event.t_us <= end_us:
             continue
         leaders = [row.get("leader") for row in event.queues.values()]
-        if not leaders or None in leaders or not must_be_listed <= event.queues.keys():
+        if not leaders or None in leaders or not lists_all(facts, event):
             continue
         up = [node for node, state in (facts.states_at(event.t_us) or {}).items() if state == "up"]
         led = Counter(leaders)

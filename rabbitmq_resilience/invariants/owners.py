@@ -5,7 +5,8 @@ Sources: RabbitMQ, "Queues" (exclusive queues are deleted when their connection 
 and Expiration" (a queue is deleted when it was unused for its time: it had no consumer and was not declared again; that
 may come later, and begins anew when its node starts). A broker may notice later than the client that a connection is
 gone; until then it takes messages for the queue, and does not let the consumer declare an exclusive one anew. So what
-was sent before the consumer was connected again may be gone. It may also notice earlier, where nothing gets through.
+was sent before the consumer was connected again may be gone, unless the broker must have deleted the queue before that.
+It may also notice earlier, where nothing gets through.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
+from rabbitmq_resilience.invariants.disturbances import disturbances
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.kept_away import kept_away
 from rabbitmq_resilience.invariants.liveness import Promises
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, times
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, periods, times
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent
 
@@ -32,6 +34,8 @@ REASON = (
 EXPIRED = 'a queue expires with what it holds when it had no consumer for limits.expires_ms (RabbitMQ, "Time-To-Live")'
 #: How much earlier than its client a broker may notice that a connection is gone: by two heartbeats.
 NOTICED_EARLIER_S = 10.0
+#: How much later a broker that nothing disturbs may delete the queue: two heartbeats, over links that are slow.
+DELETED_LATER_S = 30.0
 _CONSUMER = "consumer"
 #: What ends a connection before the end of the run.
 _ENDS = ("connection_lost", "killed")
@@ -119,16 +123,27 @@ def _overtaken_us(
 
 
 def may_be_gone(facts: Facts, queue: QueueFacts) -> list[Period]:
-    """From when the queue had no consumer until that was connected again, where it may have been gone in between."""
+    """Return from when the queue had no consumer until when it may have been there, where it was gone in between."""
     if queue.consumer is None:
         return []
-    if queue.expires_s is None:
-        return absences(facts, queue.consumer)
     found = []
+    if queue.expires_s is None:
+        for start_us, again_us in absences(facts, queue.consumer):
+            found.append((start_us, min(again_us, _deleted_by_us(facts, queue, start_us))))
+        return found
     for stay, again_us in _absences(facts, queue.consumer):
         if again_us - _noticed_us(facts, stay) >= queue.expires_s * 1e6:
             found.append((stay.end_us, again_us))
     return found
+
+
+def _deleted_by_us(facts: Facts, queue: QueueFacts, gone_us: float) -> float:
+    """Return when an exclusive queue was deleted at the latest, on all nodes, after its connection was gone."""
+    until_us = gone_us + DELETED_LATER_S * 1e6
+    for start_us, end_us in periods(disturbances(facts, queue.name)):
+        if start_us <= until_us:
+            until_us = max(until_us, end_us)
+    return until_us
 
 
 def _noticed_us(facts: Facts, stay: Stay) -> float:

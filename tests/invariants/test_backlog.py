@@ -130,3 +130,29 @@ def test_a_backlog_may_have_been_longest_while_nobody_told(within_s: int, verdic
 @pytest.mark.parametrize(("within_s", "verdict"), [(31, Verdict.VALID), (30, Verdict.UNKNOWN)])
 def test_queues_may_have_grown_while_nobody_told(within_s: int, verdict: Verdict) -> None:
     assert check((0, 100), (20, None), (50, 100), end_s=70, drained_within_s=within_s).verdict is verdict
+
+
+@pytest.mark.parametrize(("told", "verdict"), [("connection_lost", Verdict.VALID), ("connected", Verdict.UNKNOWN)])
+def test_an_exclusive_queue_that_is_not_listed_holds_nothing_while_its_consumer_is_away(
+    told: str, verdict: Verdict
+) -> None:
+    """It held 5,000 messages until 30 s, and is not listed from then on."""
+    owned = event(0, "queues", queues={"q1": _place(), "own": _place(kind="exclusive", consumer=0)})
+    samples = [
+        event(at, "sample", queues={"q1": _row(0)} | ({"own": _row(5000 * (at >= 20))} if at < 30 else {}))
+        for at in range(95)
+    ]
+    of_consumer = [
+        event(at_s, "worker", worker="consumer-0", event=what, node="a1")
+        for at_s, what in ((1, "connected"), (29, told))
+    ]
+    whole = [cluster(), owned, phases(), *samples, *of_consumer]
+    assert Backlog(drained_within_s=30).check(history((), (), whole)).verdict is verdict
+
+
+def _place(kind: str = "quorum", consumer: int | None = None) -> dict[str, object]:
+    return {"type": kind, "members": ["a1"], "leader": "a1", "consumer": consumer}
+
+
+def _row(ready: int) -> dict[str, int]:
+    return {"ready": ready, "unacked": 0}

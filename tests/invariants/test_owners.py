@@ -110,9 +110,17 @@ def test_it_may_be_lost_where_the_losses_of_splits_are_judged() -> None:
     assert NoLoss(split_losses="judged").check(history(rows, [deliver(1, 81)], made)).verdict is Verdict.VALID
 
 
-def test_a_consumer_that_never_came_back() -> None:
-    assert judged((60, 0), told=LOST_AT_30[:2]).verdict is Verdict.VALID
-    assert judged((60, 0), told=[(1, "connected"), (30, "killed"), (32, "started")]).verdict is Verdict.VALID
+@pytest.mark.parametrize(("at_s", "verdict"), [(59, Verdict.VALID), (61, Verdict.INVALID)])
+def test_a_consumer_that_never_came_back(at_s: float, verdict: Verdict) -> None:
+    """Its queue was deleted 30 s later at the latest: what is confirmed after that belongs to another one."""
+    assert judged((at_s, 0), told=LOST_AT_30[:2]).verdict is verdict
+    assert judged((at_s, 0), told=[(1, "connected"), (30, "killed"), (32, "started")]).verdict is verdict
+
+
+def test_disturbed_brokers_may_delete_it_later() -> None:
+    made = [cluster(), phases(), QUEUES, node_states(), fault(59, 65, down=["b1"]), *of_consumer(LOST_AT_30[:2])]
+    for at_s, verdict in ((79, Verdict.VALID), (81, Verdict.INVALID)):
+        assert NoLoss().check(history([publish(0, at_s)], [], made)).verdict is verdict
 
 
 @given(st.lists(st.sampled_from(["connected", "connection_lost", "killed", "started", "hung", "stopped"]), max_size=8))
