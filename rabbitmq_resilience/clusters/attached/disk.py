@@ -44,23 +44,38 @@ sleep 0.5
 kill -0 "$(cat "$2/filler")" 2> /dev/null || {{ cat "$2/filler.log" >&2; exit 1; }}
 """
 
+#: Waits until no process of the group $1 runs any more. The kernel gives the space back with the last of them that had
+#: the file open, and one that is killed loses its command line before its files; once it is a zombie it has none.
+_GONE = """
+gone() {
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        cat /proc/[0-9]*/stat 2> /dev/null | sed 's/.*) //' | grep -qE "^[^ZX] [0-9]+ $1 " || return 0
+        sleep 0.25
+    done
+    return 1
+}
+"""
+
 #: Ends the filler of the watchdog's folder FOLDER, with what it has started.
 _EMPTY = f"""
+{_GONE}
 is_filler() {{ tr '\\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF '{_NAME}'; }}
 pid=$(cat FOLDER/filler 2> /dev/null || true)
 if [ -n "$pid" ] && is_filler "$pid"; then
     kill -KILL "-$pid"
-    for _ in 1 2 3 4 5 6 7 8 9 10; do is_filler "$pid" || break; sleep 0.5; done
-    ! is_filler "$pid" || exit 1
+    gone "$pid" || exit 1
 fi
 """
 
 #: The same where that is not known: $1 is the folder.
 _END_ALL = f"""
+{_GONE}
+ended=
 for file in $(grep -lazxF -e {_NAME} /proc/[0-9]*/cmdline 2> /dev/null); do
     pid=${{file%/cmdline}}; pid=${{pid##*/}}
-    tr '\\0' '\\n' 2> /dev/null < "$file" | grep -qxF -e "$1" && kill -KILL "-$pid" 2> /dev/null
+    tr '\\0' '\\n' 2> /dev/null < "$file" | grep -qxF -e "$1" && kill -KILL "-$pid" 2> /dev/null && ended="$ended $pid"
 done
+for pid in $ended; do gone "$pid" || exit 1; done
 exit 0
 """
 
