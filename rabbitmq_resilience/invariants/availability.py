@@ -18,6 +18,7 @@ from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.ledger import NO_ROW, Ledger, ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
 from rabbitmq_resilience.invariants.oracle import noticed_within_s
+from rabbitmq_resilience.invariants.own_messages import OwnMessages
 from rabbitmq_resilience.invariants.owners import lacking_of
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
@@ -58,7 +59,9 @@ class Availability(InvariantSpec):
     pauses does not count; but for that, every queue is taken to have publishers that reach it. Where messages of a
     queue are due more than a second apart, by the load's target or as they mostly came, a stall begins when the next
     one was due. A message that goes to several queues is confirmed when all have it, so a queue may also stand still
-    while one that shares messages with it has no majority. Stalls are known to some hundredths of a second.
+    while one that shares messages with it has no majority; but not while a message waits that goes to no such queue,
+    and was sent when less than 32 that do were under way from its publisher (as many fit into a channel by
+    ``quorum_commands_soft_limit``). Stalls are known to some hundredths of a second.
 
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
     too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
@@ -99,13 +102,21 @@ class Availability(InvariantSpec):
         idle = tuple(periods(pauses(facts, traffic.span_us)))
         judged = []
         companions, spacing = ledger.companions(), _Spacing.of(facts, ledger)
+        span_us = traffic.span_us[0], max(traffic.span_us[1], *traffic.waited_us.values(), 0)
+        promised = promises(facts, facts.cluster, span_us)
+        lacking = {
+            index: lacking_of(facts, facts.cluster, promised, queue, grace_s=self.grace_s)
+            for index, queue in enumerate(facts.queues)
+        }
+        own = OwnMessages.of(history, {index: lacking[index] for index, others in companions.items() if others})
         for index, queue in facts.published_queues.items():
             seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), spacing=spacing)
-            promised = promises(facts, facts.cluster, seen.span_us)
-            asked = [queue, *(facts.queues[other] for other in sorted(companions.get(index, ())))]
-            lacking = union(lacking_of(facts, facts.cluster, promised, one, grace_s=self.grace_s) for one in asked)
-            lacking |= later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
-            judged.append(_judged(queue.name, seen, left(seen.span_us, lacking), facts, bound_s))
+            its = lacking[index] | later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
+            of_others = union(lacking[other] for other in companions.get(index, ())) - its
+            demanded = left(seen.span_us, its | of_others)
+            waits = (wait for period in periods(of_others) for wait in own.stalls(index, period, seen.moments))
+            stalls = [stall for wait in waits if (stall := seen.stall(queue.name, wait)).length_s > bound_s]
+            judged.append(_judged(queue.name, seen, demanded, facts, bound_s, stalls))
         return _finding(facts, judged, bound_s)
 
 
@@ -192,6 +203,11 @@ class _Confirms:
             refused = self._refused((start_us, end_us), usual_s)
             yield _Stall(queue, start_us, end_us, length_s, ended, refused, self.idle)
 
+    def stall(self, queue: str, period: Period) -> _Stall:
+        """Return that time as a stall of the queue."""
+        ended = bool((self.moments >= period[1]).any())
+        return _Stall(queue, *period, self.lasts_s(*period), ended, 0.0, self.idle)
+
     def _paused(self, moments_us: Array) -> Array:
         """Return for how long the load had paused before each of the moments."""
         return sum((np.clip(moments_us - start, 0, end - start) for start, end in self.idle), np.zeros(len(moments_us)))
@@ -265,7 +281,9 @@ class _Judged:
     judged_s: float
 
 
-def _judged(queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float) -> _Judged:
+def _judged(  # noqa: PLR0917 - what one queue is judged by
+    queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float, more: Sequence[_Stall]
+) -> _Judged:
     chaos_us = facts.phases.get("chaos", seen.span_us[1])
     usual_s = seen.usual_s((seen.span_us[0], chaos_us))
     stalls = [stall for period in demanded for stall in seen.stalls(queue, period, over_s=bound_s, usual_s=usual_s)]
@@ -279,7 +297,7 @@ def _judged(queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Fact
         if cut_s and not len(seen.within((start, end)))
     ]
     unseen = [*_end_unseen(queue, seen, facts, usual_s, bound_s), *unseen]
-    return _Judged(stalls, unseen, sum(whole_s), sum(whole_s) - sum(cut_short))
+    return _Judged([*stalls, *more], unseen, sum(whole_s), sum(whole_s) - sum(cut_short))
 
 
 def _end_unseen(queue: str, seen: _Confirms, facts: Facts, usual_s: float, bound_s: float) -> Iterator[str]:
