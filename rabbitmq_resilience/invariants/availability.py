@@ -114,8 +114,12 @@ class Availability(InvariantSpec):
             its = lacking[index] | later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
             of_others = union(lacking[other] for other in companions.get(index, ())) - its
             demanded = left(seen.span_us, its | of_others)
-            waits = (wait for period in periods(of_others) for wait in own.stalls(index, period, seen.moments))
-            stalls = [stall for wait in waits if (stall := seen.stall(queue.name, wait)).length_s > bound_s]
+            waits = [
+                seen.stall(queue.name, wait)
+                for period in periods(of_others)
+                for wait in own.stalls(index, period, seen.moments, over_us=bound_s * 1e6)
+            ]
+            stalls = [stall for stall in waits if stall.length_s > bound_s]
             judged.append(_judged(queue.name, seen, demanded, facts, bound_s, stalls))
         return _finding(facts, judged, bound_s)
 

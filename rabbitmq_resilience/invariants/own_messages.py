@@ -1,11 +1,12 @@
 """Messages of a queue that go to no other queue which stands still: they are to be confirmed while that one does.
 
-A channel takes no further message while ``quorum_commands_soft_limit`` of those that it sent to one quorum queue are not
-applied (RabbitMQ, "Quorum Queues", 32 by default). So a message that came when fewer were under way was taken.
+A channel takes no further message while ``quorum_commands_soft_limit`` of those that it sent to one quorum queue, 32 by
+default, are not applied. So a message that came when fewer were under way was taken.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,14 +47,19 @@ class OwnMessages:
         groups = grouped(kept["queue"]) if own.any() else ()
         return cls({queue: (kept["sent_us"][mine], kept["outcome_us"][mine]) for (queue,), mine in groups})
 
-    def stalls(self, queue: int, within: Period, confirms_us: Array) -> Iterator[Period]:
-        """Yield the times in which an own message waited and the queue confirmed nothing; confirms are in order."""
+    def stalls(self, queue: int, within: Period, confirms_us: Array, *, over_us: float) -> Iterator[Period]:
+        """Yield the times, longer than ``over_us``, in which an own message waited and the queue confirmed nothing.
+
+        ``confirms_us`` is in order.
+        """
         sent_us, answered_us = self.of_queue.get(queue, (np.zeros(0), np.zeros(0)))
         edges = [within[0], *confirms_us[(confirms_us > within[0]) & (confirms_us < within[1])], within[1]]
-        for start, end in zip(edges, edges[1:], strict=False):
-            waiting = sent_us[(sent_us < end) & (answered_us >= end - TICK_US)]
-            if len(waiting):
-                yield max(start, float(waiting.min())), end
+        for start, end in itertools.pairwise(edges) if len(sent_us) else ():
+            if end - start > over_us:
+                waiting = sent_us[(sent_us < end) & (answered_us >= end - TICK_US)]
+                since = max(start, float(waiting.min(initial=np.inf)))
+                if end - since > over_us:
+                    yield since, end
 
 
 def _under_way(history: History, spans: Sequence[Period]) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""A queue that shares some of its messages with one that stands still, against a slow way that looks at each message."""
+"""A queue that shares messages with one that stands still, against a slow way that looks at each message."""
 
 from __future__ import annotations
 
