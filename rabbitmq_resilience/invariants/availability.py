@@ -15,11 +15,12 @@ from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.kept_away import nobody_could_publish
 from rabbitmq_resilience.invariants.lateness import of_this_machine
-from rabbitmq_resilience.invariants.ledger import NO_ROW, Ledger, ledger_of
+from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
 from rabbitmq_resilience.invariants.oracle import noticed_within_s
 from rabbitmq_resilience.invariants.own_messages import OwnMessages
 from rabbitmq_resilience.invariants.owners import lacking_of
+from rabbitmq_resilience.invariants.spacing import Spacing
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, later, left, periods, union
 from rabbitmq_resilience.invariants.traffic import TICK_US, Traffic
@@ -39,8 +40,6 @@ from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 PATIENCE_S = 15.0
 #: A queue that refuses messages for less of its stall had another cause to stand still too.
 REFUSED_MIN = 0.75
-#: Publishers that sent as much of what their target asks for sent what they were to send.
-HELD_RATIO = 0.8
 #: Where confirms come often, shorter silence says nothing.
 STANDS_STILL_S = 1.0
 
@@ -101,7 +100,7 @@ class Availability(InvariantSpec):
         bound_s = self.bound_of_s(facts, facts.cluster)
         idle = tuple(periods(pauses(facts, traffic.span_us)))
         judged = []
-        companions, spacing = ledger.companions(), _Spacing.of(facts, ledger)
+        companions, spacing = ledger.companions(), Spacing.of(facts, ledger)
         span_us = traffic.span_us[0], max(traffic.span_us[1], *traffic.waited_us.values(), 0)
         promised = promises(facts, facts.cluster, span_us)
         lacking = {
@@ -166,7 +165,7 @@ class _Confirms:
     waiting: Array
 
     @classmethod
-    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool, spacing: _Spacing) -> _Confirms:
+    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool, spacing: Spacing) -> _Confirms:
         flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
         none = np.zeros(0)
         late = [traffic.late_us[queue]] if queue in traffic.late_us else []
@@ -247,32 +246,6 @@ class _Confirms:
         if len(moments) == 1:
             moments = self.moments[self.moments >= moments[0]][:2]
         return max(STANDS_STILL_S, 2 * seconds(float(np.max(np.diff(moments)))) if len(moments) > 1 else 0.0)
-
-
-@dataclass(frozen=True)
-class _Spacing:
-    """How far apart the messages of a queue are due, in us. ``even_us``: by the lowest target, were they spread evenly
-    over queues; 0 where there was ever no limit. ``held``: whether publishers sent nearly all that the target asks for,
-    so that a queue which got few messages was to get few."""
-
-    even_us: float
-    held: bool
-
-    @classmethod
-    def of(cls, facts: Facts, ledger: Ledger) -> _Spacing:
-        """Read it from the load and from what was sent."""
-        pieces = list(facts.rate.pieces(*facts.publishing_us or (0.0, 1.0)))
-        limits = [rate for _, _, rate in pieces if rate]
-        if not limits or any(rate is None for _, _, rate in pieces):
-            return cls(0.0, held=False)
-        asked = sum(seconds(end - start) * (rate or 0) for start, end, rate in pieces)
-        sent = sum(int(np.count_nonzero(messages.outcome != NO_ROW)) for messages in ledger.messages.values())
-        return cls(1e6 * len(facts.published_queues) / min(limits), held=sent >= HELD_RATIO * asked)
-
-    def of_queue_us(self, due_us: Array) -> float:
-        """Return it for the queue whose messages were due then."""
-        mostly_us = float(np.median(np.diff(due_us))) if self.held and len(due_us) > 1 else 0.0
-        return max(self.even_us, mostly_us) if self.even_us else 0.0
 
 
 @dataclass(frozen=True)

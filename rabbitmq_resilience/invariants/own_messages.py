@@ -57,9 +57,8 @@ class OwnMessages:
         for start, end in itertools.pairwise(edges) if len(sent_us) else ():
             if end - start > over_us:
                 waiting = sent_us[(sent_us < end) & (answered_us >= end - TICK_US)]
-                since = max(start, float(waiting.min(initial=np.inf)))
-                if end - since > over_us:
-                    yield since, end
+                if len(waiting) and end - waiting.min() > over_us:
+                    yield max(start, float(waiting.min())), end
 
 
 def _under_way(history: History, spans: Sequence[Period]) -> dict[str, Array]:
