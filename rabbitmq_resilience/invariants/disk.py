@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
@@ -19,12 +20,14 @@ from rabbitmq_resilience.invariants.measured import (
     unseen,
 )
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.record.events import StoredEvent
 
 
 class Disk(InvariantSpec):
     """The free disk of each node stays above ``free_ratio_min`` times the limit below which it raises its alarm, from
     the steady phase to the end; and where ``taken_bytes_max`` is stated, it never sinks by more than that below what
-    was free at first. Brokers that run as processes share a disk with each other, and with whatever else writes to it.
+    was free at first. Brokers that run as processes share a disk with each other and with other programs, so of them
+    that bounds by how much the files in a broker's own folder grow; they are looked at every 5 s.
 
     Where a step of the schedule raises a node's disk alarm, that node is exempt until ``grace_s`` after its healing;
     one that is short of disk still when the record ends leaves it UNKNOWN."""
@@ -43,11 +46,13 @@ class Disk(InvariantSpec):
         if span is None or not ratios:
             return Finding(Verdict.UNKNOWN, "no node told how much disk is free, and how much it wants")
         least = {node: self._demanded(facts, node, ratio.within(*span)) for node, ratio in ratios.items()}
-        taken = {node: _taken(self._demanded(facts, node, curve.within(*span))) for node, curve in free.items()}
+        stored = {node: curve.within(*span) for node, curve in _stored(facts).items()}
+        of_disk = {node: self._demanded(facts, node, curve.within(*span)) for node, curve in free.items()}
+        taken = {node: _less(curve) for node, curve in of_disk.items()} | {n: _more(c) for n, c in stored.items()}
         if not any(map(len, least.values())):
             return Finding(Verdict.UNKNOWN, "no node was looked at while its disk was not short on purpose")
         lowest = sorted(self._lowest(facts, least))
-        most = sorted(self._most(facts, taken), reverse=True)
+        most = sorted(self._most(facts, taken, stored), reverse=True)
         wrong = [text for ratio, text in lowest if ratio <= self.free_ratio_min]
         wrong += [text for count, text in most if self.taken_bytes_max is not None and count > self.taken_bytes_max]
         numbers = {
@@ -58,7 +63,8 @@ class Disk(InvariantSpec):
         coverage = seen(facts, free, span)
         if wrong:
             return Finding(Verdict.INVALID, wrong[0], numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
-        if missing := unseen(facts, free, span) or next(self._never_free(facts, ratios, span), ""):
+        missing = unseen(facts, free, span) or next(self._never_free(facts, ratios, span), "")
+        if missing := missing or (unseen(facts, stored, span) if stored else ""):
             return Finding(Verdict.UNKNOWN, f"{missing}; as far as was seen, {lowest[0][1]}", numbers, (), coverage)
         return Finding(Verdict.VALID, f"at the least, {lowest[0][1]}", numbers, (), coverage)
 
@@ -68,12 +74,14 @@ class Disk(InvariantSpec):
                 t, value = int(ratio.t_us[ratio.values.argmin()]), float(ratio.values.min())
                 yield value, f"{node} had {value:.1f} times its limit free at {facts.at(t)}, {facts.beside(t, t)}"
 
-    def _most(self, facts: Facts, found: Mapping[str, Curve]) -> Iterator[tuple[float, str]]:
+    def _most(
+        self, facts: Facts, found: Mapping[str, Curve], stored: Mapping[str, Curve]
+    ) -> Iterator[tuple[float, str]]:
         for node, taken in found.items():
             if len(taken):
                 t, value = int(taken.t_us[taken.values.argmax()]), float(taken.values.max())
-                told = f"{node} had {value:.0f} bytes less free than at first at {facts.at(t)}, {facts.beside(t, t)}"
-                yield value, told
+                what = "more in its folder" if node in stored else "less free"
+                yield value, f"{node} had {value:.0f} bytes {what} than at first at {facts.at(t)}, {facts.beside(t, t)}"
 
     def _never_free(self, facts: Facts, ratios: Mapping[str, Curve], span_us: tuple[int, int]) -> Iterator[str]:
         """The nodes whose disk was short on purpose, and was not seen to have room again."""
@@ -90,5 +98,23 @@ class Disk(InvariantSpec):
         return Curve(curve.t_us[rows], curve.values[rows])
 
 
-def _taken(free: Curve) -> Curve:
-    return Curve(free.t_us, free.values[:1] - free.values) if len(free) else free
+def _less(free: Curve) -> Curve:
+    return Curve(free.t_us, free.values[:1] - free.values)
+
+
+def _more(stored: Curve) -> Curve:
+    return Curve(stored.t_us, stored.values - stored.values[:1])
+
+
+def _stored(facts: Facts) -> Mapping[str, Curve]:
+    """Return what each broker had in its own folder, where that was looked at."""
+    looks = list(facts.of_kind(StoredEvent))
+    nodes = {node for look in looks for node in look.stored_bytes}
+    of_node = {node: [look for look in looks if node in look.stored_bytes] for node in sorted(nodes)}
+    return {
+        node: Curve(
+            np.array([look.t_us for look in mine], np.int64),
+            np.array([look.stored_bytes[node] for look in mine], np.float64),
+        )
+        for node, mine in of_node.items()
+    }

@@ -26,6 +26,7 @@ from rabbitmq_resilience.play.judging import Result, judge_run
 from rabbitmq_resilience.play.measuring import measured
 from rabbitmq_resilience.play.round_trips import round_trips_watched
 from rabbitmq_resilience.play.status_line import StatusLine, status_line
+from rabbitmq_resilience.play.stored_watch import stored_watched
 from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.record.events import ENDED_EARLY
 from rabbitmq_resilience.record.history import now_us
@@ -144,6 +145,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             with (
                 cpu_watched(events.record, cluster.pids),
                 round_trips_watched(cluster, events.record),
+                stored_watched(scenario, cluster, events.record),
                 measured(scenario, cluster, stage.run, events) as scraping,
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"

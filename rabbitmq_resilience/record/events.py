@@ -303,6 +303,16 @@ class MachineEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredEvent(Event):
+    """How many bytes each broker that is a process of ours has stored, by the sizes of the files in its own folder;
+    looked at every 5 s where the scenario bounds it."""
+
+    kind: ClassVar[str] = "stored"
+
+    stored_bytes: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundTripsEvent(Event):
     """What raw round trips of 1,000 bytes took over each way ("a1->b1") since the one before, in ms; None for one that
     was not answered."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.disk import Disk
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told
+from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told, us
 from tests.messages import Messages
 
 GB = 1e9
@@ -65,6 +65,29 @@ def test_what_is_taken_has_a_bound_of_its_own(bound: float, verdict: Verdict, me
         assert "b1" in finding.summary
         assert "2000000000" in finding.summary
         assert "+30.000 s" in finding.summary
+
+
+def stored(b1: Any, *, node: str = "b1") -> list[Any]:
+    """What brokers have in their folders, every 5 s; the others have nothing in theirs."""
+    idle = dict.fromkeys(set(THREE) - {node}, 0)
+    return [event(at, "stored", stored_bytes=idle | {node: int(b1(at))}) for at in range(0, 96, 5)]
+
+
+@pytest.mark.parametrize(("bound", "verdict"), [(2 * GB, Verdict.VALID), (2 * GB - 1, Verdict.INVALID)])
+def test_of_a_folder_of_its_own_a_broker_takes_what_that_grows_by(
+    bound: float, verdict: Verdict, message: Messages
+) -> None:
+    """All share a disk, of which 5 GB go."""
+    shared = [rows for node in THREE for rows in (told("disk_free", node, lambda at: 10 * GB - at / 20 * GB),)]
+    shared += [told("disk_limit", node, LIMIT) for node in THREE]
+    grown = stored(lambda at: GB if at < 30 else 3 * GB)
+    finding = check(shared, *grown, taken_bytes_max=int(bound))
+    assert (finding.verdict, finding.numbers["taken_bytes_max"]) == (verdict, 2 * GB)
+    if verdict is Verdict.INVALID:
+        message(finding.summary)
+    assert check(shared, *stored(lambda _at: 3 * GB), taken_bytes_max=1).verdict is Verdict.VALID
+    unseen = [look for look in stored(lambda _at: 3 * GB) if not us(30) <= look.t_us <= us(50)]
+    assert check(shared, *unseen, taken_bytes_max=1).verdict is Verdict.UNKNOWN
 
 
 def test_an_alarm_on_purpose_is_exempt() -> None:

@@ -10,13 +10,15 @@ from rabbitmq_resilience.faults.kill import Kill
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.play.judging import judge_run
 from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.record.events import FaultEvent, StoredEvent
 from rabbitmq_resilience.record.metrics import METRICS, SERIES
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("measurable")]
 
+#: More than these brokers store, and less than any disk of today.
+STORED_BYTES_MAX = 500_000_000
 MEASURED = ("memory", "alarms", "followers", "unacked")
 
 
@@ -29,7 +31,9 @@ def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
         workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=200),
         phases=Phases(steady_s=4, recovery_s=60, settled_s=2),
         schedule=(Kill(at_s=1, for_s=5, node="c1"),),
-        invariants=Invariants.model_validate({name: {} for name in ("no_loss", *MEASURED)}),
+        invariants=Invariants.model_validate(
+            {"disk": {"taken_bytes_max": STORED_BYTES_MAX}, **{name: {} for name in ("no_loss", *MEASURED)}}
+        ),
         metrics=True,
     )
     result = run_scenario(scenario, own_testbed)
@@ -46,6 +50,11 @@ def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
     assert result.verdict is Verdict.VALID, result.story()
     assert result.document["numbers"]["replicated_bytes"] > 0
     assert 0 < result.document["numbers"]["memory_ratio_max"] < 1
+
+    stored = [event.stored_bytes for event in events if isinstance(event, StoredEvent)]
+    assert all(look.keys() == {"a1", "b1", "c1"} and min(look.values()) > 0 for look in stored)
+    assert len(stored) > 2
+    assert 0 < result.document["invariants"]["disk"]["numbers"]["taken_bytes_max"] < STORED_BYTES_MAX
 
     killed, healing = (
         next(e.t_us for e in events if isinstance(e, FaultEvent) and e.state == state)
