@@ -72,6 +72,8 @@ class ClusterFacts:
         return self.handles_partitions and self.partition_handling != "pause_minority"
 
 
+#: What begins so soon after a fault was healed may come of it.
+SOON_AFTER_S = 15.0
 #: An only copy is where it is.
 COPIES_THAT_MOVE_MIN = 2
 
@@ -150,8 +152,7 @@ class Facts:
         return iter(self._of_kinds.get(kind, []))
 
     def of_clients(self, role: str) -> Iterator[tuple[int, WorkerEvent]]:
-        """What is told of each client of that role, with its number. Another name tells nothing here: that it is no
-        worker of the load, ``wholeness`` says."""
+        """Yield (number, event) for each client of ``role``. ``wholeness`` reports other names, which are skipped."""
         for event in self.of_kind(WorkerEvent):
             if (named := _CLIENT.fullmatch(str(event.worker))) and named["role"] == role:
                 yield int(named["number"]), event
@@ -331,13 +332,14 @@ class Facts:
         return seconds(t_us - self.origin_us)
 
     def beside(self, start_us: float, end_us: float) -> str:
-        """The faults that were on in that time, or what else is worth saying."""
-        on = [step for step in self.steps if step.injected and _overlap(step.possible_us, (start_us, end_us))]
-        return "beside " + ", ".join(map(str, on)) if on else "beside no fault"
-
-
-def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+        """Say which faults were on in that time, or which one had been healed shortly before it."""
+        begun = [step for step in self.steps if step.injected and step.possible_us[0] <= end_us]
+        if on := [step for step in begun if start_us <= step.possible_us[1]]:
+            return "beside " + ", ".join(map(str, on))
+        last = max(begun, key=lambda step: step.possible_us[1], default=None)
+        if last is None or start_us - last.possible_us[1] > SOON_AFTER_S * 1e6:
+            return "beside no fault"
+        return f"{seconds(start_us - last.possible_us[1]):.1f} s after {last} was healed"
 
 
 def _queue(name: str, told: Mapping[str, Any], nodes: frozenset[str]) -> QueueFacts:
