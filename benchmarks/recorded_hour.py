@@ -141,7 +141,8 @@ def _deliver(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
         sequence, sent_s, struck = _sent(hour, i)
         again = np.flatnonzero(struck)
         received[i] = hour.each + len(again)
-        received_s = np.maximum.accumulate(sent_s + 0.008 + struck)  # in order: what comes after waits too
+        apart_s = np.arange(hour.each) * 1e-6
+        received_s = np.maximum.accumulate(sent_s + 0.008 + struck - apart_s) + apart_s  # what comes after waits too
         clients = {name: np.full(received[i], i, np.uint32) for name in ("consumer", "publisher")}
         parts.append(
             {

@@ -20,7 +20,7 @@ from rabbitmq_resilience.invariants.measured import (
     unseen,
 )
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
-from rabbitmq_resilience.record.events import StoredEvent
+from rabbitmq_resilience.record.events import MachineEvent
 
 
 class Disk(InvariantSpec):
@@ -108,7 +108,7 @@ def _more(stored: Curve) -> Curve:
 
 def _stored(facts: Facts) -> Mapping[str, Curve]:
     """Return what each broker had in its own folder, where that was looked at."""
-    looks = list(facts.of_kind(StoredEvent))
+    looks = list(facts.of_kind(MachineEvent))
     nodes = {node for look in looks for node in look.stored_bytes}
     of_node = {node: [look for look in looks if node in look.stored_bytes] for node in sorted(nodes)}
     return {

@@ -123,9 +123,16 @@ def _threads_waited_s(pid: int) -> Iterator[tuple[int, float]]:
 
 @contextmanager
 def cpu_watched(
-    record: Callable[..., object], brokers: Callable[[], Mapping[str, int]], *, every_s: float = EVERY_S
+    record: Callable[..., object],
+    brokers: Callable[[], Mapping[str, int]],
+    stored: Callable[[], Mapping[str, int]] = dict,
+    *,
+    every_s: float = EVERY_S,
 ) -> Iterator[None]:
-    """Records one event ``machine`` each ``every_s``, and when the block ends. ``brokers``: {broker: its process}."""
+    """Record one event ``machine`` each ``every_s``, and when the block ends.
+
+    ``brokers``: {broker: its process}; ``stored``: {broker: the bytes of its files}.
+    """
     ended = threading.Event()
 
     def watch() -> None:
@@ -137,7 +144,16 @@ def cpu_watched(
             busy, others = now.shares(before)
             by, waited_s = now.others(before), waited.longest_s(waited_before)
             over_s = round(now_s - looked_s, 3)
-            record("machine", busy=busy, others=others, over_s=over_s, by=by, waited_s=waited_s)
+            stored_bytes = stored()
+            record(
+                "machine",
+                busy=busy,
+                others=others,
+                over_s=over_s,
+                by=by,
+                waited_s=waited_s,
+                stored_bytes=stored_bytes,
+            )
             before, waited_before, looked_s = now, waited, now_s
 
     thread = threading.Thread(target=watch, name="watch-machine", daemon=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalHost
 from rabbitmq_resilience.clusters.prometheus import reading
 from rabbitmq_resilience.clusters.protocol import Cluster, Scraping, Wanted
+from rabbitmq_resilience.invariants.disk import Disk
 from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.record.events import ClocksEvent, Event
 from rabbitmq_resilience.record.history import now_us
@@ -83,3 +84,14 @@ def _keep(url: str, run: RunDirectory, rules: Sequence[RuleFile], clocks: Clocks
 def _tidy(run: RunDirectory, rules: Sequence[RuleFile]) -> None:
     if run.metrics_file.exists() and (not rules or run.alerts_file.exists()):
         shutil.rmtree(run.scraped, ignore_errors=True)
+
+
+def stored_looked_at(scenario: Scenario, cluster: Cluster) -> Callable[[], Mapping[str, int]]:
+    """Return what looks at the bytes that each broker stores.
+
+    It looks at nothing unless the scenario bounds them and the brokers are processes of ours, which share a disk.
+    """
+    disk, nodes = scenario.chosen_invariants.get("disk"), list(cluster.pids())
+    if not isinstance(disk, Disk) or disk.taken_bytes_max is None:
+        return dict
+    return lambda: {node: cluster.stored_bytes(node) for node in nodes}

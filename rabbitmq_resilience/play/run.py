@@ -23,10 +23,9 @@ from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.play.aftermath import await_acknowledged, await_recovery, depths
 from rabbitmq_resilience.play.cpu_watch import cpu_watched
 from rabbitmq_resilience.play.judging import Result, judge_run
-from rabbitmq_resilience.play.measuring import measured
+from rabbitmq_resilience.play.measuring import measured, stored_looked_at
 from rabbitmq_resilience.play.round_trips import round_trips_watched
 from rabbitmq_resilience.play.status_line import StatusLine, status_line
-from rabbitmq_resilience.play.stored_watch import stored_watched
 from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.record.events import ENDED_EARLY
 from rabbitmq_resilience.record.history import now_us
@@ -143,9 +142,8 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 routes = establish(cluster, scenario.workload, vhost=vhost, record=events.record)
             events.record("queues", queues=queues, **_queues_besides(scenario.workload, list(queues), routes))
             with (
-                cpu_watched(events.record, cluster.pids),
+                cpu_watched(events.record, cluster.pids, stored_looked_at(scenario, cluster)),
                 round_trips_watched(cluster, events.record),
-                stored_watched(scenario, cluster, events.record),
                 measured(scenario, cluster, stage.run, events) as scraping,
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"

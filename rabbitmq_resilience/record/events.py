@@ -291,7 +291,8 @@ class MachineEvent(Event):
     """The part of all processors that was used since the one before, and the part that none of our processes used
     (containers are not ours in this sense); looked at every 5 s. ``over_s``: how long ago that was. ``by``: the names
     of the programs that used most of that, and the part of each. ``waited_s``: of each broker that is a process of
-    ours, for how long that thread of it which waited longest was ready to run meanwhile, and had no processor."""
+    ours, for how long that thread of it which waited longest was ready to run meanwhile, and had no processor.
+    ``stored_bytes``: the size of the files in the folder of each, where the scenario bounds it."""
 
     kind: ClassVar[str] = "machine"
 
@@ -300,16 +301,7 @@ class MachineEvent(Event):
     over_s: float = 0.0
     by: Mapping[str, float] = field(default_factory=dict)
     waited_s: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredEvent(Event):
-    """How many bytes each broker that is a process of ours has stored, by the sizes of the files in its own folder;
-    looked at every 5 s where the scenario bounds it."""
-
-    kind: ClassVar[str] = "stored"
-
-    stored_bytes: Mapping[str, int]
+    stored_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

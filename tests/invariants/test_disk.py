@@ -70,7 +70,9 @@ def test_what_is_taken_has_a_bound_of_its_own(bound: float, verdict: Verdict, me
 def stored(b1: Any, *, node: str = "b1") -> list[Any]:
     """What brokers have in their folders, every 5 s; the others have nothing in theirs."""
     idle = dict.fromkeys(set(THREE) - {node}, 0)
-    return [event(at, "stored", stored_bytes=idle | {node: int(b1(at))}) for at in range(0, 96, 5)]
+    return [
+        event(at, "machine", busy=0.1, others=0.0, stored_bytes=idle | {node: int(b1(at))}) for at in range(0, 96, 5)
+    ]
 
 
 @pytest.mark.parametrize(("bound", "verdict"), [(2 * GB, Verdict.VALID), (2 * GB - 1, Verdict.INVALID)])

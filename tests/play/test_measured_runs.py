@@ -10,7 +10,7 @@ from rabbitmq_resilience.faults.kill import Kill
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.play.judging import judge_run
 from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent, StoredEvent
+from rabbitmq_resilience.record.events import FaultEvent, MachineEvent
 from rabbitmq_resilience.record.metrics import METRICS, SERIES
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
@@ -51,7 +51,7 @@ def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
     assert result.document["numbers"]["replicated_bytes"] > 0
     assert 0 < result.document["numbers"]["memory_ratio_max"] < 1
 
-    stored = [event.stored_bytes for event in events if isinstance(event, StoredEvent)]
+    stored = [event.stored_bytes for event in events if isinstance(event, MachineEvent)]
     assert all(look.keys() == {"a1", "b1", "c1"} and min(look.values()) > 0 for look in stored)
     assert len(stored) > 2
     assert 0 < result.document["invariants"]["disk"]["numbers"]["taken_bytes_max"] < STORED_BYTES_MAX

@@ -51,6 +51,7 @@ LATER = {
     "services",
     "shards",
     "silent",
+    "stored_bytes",
     "waited_s",
     "over_s",
     "by",
