@@ -14,9 +14,9 @@ from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Ledger, ledger_of
 from rabbitmq_resilience.invariants.links import Pair
+from rabbitmq_resilience.invariants.loss_permits import copies_move_us
 from rabbitmq_resilience.invariants.oracle import members_needed
 from rabbitmq_resilience.invariants.pauses import Pauses
-from rabbitmq_resilience.invariants.splits import copies_move_us
 from rabbitmq_resilience.invariants.times import Period, Times, periods
 from rabbitmq_resilience.invariants.truth import Truth
 from rabbitmq_resilience.invariants.unrouted import sharing

@@ -15,8 +15,8 @@ from rabbitmq_resilience.invariants.duplicates import Duplicate, forbidden
 from rabbitmq_resilience.invariants.explaining import most_explained
 from rabbitmq_resilience.invariants.fan_out import Shards
 from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages, ledger_of, nothing_after
+from rabbitmq_resilience.invariants.loss_permits import LossPermit, loss_permits
 from rabbitmq_resilience.invariants.owners import gone_with_owners
-from rabbitmq_resilience.invariants.splits import LossPermit, loss_permits
 from rabbitmq_resilience.invariants.times import periods
 from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict

@@ -20,7 +20,7 @@ from rabbitmq_resilience.invariants.ledger import (
     ledger_of,
     nothing_after,
 )
-from rabbitmq_resilience.invariants.splits import permits_loss, splits_of
+from rabbitmq_resilience.invariants.loss_permits import permits_loss, splits_of
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 

@@ -6,21 +6,18 @@ changed on the others is gone. ``autoheal`` restarts these by itself; of ``ignor
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from rabbitmq_resilience.invariants.cluster_forms import unhandled_from_us
-from rabbitmq_resilience.invariants.explaining import CHOICES_MAX
-from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
 from rabbitmq_resilience.invariants.oracle import foresee
 from rabbitmq_resilience.invariants.pauses import mended_us
 from rabbitmq_resilience.invariants.split_ends import seen_over_us
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times, union
+from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.truth import Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side, World
 
@@ -207,121 +204,3 @@ def _went_us(facts: Facts, node: str, period_us: Period) -> Iterator[float]:
         away_us = t_us if looks == 1 else away_us
         if looks == LOOKS_AWAY_MIN:
             yield away_us
-
-
-@dataclass(frozen=True)
-class LossPermit:
-    """Messages of the queue of this index may be lost if that node confirmed them in that time."""
-
-    queue: int
-    node: int
-    confirmed_us: Times
-
-
-def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
-    """Why messages that one side of a split confirmed may be lost after it; empty if the mode lets none happen, or the
-    queue takes no part in it."""
-    if queue.kind != "mirrored" or not cluster.splits:
-        return ""
-    return (
-        f"{cluster.partition_handling} lets both sides of a mirrored queue confirm, and keeps what one of them has "
-        '(RabbitMQ, "Clustering and Network Partitions")'
-    )
-
-
-def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
-    """For each time that a side of a split gave way, and each of the ``queues``, why messages may be lost, and which:
-    one of these sets of permits holds, and not several. The side that gave way is one and the same for all queues that
-    lie alike. No permit is needed for what was not confirmed.
-
-    Where copies move, nobody knows who had them: then it is all times of splits that follow from each other, and one
-    set for each way that it may have been.
-    """
-    cluster, span_us = facts.cluster, facts.publishing_us
-    if cluster is None or span_us is None:
-        return
-    together: dict[QueueFacts | int, list[int]] = defaultdict(list)
-    for index in sorted(queues):
-        queue = facts.queues[index]
-        together[index if queue.elsewhere else queue.placed].append(index)
-    for alike in together.values():
-        queue = facts.queues[alike[0]]
-        reason = permits_loss(cluster, queue)
-        for choices in facts.once(_choices_of, cluster, span_us, queue.placed) if reason else ():
-            yield (
-                reason,
-                tuple(
-                    tuple(LossPermit(index, node, when) for index in alike for node, when in choice)
-                    for choice in choices
-                ),
-            )
-
-
-#: When what each node, by its index, confirmed may be lost, all together.
-_Choice = tuple[tuple[int, Times], ...]
-
-
-def _choices_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts) -> list[tuple[_Choice, ...]]:
-    """Of each time that has to be explained by itself."""
-    found = splits_of(facts, cluster, span_us, queue)
-    if not queue.elsewhere:
-        return [choices for each in found for choices in _choices(cluster, each)]
-    together = _that_overlap(found)
-    ways = ({way for each in one for way in _ways(_choices(cluster, each))} for one in together)
-    return [tuple(sorted(all_ways, key=repr)) for all_ways in ways]
-
-
-def splits_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts) -> list[tuple[Split, ...]]:
-    """The splits of a queue for each way in which its copies may have lain. They lie where they were declared until one
-    of those nodes may be away, or apart from the others."""
-    moved_us = copies_move_us(truth_of(facts, cluster), queue)
-    found = []
-    for holders in queue.placements:
-        its = splits(facts, cluster, span_us, holders)
-        found.append(tuple(split for split in its if holders == queue.members or split.apart_us[1] > moved_us))
-    return found
-
-
-def copies_move_us(truth: Truth, queue: QueueFacts) -> float:
-    """From when on copies may have moved; NEVER_US if they cannot."""
-    if not queue.elsewhere:
-        return NEVER_US
-    disturbed = [truth.away[node].possibly for node in queue.members & truth.away.keys()]
-    disturbed += [both.possibly for pair, both in truth.cut.items() if pair <= queue.members]
-    seen_us = (
-        t_us for t_us, states in truth.facts.node_states if any(states.get(n, "up") != "up" for n in queue.members)
-    )
-    return min([start for start, _ in periods(union(disturbed))] + [next(seen_us, NEVER_US)])
-
-
-def _choices(cluster: ClusterFacts, found: Iterable[Split]) -> Iterator[tuple[_Choice, ...]]:
-    """Of each time that a side gave way."""
-    for split in found:
-        for round_ in split.rounds:
-            choices = {
-                tuple(
-                    (cluster.nodes.index(node), when)
-                    for node, when in sorted(split.lost_with(survivor, round_).items())
-                )
-                for survivor in round_.survivors
-            }
-            yield tuple(sorted(choices, key=repr))
-
-
-def _ways(rounds: Iterable[tuple[_Choice, ...]]) -> Iterator[_Choice]:
-    """All that may have been together, one choice of each time; everything, where that is too much to look at."""
-    rounds = list(rounds)
-    if math.prod(map(len, rounds)) > CHOICES_MAX:
-        rounds = [(tuple(permit for choice in choices for permit in choice),) for choices in rounds]
-    for chosen in itertools.product(*rounds):
-        when: dict[int, Times] = defaultdict(lambda: NEVER)
-        for node, lost in itertools.chain(*chosen):
-            when[node] |= lost
-        yield tuple(sorted(when.items(), key=lambda item: item[0]))
-
-
-def _that_overlap(found: Sequence[Sequence[Split]]) -> Iterator[list[list[Split]]]:
-    """The splits of each placement, those together that were not over when others began."""
-    spans = times((split.apart_us[0], split.over_us) for each in found for split in each)
-    for start, end in periods(spans):
-        yield [[split for split in each if start <= split.apart_us[0] < end] for each in found]

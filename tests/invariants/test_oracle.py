@@ -13,8 +13,9 @@ import pytest
 
 from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
 from rabbitmq_resilience.invariants.links import Pair, pairs
+from rabbitmq_resilience.invariants.loss_permits import permits_loss
 from rabbitmq_resilience.invariants.oracle import foresee, writable_from
-from rabbitmq_resilience.invariants.splits import permits_loss, sides_apart
+from rabbitmq_resilience.invariants.splits import sides_apart
 from rabbitmq_resilience.invariants.worlds import World
 from tests.invariants.literal import FIVE, FOUR, THREE, apart
 
