@@ -39,7 +39,7 @@ def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
 def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
     """For each time that a side of a split gave way, and each of the ``queues``, why messages may be lost, and which:
     one of these sets of permits holds, and not several. The side that gave way is one and the same for all queues that
-    lie alike. Of others it need not be: where all nodes went away at once, a queue goes by the last of its own nodes, and
+    lie alike. Of others it need not be: where all nodes went away at once, a queue goes by the last of its own nodes;
     where some stayed, sightings decide. No permit is needed for what was not confirmed.
 
     Where copies move, nobody knows who had them: then it is all times of splits that follow from each other, and one
