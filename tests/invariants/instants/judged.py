@@ -12,6 +12,9 @@ from tests.invariants.instants.reference import Reference, World
 #: A run that lasts until the last look ends just after it.
 JUST_AFTER = 0.001
 
+#: So long nobody may go away by itself after a split that is over: 30 s.
+STAYS_TICKS = 60
+
 Pair = frozenset[str]
 #: The first tick, that after the last, and that after all that may follow.
 Episode = tuple[int, int, float]
@@ -197,7 +200,35 @@ class Judged(Reference):
         apart = [any(self.sides(w, members) for w in self.worlds_apart(t)) for t in range(self.case.ticks)]
         for begin, end in self.runs(apart):
             if any(self._sudden[begin:end]) or end - begin >= 6:
-                yield begin, end, self.mended(end) if self.restarts else float("inf")
+                latest = self.mended(end) if self.restarts else float("inf")
+                yield begin, end, min(latest, self.seen_over(members, begin, end, latest))
+
+    def seen_over(self, members: Nodes, begin: int, healed: int, latest: float) -> float:
+        """The first look at which all nodes were up, after all sides but one had gone away since the healing and come
+        back, if nobody went away by itself in the half minute after that."""
+        worlds = [w for t in range(begin, healed) for w in self.worlds_apart(t)]
+        sides = [side & members for side in {side for w in worlds for side in self.sides(w, members)}]
+        in_part = any(not w.is_whole(w.group(node)) for w in worlds for node in w.up)
+        if in_part or len(sides) < 2 or any(one & other for one, other in itertools.combinations(sides, 2)):
+            return float("inf")
+        for tick, states in self.looks(healed, self.case.ticks):
+            back = [
+                side
+                for side in sides
+                if all(any(healed <= at and up <= tick for at, up in self.absences(n, begin, latest)) for n in side)
+            ]
+            if len(back) < len(sides) - 1 or any(state != "up" for state in states.values()):
+                continue
+            again = any(
+                now[node] != "up" and not any(at <= t <= up for at, up in self.taken_by_steps(node))
+                for t, now in self.looks(tick, tick + STAYS_TICKS)
+                for node in self.nodes
+            )
+            return float("inf") if again else tick
+        return float("inf")
+
+    def taken_by_steps(self, node: str) -> list[tuple[int, float]]:
+        return [(act.injecting, self.first_up(node, act.healed)) for act in self.case.acts if node in act.down]
 
     def taken(self, node: str) -> list[tuple[int, float]]:
         """When steps took it away, and it was up again."""
