@@ -7,7 +7,7 @@ Every checker of messages reads it, so it is built once for a history and kept a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -304,11 +304,14 @@ def ledger_of(history: History) -> Ledger:
     return _ledgers[history]
 
 
-def nothing_after(history: History, ledger: Ledger) -> str:
-    """Which fault no message was received after, so that nothing is known of what it did to any; empty if none."""
+def nothing_after(history: History, ledger: Ledger, queues: Collection[int] | None = None) -> str:
+    """Return the fault after which no message was received, of all or of some ``queues``, in words; empty if none.
+
+    What such a fault did to any message is not known.
+    """
     facts = history.facts
-    last_us = max((reading.last_us for reading in ledger.readings.values()), default=ledger.letters_last_us)
-    last_us = max(last_us, ledger.letters_last_us)
+    lasts_us = [reading.last_us for key, reading in ledger.readings.items() if queues is None or key[1] in queues]
+    last_us = max([*lasts_us, *([ledger.letters_last_us] if queues is None else ())], default=-np.inf)
     for step in facts.steps:
         if step.is_fault and step.injected and step.possible_us[0] > last_us:
             return f"no message was received after {step} had begun at {facts.at(step.possible_us[0])}"

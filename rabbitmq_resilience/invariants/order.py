@@ -42,15 +42,15 @@ class Order(InvariantSpec):
     - it is marked as redelivered, or is a duplicate of a message received earlier;
     - the higher sequence has another priority: messages of one priority alone are in order;
     - publishers await no confirms, and wrote the two to different connections;
-    - its publish has no known outcome: it may have waited in a lost connection while the publisher went on over a
-      new one, and the order is promised within one channel only.
+    - it was not confirmed: what has no known outcome may have waited in a lost connection while the publisher went on
+      over a new one, and the order is promised within one channel only; of what a broker refused nothing is promised.
 
     A queue is judged if at most one consumer at a time read from it: one that reconnects remains the same, and
     several are fine if the last delivery to one is before the first to the next. Others are named, unless
     ``shared_queues: judged`` demands of them too what no broker promises: then the time of receipt tells the order,
-    whoever received. With deliveries and no queue to judge the finding is UNKNOWN, and where none came after a fault
-    had begun; without deliveries there was no disorder. What two sides of a split that the mode let happen took, each
-    for itself, has no order in common: it is counted apart.
+    whoever received. With deliveries and no queue to judge the finding is UNKNOWN, and where none came from a judged
+    queue after a fault had begun; without deliveries there was no disorder. What two sides of a split that the mode
+    let happen took, each for itself, has no order in common: it is counted apart.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"watched", "faults_begun"})
@@ -97,7 +97,7 @@ class Order(InvariantSpec):
         if shared:
             summary += f"; not judged, for more than one consumer at a time read from it: {shared}"
         examples = tuple(_line(facts, violation) for violation in violations[:EXAMPLES_MAX])
-        unseen = nothing_after(history, ledger) if read and not violations else ""
+        unseen = nothing_after(history, ledger, judged) if read and not violations else ""
         if unseen:
             return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
         return Finding(Verdict.INVALID if violations else Verdict.VALID, summary, numbers, examples, coverage)
