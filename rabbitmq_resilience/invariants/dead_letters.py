@@ -37,15 +37,16 @@ class DeadLetterPromise(InvariantSpec):
     takes its dead letters.
 
     With ``at_least_once`` one that does not arrive is INVALID, whatever happened. With ``at_most_once`` brokers promise
-    less: it is counted apart where a step disturbed brokers between the time at which its message was sent and that at
-    which it must have been where it belongs, and INVALID otherwise; and so is one that comes twice, unmarked, in a run
-    in which no step began (RabbitMQ, "Dead Letter Exchanges", safety). What never came out of its queue had left it
-    when a later message of its publisher did.
+    less: it is counted apart where a step disturbed brokers, or had up to 30 s before, between the time at which its
+    message was sent and that at which it must have been where it belongs, and INVALID otherwise; and so is one that
+    comes twice, unmarked, in a run in which no step began (RabbitMQ, "Dead Letter Exchanges", safety). What never came
+    out of its queue had left it when a later message of its publisher did.
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
     what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, since
-    the message was sent, connections of consumers ended and steps began or ended as often; a step that goes on and off
-    in turns counts for any number. From 4.3 on what came back as brokers were cut apart does not count.)
+    the message was sent, the ends of connections of consumers and the begins and ends of steps on brokers were as many
+    together; a step that goes on and off in turns counts for any number. From 4.3 on what came back as brokers were cut
+    apart does not count.)
 
     Where consumers acknowledge automatically or early, what they held when their connection ended is gone, or rejected,
     and nobody knows: no dead letter is owed for what may have been that, and one may come. (``no_loss`` finds what is

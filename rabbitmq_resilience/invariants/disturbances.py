@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rabbitmq_resilience.invariants.columns import Array
-from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import Period, Times, periods, times
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.record.events import Effect, FaultEvent, NodesEvent, SampleEvent
 
 #: How long brokers go on with what a disturbance began, beside the time in which they notice it.
 SETTLED_WITHIN_S = 10.0
+#: Operations of these kinds leave leaders where they are.
+_MOVES_NO_LEADER = frozenset({"enable_feature_flag", "purge_queue", "delete_queue", "alarm"})
 
 
 def disturbances(facts: Facts, queue: str) -> Times:
@@ -29,6 +31,30 @@ def disturbances(facts: Facts, queue: str) -> Times:
 
 def _of_all_queues(facts: Facts) -> Times:
     return times([*_steps(facts), *_absences(facts), *_partitions(facts)])
+
+
+def of_copies(facts: Facts, queue: QueueFacts) -> Times:
+    """Return when the brokers that have ``queue``, or may come to have it, may have forgotten what they had delivered.
+
+    By steps that take them away, starve them, cut or slow links to them, or move leaders; while one was not up or said
+    that it was partitioned; and while the queue got another leader. Each until it must have been noticed and mended.
+    """
+    mine = queue.holders
+    effects = {event.step: event.effect for event in facts.of_kind(FaultEvent) if event.effect is not None}
+    steps = [
+        (step.possible_us[0], step.possible_us[1] + _after_us(facts))
+        for step in facts.steps
+        if step.injected and step.fault not in _MOVES_NO_LEADER and _acts_on_copies(effects.get(step.number), mine)
+    ]
+    return times([*steps, *_absences(facts, mine), *_partitions(facts, mine), *_moves(facts, queue.name)])
+
+
+def _acts_on_copies(effect: Effect | None, mine: frozenset[str]) -> bool:
+    """Whether it acts on the nodes in ``mine``; it may where the record does not say what it does."""
+    if effect is None or effect.operation or mine & {*effect.nodes_down, *effect.nodes_starved}:
+        return True
+    links = (*effect.links_cut, *effect.links_slow)
+    return any(link.client is None and mine & {*link} for link in links)
 
 
 def _after_us(facts: Facts) -> float:
@@ -53,13 +79,19 @@ def acts_on_brokers(effect: Effect | None) -> bool:
     return any(link.client is None for link in (*effect.links_cut, *effect.links_slow))
 
 
-def _absences(facts: Facts) -> Iterator[Period]:
-    looks = [(event.t_us, any(state != "up" for state in event.states.values())) for event in facts.of_kind(NodesEvent)]
+def _absences(facts: Facts, mine: frozenset[str] | None = None) -> Iterator[Period]:
+    looks = [
+        (event.t_us, any(state != "up" for node, state in event.states.items() if mine is None or node in mine))
+        for event in facts.of_kind(NodesEvent)
+    ]
     return _around(looks, _after_us(facts))
 
 
-def _partitions(facts: Facts) -> Iterator[Period]:
-    looks = [(event.t_us, any(event.partitions.values())) for event in facts.of_kind(SampleEvent)]
+def _partitions(facts: Facts, mine: frozenset[str] | None = None) -> Iterator[Period]:
+    looks = [
+        (event.t_us, any(others for node, others in event.partitions.items() if mine is None or mine & {node, *others}))
+        for event in facts.of_kind(SampleEvent)
+    ]
     return _around(looks, _after_us(facts))
 
 
@@ -117,3 +149,12 @@ def calm_of(facts: Facts, queue: int) -> Calm:
 
 def _calm(facts: Facts, queue: int) -> Calm:
     return Calm(disturbances(facts, facts.queue_name(queue)))
+
+
+def calm_of_copies(facts: Facts, queue: int) -> Calm:
+    """Return when nothing disturbed the brokers that may have the queue of that index; made once."""
+    return facts.once(_calm_of_copies, queue)
+
+
+def _calm_of_copies(facts: Facts, queue: int) -> Calm:
+    return Calm(of_copies(facts, facts.queues[queue]) if queue < len(facts.queues) else NEVER)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, messages, pieces
-from rabbitmq_resilience.invariants.disturbances import calm_of
+from rabbitmq_resilience.invariants.disturbances import calm_of_copies
 from rabbitmq_resilience.invariants.ledger import Ledger
 from rabbitmq_resilience.invariants.verdict import History
 
@@ -33,16 +33,14 @@ def forbidden(history: History, ledger: Ledger) -> Sequence[Duplicate]:
     """Return the unmarked duplicates that no disturbance of their queue explains, in the order of time.
 
     A disturbance explains what came again during it or after it, if the message had last come before the disturbance
-    was over. Where no step began, nothing explains any.
+    was over.
     """
     found = sorted(_duplicates(history, ledger), key=lambda one: one.received_us)
-    if not any(step.injected for step in history.facts.steps):
-        return found
     return [one for one in found if _was_calm(history, one)]
 
 
 def _was_calm(history: History, one: Duplicate) -> bool:
-    calm = calm_of(history.facts, one.queue)
+    calm = calm_of_copies(history.facts, one.queue)
     return bool(calm.within(np.array([one.before_us]), np.array([one.received_us])).all())
 
 

@@ -28,10 +28,11 @@ class NoLoss(InvariantSpec):
     but for losses that the partition handling permits, as on the losing side of ``autoheal``: these are counted
     apart, unless ``split_losses: judged`` demands what the mode does not promise.
 
-    A message that comes unmarked, and had come so before from its queue, is INVALID too, unless the queue's brokers
-    were disturbed after the last of these receipts, or until 10 s and 1.25 times ``net_ticktime`` before it: by a step
-    that acts on brokers or on the links between them, a node that was away, or another leader. What happens to clients
-    alone makes brokers mark what they deliver again. In a run in which no step began nothing excuses any.
+    A message that comes unmarked, and had come so before from its queue, is INVALID too, unless brokers that have, or
+    may come to have, a copy of the queue were disturbed after the last of these receipts, or until 10 s and 1.25 times
+    ``net_ticktime`` before it: by a step that takes them away, starves them, acts on links to them or moves leaders,
+    as they were not seen up, or as the queue got another leader. What happens to clients alone makes brokers mark what
+    they deliver again.
 
     A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
     hash exchange by one, whichever it comes from. While the node of a classic queue is away, brokers route

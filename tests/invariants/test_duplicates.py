@@ -12,7 +12,20 @@ from rabbitmq_resilience.invariants.disturbances import SETTLED_WITHIN_S
 from rabbitmq_resilience.invariants.no_loss import NoLoss
 from rabbitmq_resilience.invariants.verdict import Finding, Verdict
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
-from tests.invariants.literal import Row, apart, cluster, deliver, fault, history, node_states, phases, publish, queues
+from tests.invariants.literal import (
+    FIVE,
+    Row,
+    apart,
+    cluster,
+    deliver,
+    fault,
+    history,
+    node_states,
+    phases,
+    publish,
+    queues,
+    sample,
+)
 
 #: By the literal cluster's net_ticktime of 4 s.
 FELT_S = TICKS_MAX * 4 + SETTLED_WITHIN_S
@@ -71,3 +84,31 @@ def test_what_happens_to_clients_makes_brokers_mark_what_comes_again(step: objec
 def test_a_fault_explains_no_duplicates_of_what_came_long_after_it(first_s: float, verdict: Verdict) -> None:
     deliveries = [deliver(n, at_s) for at_s in (first_s, 80) for n in range(4)]
     assert check(deliveries, KILL).verdict is verdict
+
+
+FIVE_AWAY = node_states(FIVE, unlike={"b2": [(BEGINS_S, ENDS_S, "down")]})
+OTHERS_LEAD = [sample(at, leader="a1" if at < BEGINS_S else "b1") for at in range(90)]
+
+
+@pytest.mark.parametrize(
+    ("events", "verdict"),
+    [
+        ([fault(30, 40, name="kill", down=["b2"]), FIVE_AWAY], Verdict.INVALID),
+        ([FIVE_AWAY], Verdict.INVALID),
+        ([fault(30, 40, cut=apart(["b2"], ["c1"]))], Verdict.INVALID),
+        ([fault(30, 40, cut=apart(["b2"], ["a1"]))], Verdict.VALID),
+        ([fault(30, 40, name="purge_queue", operation=True)], Verdict.INVALID),
+        ([fault(30, 40, name="rebalance", operation=True)], Verdict.VALID),
+        ([fault(30, 40, name="alarm", alarm="memory", alarmed=["a1"])], Verdict.INVALID),
+        (OTHERS_LEAD, Verdict.VALID),
+    ],
+)
+def test_only_brokers_that_may_have_the_queue_make_messages_come_again(events: list[object], verdict: Verdict) -> None:
+    """The queue is on a1, a2 and b1. A step that follows later explains nothing that was before."""
+    deliveries = [deliver(n, at_s) for n, at_s in itertools.product(range(4), [25, 35])]
+    later = fault(70, 75, step=1, name="kill", down=["a1"])
+    whole = [cluster(FIVE), queues("q1", members=["a1", "a2", "b1"]), phases(), *events]
+    for more in ([], [later]):
+        last = deliver(3, 90, again=True)
+        found = NoLoss().check(history([publish(n, 0.5) for n in range(4)], [*deliveries, last], [*whole, *more]))
+        assert found.verdict is verdict
