@@ -66,6 +66,10 @@ _COMMANDS = {
         "checkers against a slow reference, on 100,000 generated histories",
         (sys.executable, "-m", "tests.invariants.instants.count", "--cases", "100000", "--processes", "2"),
     ),
+    "references": Part(
+        "checkers against answers written from the documentation alone, on 20,000 generated histories each",
+        (sys.executable, "-m", "tests.invariants.references.compared", "--cases", "20000", "--processes", "2"),
+    ),
     "mutants": Part("checkers changed in one place at a time: which changes do tests notice?", ("make", "mutants")),
 }
 

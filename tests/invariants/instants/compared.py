@@ -10,13 +10,13 @@ from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.partition_mode import PartitionMode
 from rabbitmq_resilience.invariants.verdict import Finding, History, Verdict
 from tests.invariants.instants.case import TICKS_PER_S, Act, Case
-from tests.invariants.instants.judged import Judged
+from tests.invariants.instants.lost import Lost
 from tests.invariants.literal import cluster, deliver, event, fault, history, phases, publish, queues, us
 
 MARGIN_S = 1.0
 
 
-class Reference(Judged):
+class Reference(Lost):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self.within = 10 + round(MARGIN_S * TICKS_PER_S)
