@@ -105,7 +105,7 @@ class _Reach:
     truth: Truth
     starts_us: npt.NDArray[np.float64]
     reached: Mapping[str, tuple[Side, ...]]
-    _lacking: dict[tuple[str, str], Flags] = field(default_factory=dict)
+    _known: dict[tuple[Side, int, str], Flags] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pauses: Pauses) -> _Reach:
@@ -122,25 +122,27 @@ class _Reach:
         )
 
     def too_few(self, queue: QueueFacts, node: str, sent_us: Array, outcome_us: Array) -> Flags:
-        """Which messages could not have been written to the queue between those moments."""
-        lacking = self._lacking_members(queue, node)
-        first = self._moment(sent_us)
-        last = self._moment(outcome_us)
-        vain: Flags = lacking[first] & lacking[last]
-        for row in np.flatnonzero(vain & (first != last)).tolist():
-            reached = self.reached[node][first[row] : last[row] + 1]
-            vain[row] = len(queue.holders & frozenset().union(*reached)) < members_needed(queue)
+        """Return which messages could not have been written to the queue between those moments.
+
+        Copies lie where they were declared until they may have moved.
+        """
+        moved = outcome_us >= copies_move_us(self.truth, queue)
+        first, last = self._moment(sent_us), self._moment(outcome_us)
+        vain = np.zeros(len(sent_us), np.bool_)
+        for having, rows in ((queue.members, np.flatnonzero(~moved)), (queue.holders, np.flatnonzero(moved))):
+            lacking = self._lacking(having, members_needed(queue), node)
+            vain[rows] = lacking[first[rows]] & lacking[last[rows]]
+            for row in rows[vain[rows] & (first[rows] != last[rows])].tolist():
+                reached = self.reached[node][first[row] : last[row] + 1]
+                vain[row] = len(having & frozenset().union(*reached)) < members_needed(queue)
         return vain
 
-    def _lacking_members(self, queue: QueueFacts, node: str) -> Flags:
-        key = queue.name, node
-        if key not in self._lacking:
-            moved_us = copies_move_us(self.truth, queue)
-            held = [queue.members if start_us < moved_us else queue.holders for start_us in self.starts_us]
-            reached = zip(held, self.reached[node], strict=True)
-            few = [len(members & those) < members_needed(queue) for members, those in reached]
-            self._lacking[key] = np.array(few, np.bool_)
-        return self._lacking[key]
+    def _lacking(self, having: Side, needed: int, node: str) -> Flags:
+        key = having, needed, node
+        if key not in self._known:
+            few = [len(having & those) < needed for those in self.reached[node]]
+            self._known[key] = np.array(few, np.bool_)
+        return self._known[key]
 
     def _moment(self, t_us: Array) -> npt.NDArray[np.intp]:
         return np.maximum(np.searchsorted(self.starts_us, t_us, side="right") - 1, 0)

@@ -309,3 +309,21 @@ def test_copies_move_once_one_of_them_is_lost() -> None:
     killed, cut = fault(5, 9, down=["b1"]), fault(20, 50, step=1, cut=apart(["c1"], ["a1", "b1"]))
     seen: Seen = {"b1": [(5, 12, "down")], "c1": [(53, 57, "paused")]}
     assert loss_of(killed, cut, seen=seen, lost=[(30, 2)], nodes=THREE, members=["a1", "b1"]).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("away", "verdict"), [((36.5, 45.0, "down"), Verdict.VALID), (None, Verdict.INVALID)])
+def test_copies_may_have_moved_in_the_middle_of_a_moment(
+    away: tuple[float, float, str] | None, verdict: Verdict
+) -> None:
+    """b2 is cut off alone, and confirms at 38 s. Since a1, which has a copy, was seen away, b2 may have got one."""
+    cut = fault(30, 60, cut=apart(["b2"], ["a1", "b1", "c1", "a2"]))
+    seen = {"a1": [away]} if away else {}
+    events = [
+        cluster(FIVE),
+        phases(),
+        queues("q1", kind="mirrored", members=["a1", "b1"]),
+        node_states(FIVE, {**seen, "b2": [(46, 63, "paused")]}),
+        cut,
+    ]
+    row = publish(0, 38) | {"node": FIVE.index("b2")}
+    assert PartitionMode(margin_s=30).check(history([row], (), events)).verdict is verdict
