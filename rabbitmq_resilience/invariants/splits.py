@@ -129,7 +129,8 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
     handled_us = span_us[0], min(span_us[1], max(span_us[0], unhandled_from_us(truth.facts)))
     for moment in truth.moments(handled_us) if handled_us[0] < handled_us[1] else ():
         period_us = moment.start_us, moment.end_us
-        for side in {side for world in moment.worlds for side in sides_apart(cluster, world, holders)}:
+        still = as_it_was.suspended_at((moment.start_us + moment.end_us) / 2)
+        for side in {side for world in moment.worlds for side in sides_apart(cluster, world, holders, still)}:
             found[side].append(period_us)
         if any(world.cut_within(component) for world in moment.worlds for component in world.components):
             partial.append(period_us)
@@ -157,17 +158,21 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
         )
 
 
-def sides_apart(cluster: ClusterFacts, world: World, holders: Side) -> Iterator[Side]:
-    """Who may go on alone with something that ``holders`` have. Brokers that see each other in part break off further
-    connections by themselves, and then any node may be alone (rabbit_node_monitor, "Partial partition detected"); one
-    that has nothing itself takes things for any of those that have."""
+def sides_apart(cluster: ClusterFacts, world: World, holders: Side, still: Side = frozenset()) -> Iterator[Side]:
+    """Yield the nodes that may go on alone with something that ``holders`` have.
+
+    Brokers that see each other in part break off further connections by themselves, and then any node may be alone
+    (rabbit_node_monitor, "Partial partition detected"); one that has nothing itself takes things for any of those that
+    have. Nodes that were suspended together, ``still``, did not pause meanwhile: they go on as they were.
+    """
     forecast = foresee(cluster, world)
-    if forecast.aftermath == "whole":
+    woken = [c for c in world.components if c <= still and c not in forecast.sides and not world.cut_within(c)]
+    if forecast.aftermath == "whole" and not (woken and forecast.sides):
         return
     holders &= world.up
     partial = [component for component in world.components if world.cut_within(component)]
     alone = [(node, component) for component in partial for node in component & holders]
-    sides = [*forecast.sides, *(frozenset({node}) for node, _ in alone)]
+    sides = [*forecast.sides, *woken, *(frozenset({node}) for node, _ in alone)]
     sides += [frozenset({node, other}) for node, component in alone for other in component - holders]
     for side in sides:
         if side & holders and holders - side:

@@ -121,8 +121,16 @@ class Truth:
         suspended missed nothing of each other."""
         return Truth(self.facts, self.cluster, [self._cut_off(step) for step in self.steps])
 
+    def suspended_at(self, t_us: float) -> Side:
+        """Return the nodes that steps may have suspended then."""
+        acting = (step for step in self.steps if step.possible_us[0] <= t_us < step.possible_us[1])
+        return frozenset().union(*map(self._suspended_by, acting))
+
+    def _suspended_by(self, step: Step) -> Side:
+        return frozenset(node for node in step.down if self._was_suspended(step, node))
+
     def _cut_off(self, step: Step) -> Step:
-        suspended = frozenset(node for node in step.down if self._was_suspended(step, node))
+        suspended = self._suspended_by(step)
         cut = frozenset(pair for pair in self.pairs if len(pair & suspended) == 1)
         return replace(step, down=step.down - suspended, cut=step.cut | cut) if suspended else step
 

@@ -100,7 +100,7 @@ class Judged(Reference):
 
     def _going(self, world: World) -> set[Nodes]:
         groups = {world.group(node) for node in world.up}
-        return {g for g in groups if world.is_whole(g) and not any(self.short(n, frozenset(self.nodes) - g) for n in g)}
+        return {g for g in groups if world.is_whole(g) and (g <= world.still or not self.pause_of(g))}
 
     def apart(self, one: str, other: str, tick: int) -> bool:
         for world in self.worlds(tick):

@@ -28,8 +28,11 @@ from tests.invariants.instants.case import (
 
 @dataclass(frozen=True)
 class World:
+    """``still``: the nodes that may be suspended, and are taken as cut off."""
+
     up: Nodes
     cut: frozenset[Nodes]
+    still: Nodes = frozenset()
 
     def talk(self, one: str, other: str) -> bool:
         return one in self.up and other in self.up and frozenset((one, other)) not in self.cut
@@ -109,7 +112,13 @@ class Reference:
         return self.worlds_of(self.case.acts, tick)
 
     def _worlds_apart(self, tick: int) -> frozenset[World]:
-        return self.worlds_of(self.as_apart, tick)
+        still = frozenset(
+            node
+            for act in self.case.acts
+            for node in act.down
+            if act.injecting <= tick < act.healed and self.stood_still(act, node)
+        )
+        return frozenset(the_world(w.up, w.cut, still) for w in self.worlds_of(self.as_apart, tick))
 
     @cached_property
     def as_apart(self) -> tuple[Act, ...]:
@@ -249,8 +258,12 @@ class Reference:
         groups = {world.group(node) for node in world.up}
         if any(not world.is_whole(group) for group in groups):
             return True
-        going = [g for g in groups if not any(self.short(n, frozenset(self.nodes) - g) for n in g)]
+        going = [g for g in groups if g <= world.still or not self.pause_of(g)]
         return len(going) > 1
+
+    def pause_of(self, group: Nodes) -> bool:
+        """Whether a node of a group that sees no others must pause."""
+        return any(self.short(node, frozenset(self.nodes) - group) for node in group)
 
     @cached_property
     def _maybe_restarting(self) -> list[tuple[int, float]]:
