@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.invariants.delivery_limit import may_have_given_up
+from rabbitmq_resilience.invariants.duplicates import Duplicate, forbidden_letters
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
 from rabbitmq_resilience.invariants.owners import absences
@@ -38,9 +39,9 @@ class DeadLetterPromise(InvariantSpec):
 
     With ``at_least_once`` one that does not arrive is INVALID, whatever happened. With ``at_most_once`` brokers promise
     less: it is counted apart where a step disturbed brokers, or had up to 30 s before, between the time at which its
-    message was sent and that at which it must have been where it belongs, and INVALID otherwise; and so is one that
-    comes twice, unmarked, in a run in which no step began (RabbitMQ, "Dead Letter Exchanges", safety). What never came
-    out of its queue had left it when a later message of its publisher did.
+    message was sent and that at which it must have been where it belongs, and INVALID otherwise. So is one that comes
+    twice, unmarked, unless the brokers of its queues were disturbed as for ``no_loss`` (RabbitMQ, "Dead Letter
+    Exchanges", safety). What never came out of its queue had left it when a later message of its publisher did.
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
     what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, since
@@ -68,9 +69,7 @@ class DeadLetterPromise(InvariantSpec):
         permitted = {key: flags & (known.excused[key] | known.in_hand[key]) for key, flags in missing.items()}
         lost = {key: flags & ~permitted[key] for key, flags in missing.items()}
         arrived = _count(one.arrived for one in letters.values())
-        calm = not any(step.injected for step in facts.steps)
-        fresh = _count(flags for m in ledger.messages.values() for lane in m.lanes for flags in lane.dead_fresh)
-        doubled = ledger.letters_fresh - fresh if calm and not promised.at_least_once else 0
+        doubled = () if promised.at_least_once else forbidden_letters(history, ledger)
         numbers = {
             "owed": _count(one.owed for one in letters.values()),
             "lost": _count(lost.values()),
@@ -78,7 +77,7 @@ class DeadLetterPromise(InvariantSpec):
             "arrived": arrived,
             "unasked": _count(one.unasked for one in letters.values()),
             "duplicates": ledger.letters_read - arrived,
-            "duplicates_forbidden": doubled,
+            "duplicates_forbidden": len(doubled),
         }
         summary = f"{numbers['owed']} messages became dead letters; {numbers['lost']} of them never arrived"
         if numbers["lost_permitted"]:
@@ -88,10 +87,11 @@ class DeadLetterPromise(InvariantSpec):
         if numbers["unasked"]:
             summary += f", and {numbers['unasked']} arrived that nobody rejected"
         if doubled:
-            summary += f", and {doubled} arrived twice, though nothing had happened"
+            summary += f", and {len(doubled)} arrived twice, unmarked, though nothing can have made them come again"
         coverage = Coverage(numbers["owed"] - numbers["lost_permitted"], numbers["owed"], "letters")
         if numbers["lost"] or numbers["unasked"] or doubled:
-            return Finding(Verdict.INVALID, summary, numbers, tuple(_examples(history, lost)), coverage)
+            examples = [*_examples(history, lost), *(_twice(facts, one) for one in doubled)]
+            return Finding(Verdict.INVALID, summary, numbers, tuple(examples[:EXAMPLES_MAX]), coverage)
         if unseen := _unseen(history, ledger, owed=numbers["owed"]):
             return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
@@ -331,3 +331,11 @@ def _examples(history: History, lost: Chosen) -> Iterator[str]:
                 f"sent {facts.at(row['sent_us'])}, never came from {facts.queue_name(taking)} as a dead letter, "
                 f"phase {facts.phase_at(row['sent_us'])}, {facts.beside(row['sent_us'], row['outcome_us'])}"
             )
+
+
+def _twice(facts: Facts, one: Duplicate) -> str:
+    return (
+        f"duplicate: the dead letter of publisher {one.publisher} sequence {one.sequence} came from "
+        f"{facts.queue_name(one.queue)} at {facts.at(one.before_us)}, and again at {facts.at(one.received_us)}, "
+        f"without the redelivered flag, {facts.beside(one.before_us, one.received_us)}"
+    )

@@ -35,17 +35,38 @@ def forbidden(history: History, ledger: Ledger) -> Sequence[Duplicate]:
     A disturbance explains what came again during it or after it, if the message had last come before the disturbance
     was over.
     """
-    found = sorted(_duplicates(history, ledger), key=lambda one: one.received_us)
-    return [one for one in found if _was_calm(history, one)]
+    return [
+        one
+        for one in _in_order(history, ledger)
+        if _goes_to(ledger, one, ledger.shards.first_of(one.queue)) and _was_calm(history, one, one.queue)
+    ]
 
 
-def _was_calm(history: History, one: Duplicate) -> bool:
-    calm = calm_of_copies(history.facts, one.queue)
+def forbidden_letters(history: History, ledger: Ledger) -> Sequence[Duplicate]:
+    """Return the same of dead letters: no disturbance of the queue that took them, or of that which they came from."""
+    taking = history.facts.letters.queues_of
+    return [
+        one
+        for one in _in_order(history, ledger)
+        for source in taking
+        if one.queue in taking[source]
+        and _goes_to(ledger, one, source)
+        and _was_calm(history, one, one.queue)
+        and _was_calm(history, one, source)
+    ]
+
+
+def _was_calm(history: History, one: Duplicate, queue: int) -> bool:
+    calm = calm_of_copies(history.facts, queue)
     return bool(calm.within(np.array([one.before_us]), np.array([one.received_us])).all())
 
 
+def _in_order(history: History, ledger: Ledger) -> list[Duplicate]:
+    return sorted(_duplicates(history, ledger), key=lambda one: one.received_us)
+
+
 def _duplicates(history: History, ledger: Ledger) -> Iterator[Duplicate]:
-    """Yield the unmarked duplicates, in no order."""
+    """Yield what came unmarked from a queue, or from its shards, and had come so before, in no order."""
     rows = _unmarked(history, _doubled(history, ledger))
     place = ledger.shards.first(rows["queue"])
     order = np.lexsort((rows["received_us"], place, rows["sequence"], rows["publisher"]))
@@ -54,8 +75,7 @@ def _duplicates(history: History, ledger: Ledger) -> Iterator[Duplicate]:
     again = np.flatnonzero(np.logical_and.reduce([key[1:] == key[:-1] for key in keys])) + 1
     for row in again.tolist():
         here = {name: column[row].item() for name, column in rows.items()}
-        if _goes_to(ledger, here["publisher"], here["sequence"], place[row]):
-            yield Duplicate(**here, before_us=rows["received_us"][row - 1].item())
+        yield Duplicate(**here, before_us=rows["received_us"][row - 1].item())
 
 
 def _unmarked(history: History, wanted: Array) -> dict[str, Array]:
@@ -68,10 +88,10 @@ def _unmarked(history: History, wanted: Array) -> dict[str, Array]:
     return {name: np.concatenate(parts) for name, parts in zip(names, zip(*found, strict=True), strict=True)}
 
 
-def _goes_to(ledger: Ledger, publisher: int, sequence: int, place: int) -> bool:
+def _goes_to(ledger: Ledger, one: Duplicate, queue: int) -> bool:
     """Whether the message was sent to that queue, or to the shards of which it is the first."""
-    lanes = ledger.messages[publisher].lanes
-    return any(ledger.shards.first_of(int(lane.queue[sequence])) == place for lane in lanes if lane.there[sequence])
+    lanes = (lane for lane in ledger.messages[one.publisher].lanes if lane.there[one.sequence])
+    return any(ledger.shards.first_of(int(lane.queue[one.sequence])) == queue for lane in lanes)
 
 
 def _doubled(history: History, ledger: Ledger) -> Array:

@@ -28,7 +28,9 @@ from tests.invariants.literal import (
 
 #: The dead letters of q1 and q3 go to d1 and those of q2 to d2, unless a layout says otherwise.
 QUEUES = ("q1", "d1", "q2", "q3", "d2")
-FAULT_S = 20
+FAULT_S, HEALED_S = 20, 50
+#: How long after it what it did may still make messages come again, at a net_ticktime of 4 s.
+AGAIN_S = 15
 #: When consumer 0 is killed, and when it is connected again.
 GONE_S, BACK_S = 30, 31
 PUBLISHED = (0, 2, 3)
@@ -78,7 +80,7 @@ class Setting:
             "acks": self.acks,
             "delivery_limit": self.delivery_limit,
         }
-        killed = [fault(FAULT_S, 50, down=["c1"], name="kill")] if self.faulty else []
+        killed = [fault(FAULT_S, HEALED_S, down=["c1"], name="kill")] if self.faulty else []
         declared = event(0, "queues", queues=places, dead_letters=letters)
         lost = [(0, "connected"), (GONE_S, "killed"), (BACK_S, "connected")]
         consumer = [event(at_s, "worker", worker="consumer-0", event=what, node="a1") for at_s, what in lost]
@@ -115,16 +117,22 @@ class Copy:
 
 @dataclass(frozen=True)
 class Told:
-    """What a history says, and what is true of it. ``repeated``: letters that came twice, unmarked."""
+    """What a history says, and what is true of it. ``repeated_s``: when letters came twice, unmarked."""
 
     setting: Setting
     publishes: Sequence[Row]
     deliveries: Sequence[Row]
     copies: Sequence[Copy]
-    repeated: int
+    repeated_s: Sequence[float]
 
     def history(self) -> History:
         return history(self.publishes, self.deliveries, self.setting.events())
+
+    def forbidden(self) -> int:
+        """Return how many letters came twice though nothing disturbed the brokers of their queues."""
+        if self.setting.at_least_once:
+            return 0
+        return sum(not (self.setting.faulty and FAULT_S <= at_s < HEALED_S + AGAIN_S) for at_s in self.repeated_s)
 
     def letters(self) -> Iterator[tuple[Copy, int]]:
         """Each copy with each queue that would take its dead letter."""
@@ -145,7 +153,7 @@ class Told:
 
     def gave_up(self, m: Copy) -> bool:
         """Whether its queue may have given it up: so many things happened since it was sent."""
-        happened_s = [GONE_S, *([FAULT_S, 50] if self.setting.faulty else [])]
+        happened_s = [GONE_S, *([FAULT_S, HEALED_S] if self.setting.faulty else [])]
         came_back = sum(at_s >= m.sent_s for at_s in happened_s)
         limits = self.setting.kind == "quorum" and self.setting.version.startswith("4")
         return limits and came_back >= (self.setting.delivery_limit or 20)
@@ -159,7 +167,7 @@ def told(setting: Setting, random: Random, *, messages: int, losses: int) -> Tol
     """Row by row: each message is sent, maybe confirmed, and in each of its queues maybe received (again), maybe a dead
     letter (again)."""
     rejected = Rejected(setting.reject_one_in) if setting.reject_one_in else lambda *_: False
-    publishes, deliveries, found, repeated = [], [], [], 0
+    publishes, deliveries, found, repeated = [], [], [], []
     lanes = setting.layout.table.lanes
     for publisher, sequence in ((p, s) for p in range(2) for s in range(messages)):
         route, at_s = random.choice(setting.layout.routes), 1 + 75 * sequence / messages
@@ -185,7 +193,7 @@ def told(setting: Setting, random: Random, *, messages: int, losses: int) -> Tol
                 as_letter = deliver(at_s=at_s + 0.2, queue=one, consumer=1, **fields)
                 marked = deliver(at_s=at_s + 0.3, queue=one, consumer=1, again=True, **fields)
                 deliveries += random.choice([[as_letter], [as_letter, marked], [as_letter, as_letter]])
-                repeated += deliveries[-2:] == [as_letter, as_letter]
+                repeated += [at_s + 0.2] if deliveries[-2:] == [as_letter, as_letter] else []
             last_s, turned = at_s + max(0.1, again_s or 0), rejected(publisher, sequence)
             whole = (publisher, sequence, queue, confirmed, came, frozenset(letters), turned, at_s, at_s + 0.1, last_s)
             found.append(Copy(*whole))

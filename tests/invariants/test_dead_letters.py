@@ -65,7 +65,7 @@ def test_what_is_judged_is_what_was_planted(drawn: tuple[Setting, Random, int, i
     assert found.numbers["lost"] == len(gone) - len(permitted)
     assert found.numbers["lost_permitted"] == len(permitted)
     assert (found.numbers["unasked"], found.numbers["arrived"]) == (unasked, sum(len(m.letters) for m in made.copies))
-    doubled = made.repeated if not setting.faulty and not setting.at_least_once else 0
+    doubled = made.forbidden()
     assert found.numbers["duplicates_forbidden"] == doubled
     wrong = len(gone) > len(permitted) or unasked or doubled
     assert (found.verdict is Verdict.INVALID) == bool(wrong)

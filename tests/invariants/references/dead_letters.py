@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.workloads.dead_letters import Rejected
@@ -22,6 +23,8 @@ PLANTS = ("drop", "drop", "twice", "twice_marked", "unasked", "never_came", "nev
 ONE_IN = 3
 #: A letter that must have been where it belongs so long before a step, or was sent so long after it, is owed for sure.
 CLEAR_S = 32.0
+#: 10 s and 1.25 times the ``net_ticktime`` of 4 s; a second more or less is not drawn.
+AGAIN_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -183,8 +186,8 @@ def verdict(case: Case) -> str:
             as_letter = [r for r in received(case, one) if r.queue == queue]
             if owed and not as_letter and (case.at_least_once or not is_excused(case, one)):
                 return "INVALID"
-            unmarked = [r for r in as_letter[1:] if not r.marked]
-            if unmarked and not case.at_least_once and not begun:
+            again = pairwise([r for r in as_letter if not r.marked])
+            if not case.at_least_once and not all(made_them_come_again(case, *both) for both in again):
                 return "INVALID"
             if as_letter and not case.limited and not (came and (rejected(one) or may_be_given_up(case, one))):
                 return "INVALID"
@@ -210,13 +213,27 @@ def left_s(case: Case, one: Message) -> float:
     return max(came) if came else min(behind, default=max([*later, 95.0]))
 
 
+def disturbances(case: Case) -> list[tuple[float, float]]:
+    """Return when brokers were disturbed; all of them have all queues."""
+    spans = [(step.start_s, step.end_s) for step in case.steps if step.on_brokers]
+    return spans + [(away.from_s, away.to_s) for away in case.aways]
+
+
+def made_them_come_again(case: Case, first: Receipt, second: Receipt) -> bool:
+    """Whether brokers were disturbed between two receipts, or until shortly before."""
+    return any(start_s <= second.at_s and end_s + AGAIN_S >= first.at_s for start_s, end_s in disturbances(case))
+
+
 def is_excused(case: Case, one: Message) -> bool:
     """Whether a step disturbed brokers between its sending and the time at which its letter must have been there."""
     return any(s.on_brokers and s.end_s >= one.sent_s and s.start_s <= left_s(case, one) + 5 for s in case.steps)
 
 
 def is_rough(case: Case) -> bool:
-    """Whether the text does not say if a step is near enough to a message whose letter is missing."""
+    """Whether the text does not say if a step is near enough to a message whose letter is missing, or came twice."""
+    for r in case.receipts if any("twice" in plant for plant in case.planted.split("+")) else ():
+        if any(abs(r.at_s - start_s) < 1 or abs(r.at_s - end_s - AGAIN_S) < 1 for start_s, end_s in disturbances(case)):
+            return True
     for one in case.messages:
         if len({r.queue for r in received(case, one)} - {0}) < case.taking:
             for s in case.steps:
