@@ -49,7 +49,7 @@ _STEP = re.compile(r"s|i(u|j[pu]?)h(n|e[pu]?[qn])")
 @dataclass(frozen=True)
 class HistoryWhole:
     """Every worker stopped in order or was killed on purpose, and wrote down all that it counted; every step of the
-    schedule and every phase was told of; no message has times that cannot be; and no file was damaged since.
+    schedule and every phase has its events; no message has times that cannot be; and no file was damaged since.
 
     Of a history that was not recorded, only those times and what workers say of their end are known.
     """
