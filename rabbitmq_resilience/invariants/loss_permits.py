@@ -42,8 +42,8 @@ def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, t
     lie alike. Of others it need not be: where all nodes went away at once, a queue goes by the last of its own nodes;
     where some stayed, sightings decide. No permit is needed for what was not confirmed.
 
-    Where copies move, it is not known which nodes had them: then it is all times of splits that follow from each other, and one
-    set for each way that it may have been.
+    Where copies move, it is not known which nodes had them: then it is all times of splits that follow from each
+    other, and one set for each way that it may have been.
     """
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None or span_us is None:

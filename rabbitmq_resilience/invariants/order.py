@@ -47,8 +47,8 @@ class Order(InvariantSpec):
 
     A queue is judged if at most one consumer at a time read from it: one that reconnects remains the same, and
     several are fine if the last delivery to one is before the first to the next. Others are named, unless
-    ``shared_queues: judged`` demands of them too what no broker promises: then the time of receipt tells the order,
-    of whatever consumer. With deliveries and no queue to judge the finding is UNKNOWN, and where none came from a judged
+    ``shared_queues: judged`` demands of them too what no broker promises: then the time of receipt tells the order, of
+    whatever consumer. With deliveries and no queue to judge the finding is UNKNOWN, and where none came from a judged
     queue after a fault had begun; without deliveries there was no disorder. What two sides of a split that the mode
     let happen took, each for itself, has no order in common: it is counted apart.
     """

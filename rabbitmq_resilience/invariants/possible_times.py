@@ -19,10 +19,9 @@ from rabbitmq_resilience.record.history import Outcome
 AT_ONE_MOMENT_MAX = 10
 
 _ANSWERS = (Outcome.CONFIRMED, Outcome.NACKED, Outcome.RETURNED)
-_NEVER_US = np.iinfo(np.int64).min
-
-#: When each message of a publisher was sent, by sequence.
-Sent = dict[int, npt.NDArray[np.int64]]
+#: When each message of a publisher was sent, by sequence, in milliseconds since the first event: there may be tens of
+#: millions of them.
+Sent = dict[int, npt.NDArray[np.uint32]]
 
 
 def impossible_times(history: History) -> Iterator[str]:
@@ -42,16 +41,22 @@ def _of_publishes(history: History, sent: Sent) -> Iterator[str]:
         found.enter(np.isin(outcome, _ANSWERS) & (outcome_us < sent_us), publisher, sequence, outcome_us)
         was_sent = outcome != Outcome.NEVER_SENT
         for (name,), rows in grouped(publisher[was_sent]) if was_sent.any() else ():
-            _note(sent, name, sequence[was_sent][rows], sent_us[was_sent][rows])
+            sent_ms = _since_ms(history.facts, sent_us[was_sent][rows])
+            _note(sent, name, sequence[was_sent][rows], sent_ms)
     yield from found.lines()
 
 
-def _note(sent: Sent, publisher: int, sequence: Array, sent_us: Array) -> None:
-    known = sent.get(publisher, np.full(0, _NEVER_US, np.int64))
+def _since_ms(facts: Facts, t_us: Array) -> npt.NDArray[np.uint32]:
+    since_ms: npt.NDArray[np.uint32] = (np.maximum(t_us - facts.origin_us, 0) // 1000).astype(np.uint32)
+    return since_ms
+
+
+def _note(sent: Sent, publisher: int, sequence: Array, sent_ms: npt.NDArray[np.uint32]) -> None:
+    known = sent.get(publisher, np.zeros(0, np.uint32))
     size = int(sequence.max()) + 1
     if size > len(known):
-        known = np.concatenate((known, np.full(max(size, 2 * len(known)) - len(known), _NEVER_US, np.int64)))
-    known[sequence] = sent_us
+        known = np.concatenate((known, np.zeros(max(size, len(known) * 5 // 4) - len(known), np.uint32)))
+    known[sequence] = sent_ms
     sent[publisher] = known
 
 
@@ -62,12 +67,12 @@ def _of_deliveries(history: History, sent: Sent) -> Iterator[str]:
         history.deliveries(), "consumer", "publisher", "sequence", "received_us", "intact"
     ):
         for (name,), rows in grouped(publisher):
-            known = sent.get(name, np.full(0, _NEVER_US, np.int64))
+            known = sent.get(name, np.zeros(0, np.uint32))
             mine, at_us = sequence[rows], received_us[rows]
             there = intact[rows] & (mine < len(known))
-            sent_us = np.full(len(mine), _NEVER_US, np.int64)
-            sent_us[there] = known[mine[there]]
-            early.enter(at_us < sent_us, publisher[rows], mine, at_us)
+            before = np.zeros(len(mine), np.bool_)
+            before[there] = _since_ms(history.facts, at_us[there]) < known[mine[there]]
+            early.enter(before, publisher[rows], mine, at_us)
         for _, rows in grouped(consumer):
             at_us = received_us[rows]
             at_once.enter(_crowded(at_us), publisher[rows], sequence[rows], at_us)
