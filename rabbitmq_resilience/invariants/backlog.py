@@ -35,8 +35,8 @@ class Backlog(InvariantSpec):
 
     Depths are known to a second, and not at all while a queue is not listed or no node says what it holds: where they
     are not known for the last 10 s and more, or may have been at their highest while they were not known, it is
-    UNKNOWN. What a step deletes holds nothing while it is not listed, and a queue that its consumer declares while that
-    is not connected.
+    UNKNOWN. What a step deletes holds nothing until it is declared again, and a queue that its consumer declares while
+    that is not connected.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
-from rabbitmq_resilience.invariants.delivery_limit import may_have_given_up
+from rabbitmq_resilience.invariants.delivery_limit import Key, letters_came_us, may_have_given_up
 from rabbitmq_resilience.invariants.duplicates import Duplicate, forbidden_letters
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
@@ -44,10 +44,10 @@ class DeadLetterPromise(InvariantSpec):
     Exchanges", safety). What never came out of its queue had left it when a later message of its publisher did.
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
-    what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, since
-    the message was sent, the ends of connections of consumers and the begins and ends of steps on brokers were as many
-    together; a step that goes on and off in turns counts for any number. From 4.3 on what came back as brokers were cut
-    apart does not count.)
+    what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, from
+    the sending of the message until its dead letter came, the ends of connections of the queue's consumers and the
+    begins and ends of steps on brokers were as many together; a step that goes on and off in turns counts for any
+    number. From 4.3 on what came back as brokers were cut apart does not count.)
 
     Where consumers acknowledge automatically or early, what they held when their connection ended is gone, or rejected,
     and nobody knows: no dead letter is owed for what may have been that, and one may come. (``no_loss`` finds what is
@@ -100,8 +100,6 @@ class DeadLetterPromise(InvariantSpec):
 _AT_MOST_ONCE = "dead_letters.strategy is at_most_once, and brokers were disturbed"
 _IN_HAND = "acks are {}, and a connection of a consumer ended"
 
-#: Publisher, lane, and the place of the queue that takes a dead letter (``record.letters``).
-Key = tuple[int, int, int]
 #: By sequence.
 Chosen = Mapping[Key, Flags]
 
@@ -165,9 +163,13 @@ def _without_given_up(history: History, letters: Mapping[Key, _Letters]) -> Mapp
     """Return the letters without those unasked that queues may have made of messages which came again and again."""
     if not any((one.unasked & one.received).any() for one in letters.values()):
         return letters
-    sent_us = _sent_us(history, letters)
-    given_up = {key: one.received & may_have_given_up(history.facts, sent_us[key[:2]]) for key, one in letters.items()}
-    return {key: replace(one, unasked=one.unasked & ~given_up[key]) for key, one in letters.items()}
+    ledger, sent_us = ledger_of(history), _sent_us(history, letters)
+    came_us, found = letters_came_us(history, ledger), {}
+    for key, one in letters.items():
+        queue = ledger.messages[key[0]].lanes[key[1]].queue
+        given_up = one.received & may_have_given_up(history, ledger, queue, sent_us[key[:2]], came_us[key])
+        found[key] = replace(one, unasked=one.unasked & ~given_up)
+    return found
 
 
 def _count(of: Iterable[Flags]) -> int:
@@ -181,7 +183,7 @@ def _disturbed_us(facts: Facts) -> Times:
         disturbed = times(step.possible_us for step in facts.steps if step.injected)
     else:
         truth = truth_of(facts, facts.cluster)
-        acting = [s for s in facts.steps if s.cut or s.starved or s.slow_s or s.alarmed or s.operation]
+        acting = [s for s in facts.steps if s.cut or s.starved or s.slow_s or s.operation]
         away = [absence for node in facts.cluster.nodes for absence in truth.absences(node)]
         disturbed = times([*(step.possible_us for step in acting if step.injected), *away])
     return later(disturbed, end_us=FELT_FOR_S * 1e6)

@@ -1,21 +1,25 @@
 """Which messages quorum queues may have given up, as they came back to them again and again.
 
 A message comes back when the connection of its consumer ends, and as nodes lose each other or a queue gets another
-leader. So what happened since it was sent bounds how often it can have come back; that it was received once says
-nothing, as what a consumer had no time to record came back too.
+leader. So what happened since it was sent, until its dead letter came, bounds how often it can have come back; that it
+was received once says nothing, as what a consumer had no time to record came back too.
 
 Sources: release notes of RabbitMQ 4.0 (delivery limit); RabbitMQ, "Quorum Queues", poison messages (4.3).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import numpy as np
 
 from rabbitmq_resilience.invariants.cluster_forms import forms
-from rabbitmq_resilience.invariants.columns import Array
+from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
+from rabbitmq_resilience.invariants.ledger import Ledger
 from rabbitmq_resilience.invariants.owners import absences
 from rabbitmq_resilience.invariants.steps import Step
+from rabbitmq_resilience.invariants.verdict import History
 
 #: From then on quorum queues give up a message that came back to them 20 times, also where no consumer rejected it.
 LIMITED_SINCE = (4, 0)
@@ -24,8 +28,44 @@ FAILED_ALONE_SINCE = (4, 3)
 LIMIT = 20
 
 
-def may_have_given_up(facts: Facts, sent_us: Array) -> Array:
-    """Return of each message, by the moment at which it was sent, whether its queue may have given it up since."""
+#: Publisher, lane, and the place of the queue that takes a dead letter (``record.letters``).
+Key = tuple[int, int, int]
+
+
+def letters_came_us(history: History, ledger: Ledger) -> Mapping[Key, Array]:
+    """Return when each dead letter first came, by sequence; infinity for what never did."""
+    letters = history.facts.letters
+    found = {
+        (publisher, number, place): np.full(len(m.outcome), np.inf)
+        for publisher, m in ledger.messages.items()
+        for number in range(len(m.lanes))
+        for place in range(letters.places)
+    }
+    for *columns, intact in pieces(history.deliveries(), "queue", "publisher", "sequence", "received_us", "intact"):
+        kept = intact & letters.taken_from(columns[0])
+        queue, publisher, sequence, received_us = (column[kept] for column in columns)
+        for (name,), rows in grouped(publisher) if len(publisher) else ():
+            for number, lane in enumerate(ledger.messages[name].lanes):
+                known = sequence[rows] < len(lane.queue)
+                mine, at_us = sequence[rows][known], received_us[rows][known]
+                place_of = letters.places_of(lane.queue[mine], queue[rows][known])
+                for place in range(letters.places):
+                    here = place_of == place
+                    np.minimum.at(found[name, number, place], mine[here], at_us[here])
+    return found
+
+
+def may_have_given_up(history: History, ledger: Ledger, queue: Array, sent_us: Array, came_us: Array) -> Array:
+    """Return of each message whether its ``queue`` may have given it up after its sending, before its letter came."""
+    found = np.zeros(len(queue), np.bool_)
+    for (index,), rows in grouped(queue) if len(queue) else ():
+        readers = {key[0] for key in ledger.readings if ledger.shards.first_of(key[1]) == ledger.shards.first_of(index)}
+        found[rows] = given_up(history.facts, sent_us[rows], came_us[rows], readers)
+    return found
+
+
+def given_up(facts: Facts, sent_us: Array, came_us: Array, consumers: Collection[int]) -> Array:
+    """Return the same of messages of one queue, which these ``consumers`` read."""
     limit, promised = LIMIT, facts.dead_letters
     if promised is not None and promised.delivery_limit is not None:
         limit = promised.delivery_limit
@@ -35,24 +75,25 @@ def may_have_given_up(facts: Facts, sent_us: Array) -> Array:
     if limit < 0 or not any(queue.kind == "quorum" for queue in facts.queues):
         return none
     acting = [step for step in facts.steps if step.injected and _counts(facts, step)]
-    endless = [step.possible_us[1] for step in acting if step.intermittent]
     moments = [t_us for step in acting for t_us in step.possible_us]
     if _limited(facts, (facts.origin_us, np.inf)):
-        consumers = {number for number, _ in facts.of_clients("consumer")}
         moments += [start_us for number in consumers for start_us, _ in absences(facts, number)]
     returned_us = np.sort(np.array(moments, np.float64))
-    since = len(returned_us) - np.searchsorted(returned_us, sent_us)
-    found: Array = (since >= limit) | (sent_us < max(endless, default=-np.inf))
+    between = np.searchsorted(returned_us, came_us, "right") - np.searchsorted(returned_us, sent_us)
+    found: Array = between >= limit
+    for step in acting:
+        if step.intermittent:
+            found |= (sent_us < step.possible_us[1]) & (came_us > step.possible_us[0])
     return found
 
 
 def _counts(facts: Facts, step: Step) -> bool:
     """Whether deliveries that come again by this step count up to the limit. From 4.3 on those do not that come again
     as brokers are cut apart: clients keep their connections."""
-    acts = step.down or step.cut or step.starved or step.alarmed or step.operation or step.clients_cut
-    if not acts:
+    of_consumers = any(not client.startswith("publisher") for client in step.clients_cut)
+    if not (step.down or step.cut or step.starved or step.operation or of_consumers):
         return False
-    only_apart = step.cut and not (step.down or step.starved or step.clients_cut)
+    only_apart = step.cut and not (step.down or step.starved or of_consumers)
     return _limited(facts, step.possible_us, before=FAILED_ALONE_SINCE if only_apart else None)
 
 

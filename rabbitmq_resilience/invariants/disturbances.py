@@ -71,10 +71,11 @@ def _steps(facts: Facts) -> Iterator[Period]:
 
 
 def acts_on_brokers(effect: Effect | None) -> bool:
-    """Whether it acts on anything but clients and what they are connected by; it may where nobody told."""
+    """Return whether it acts on anything but clients and what they are connected by; it may where the record does not
+    say. An alarm blocks publishers, and changes nothing between brokers."""
     if effect is None:
         return True
-    if effect.nodes_down or effect.nodes_starved or effect.nodes_alarmed or effect.operation:
+    if effect.nodes_down or effect.nodes_starved or effect.operation:
         return True
     return any(link.client is None for link in (*effect.links_cut, *effect.links_slow))
 

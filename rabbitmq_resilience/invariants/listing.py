@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.record.events import SampleEvent
 
-#: How long after its consumer has connected a queue that this declares may not be listed yet.
+#: How long after it was declared a queue may not be listed yet.
 DECLARED_WITHIN_S = 5.0
 _ENDS = ("connection_lost", "killed", "stopped")
 
@@ -17,9 +17,9 @@ _ENDS = ("connection_lost", "killed", "stopped")
 def lists_all(facts: Facts, sample: SampleEvent) -> bool:
     """Return whether a sample lists each queue that must be there.
 
-    A queue that its consumer declares must be there while that is connected; once a step deletes queues, none must.
+    A queue that its consumer declares must be there while that is connected. While a step may delete queues, none must.
     """
-    if sample.t_us >= facts.once(_deleted_us):
+    if sample.t_us in facts.once(_deleting):
         return True
     connected = facts.once(_connected)
     return all(
@@ -29,9 +29,9 @@ def lists_all(facts: Facts, sample: SampleEvent) -> bool:
     )
 
 
-def _deleted_us(facts: Facts) -> float:
-    deleting = (step for step in facts.steps if step.injected and step.fault == "delete_queue")
-    return min((step.possible_us[0] for step in deleting), default=NEVER_US)
+def _deleting(facts: Facts) -> Times:
+    deleting = (step.possible_us for step in facts.steps if step.injected and step.fault == "delete_queue")
+    return later(times(deleting), end_us=DECLARED_WITHIN_S * 1e6)
 
 
 def _connected(facts: Facts) -> Mapping[int, list[Period]]:

@@ -48,17 +48,18 @@ class OwnMessages:
         return cls({queue: (kept["sent_us"][mine], kept["outcome_us"][mine]) for (queue,), mine in groups})
 
     def stalls(self, queue: int, within: Period, confirms_us: Array, *, over_us: float) -> Iterator[Period]:
-        """Yield the times, longer than ``over_us``, in which an own message waited and the queue confirmed nothing.
-
-        ``confirms_us`` is in order.
-        """
+        """Yield the times, longer than ``over_us``, in which own messages waited, or were refused or given up, and the
+        queue confirmed nothing. ``confirms_us`` is in order."""
         sent_us, answered_us = self.of_queue.get(queue, (np.zeros(0), np.zeros(0)))
         edges = [within[0], *confirms_us[(confirms_us > within[0]) & (confirms_us < within[1])], within[1]]
         for start, end in itertools.pairwise(edges) if len(sent_us) else ():
             if end - start > over_us:
-                waiting = sent_us[(sent_us < end) & (answered_us >= end - TICK_US)]
-                if len(waiting) and end - waiting.min() > over_us:
-                    yield max(start, float(waiting.min())), end
+                tried = (sent_us < end) & (answered_us > start + TICK_US)
+                if tried.any():
+                    since = max(start, float(sent_us[tried].min()))
+                    until = min(end, float(answered_us[tried].max()))
+                    if until - since > over_us:
+                        yield since, until
 
 
 def _under_way(history: History, spans: Sequence[Period]) -> dict[str, Array]:

@@ -78,6 +78,8 @@ class Throughput(InvariantSpec):
         span = facts.publishing_us
         if facts.cluster is None or span is None or "chaos" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and its steady phase")
+        if not facts.heeds_confirms:
+            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so it is not known how many there were")
         traffic = ledger_of(history).traffic
         confirms = np.zeros((span[1] - span[0]) // TICK_US + 1) if traffic is None else traffic.messages
         total = np.concatenate(([0], np.cumsum(confirms)))

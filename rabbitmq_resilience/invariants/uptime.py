@@ -41,6 +41,8 @@ class Uptime(InvariantSpec):
 
     def check(self, history: History) -> Finding:
         facts, traffic = history.facts, ledger_of(history).traffic
+        if not facts.heeds_confirms:
+            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so it is not known what a queue took")
         if traffic is None or not facts.queues:
             return Finding(Verdict.UNKNOWN, "the events do not tell the queues and when they were used")
         found = [_Queue.of(facts, traffic, index) for index in facts.published_queues]

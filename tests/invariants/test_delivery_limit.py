@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rabbitmq_resilience.invariants.delivery_limit import may_have_given_up
+from rabbitmq_resilience.invariants.delivery_limit import given_up as may_have_given_up
 from rabbitmq_resilience.invariants.facts import Facts
 from tests.invariants.literal import apart, cluster, event, fault, queues, us
 
@@ -27,13 +28,21 @@ def lost(*at_s: float) -> list[Any]:
     return [event(t, "worker", worker="consumer-0", event=what, node="a1") for t, what in sorted(told)]
 
 
-def given_up(*steps: list[Any], version: str = "4.0.5", limit: int | None = None, kind: str = "quorum") -> list[bool]:
-    """Return of messages that were sent at 0, 40 and 90 s whether they may have been given up."""
+def given_up(
+    *steps: list[Any],
+    version: str = "4.0.5",
+    limit: int | None = None,
+    kind: str = "quorum",
+    came_s: float = 95,
+    consumers: Collection[int] = (0,),
+) -> list[bool]:
+    """Return of messages that were sent at 0, 40 and 90 s whether they may have been given up before ``came_s``."""
     letters = {"queues": {"q1": ["q2"]}, "strategy": "at_most_once", "reject_one_in": 10, "limited": False, "held_s": 0}
     declared = queues("q1", "q2", kind=kind)
     declared = event(0, "queues", queues=declared.queues, dead_letters={**letters, "delivery_limit": limit})  # type: ignore[attr-defined]
     events = sorted([cluster(version=version), declared, *(e for step in steps for e in step)], key=lambda e: e.t_us)
-    found: list[bool] = may_have_given_up(Facts(events), np.array([us(0), us(40), us(90)])).tolist()
+    sent_us, came_us = np.array([us(0), us(40), us(90)]), np.full(3, us(came_s))
+    found: list[bool] = may_have_given_up(Facts(events), sent_us, came_us, consumers).tolist()
     return found
 
 
@@ -81,3 +90,15 @@ def test_from_4_3_on_a_cut_between_brokers_does_not_count_and_a_client_does() ->
 
 def test_classic_queues_give_up_nothing() -> None:
     assert given_up(FLAPPING, kind="classic") == [False, False, False]
+
+
+@pytest.mark.parametrize(("came_s", "expected"), [(15, False), (25, False), (31, True)])
+def test_what_happened_after_the_letter_came_does_not_count(came_s: float, expected: bool) -> None:
+    assert given_up(KILL, limit=2, came_s=came_s)[0] is expected
+    assert given_up(FLAPPING, limit=20, came_s=came_s)[0] is (came_s > 20)
+
+
+def test_consumers_of_other_queues_and_publishers_do_not_count() -> None:
+    assert given_up(lost(*range(1, 31)), consumers=[1]) == [False, False, False]
+    of_publisher = fault(20, 50, cut=[("publisher:0", "a1")], intermittent=True)
+    assert given_up(of_publisher, limit=1) == [False, False, False]

@@ -37,11 +37,12 @@ PLACES = {
 messages = st.lists(st.tuples(st.integers(0, 80), st.sampled_from([0.1, 4.0, 9.0, 25.0]), st.booleans()), max_size=25)
 
 
-def check(sent: list[tuple[float, float, bool]], outcome: Outcome = Outcome.CONFIRMED) -> Finding:
-    """q1 has a majority all the time, the only broker of q2 is away for half a minute."""
+def check(sent: list[tuple[float, float, bool]], *, own: Outcome = Outcome.CONFIRMED) -> Finding:
+    """q1 has a majority all the time, the only broker of q2 is away for half a minute. ``own``: the outcome of messages
+    that go to q1 alone."""
     rows: list[Row] = []
     for n, (at_s, takes_s, shared) in enumerate(sent):
-        row = publish(n, at_s, outcome) | {"outcome_us": us(at_s + takes_s)}
+        row = publish(n, at_s, Outcome.CONFIRMED if shared else own) | {"outcome_us": us(at_s + takes_s)}
         rows += [row, row | {"queue": 1, "lane": 1}] if shared else [row]
     made = [cluster(), event(0, "queues", queues=PLACES), phases(), load(10, 10)]
     killed = [fault(DOWN_S, UP_S, down=["c1"], name="kill"), node_states(unlike={"c1": [(DOWN_S, UP_S, "down")]})]
@@ -86,3 +87,11 @@ def test_one_message_in_200_excuses_no_others(one_in: int, verdict: Verdict) -> 
 def test_behind_a_channel_that_is_full_of_shared_messages_others_wait(ahead: int, verdict: Verdict) -> None:
     waits = [(21 + n / 100, 33.0, True) for n in range(ahead)]
     assert check(sorted([*steady(), *waits, (25, 29.0, False)])).verdict is verdict
+
+
+@pytest.mark.parametrize("own", [Outcome.NACKED, Outcome.UNKNOWN])
+@pytest.mark.parametrize(("tried_s", "verdict"), [(range(22, 54), Verdict.INVALID), (range(22, 25), Verdict.VALID)])
+def test_own_messages_that_are_refused_or_given_up_count_as_long_as_some_are_tried(
+    tried_s: range, verdict: Verdict, own: Outcome
+) -> None:
+    assert check(sorted([*steady(), *((at_s, 0.5, False) for at_s in tried_s)]), own=own).verdict is verdict

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rabbitmq_resilience.invariants.throughput import Throughput
+from rabbitmq_resilience.invariants.uptime import Uptime
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
 from rabbitmq_resilience.record.events import Event
 from tests.invariants import literal
@@ -318,3 +319,13 @@ def test_the_last_window_counts_where_the_load_pauses_after_the_last_healing() -
     for rate_per_s, verdict in ((1, Verdict.UNKNOWN), (50, Verdict.VALID)):
         rows = load((0, 52, 50), (55, 60, rate_per_s))
         assert demanded.check(history(rows, (), [*told, pause])).verdict is verdict
+
+
+@pytest.mark.parametrize(("in_flight", "verdict"), [(100, Verdict.VALID), (None, Verdict.UNKNOWN)])
+@pytest.mark.parametrize("checker", [Throughput(), Uptime(outage_s_max=5)])
+def test_where_no_confirms_are_awaited_their_rate_is_not_known(
+    checker: Throughput | Uptime, in_flight: int | None, verdict: Verdict
+) -> None:
+    rows = [publish(n, n / 5) for n in range(450)]
+    events = [cluster(), queues("q1"), phases(), node_states(), literal.load(5, 5, in_flight=in_flight)]
+    assert checker.check(history(rows, (), events)).verdict is verdict

@@ -189,7 +189,11 @@ def verdict(case: Case) -> str:
             again = pairwise([r for r in as_letter if not r.marked])
             if not case.at_least_once and not all(made_them_come_again(case, *both) for both in again):
                 return "INVALID"
-            if as_letter and not case.limited and not (came and (rejected(one) or may_be_given_up(case, one))):
+            if (
+                as_letter
+                and not case.limited
+                and not (came and (rejected(one) or may_be_given_up(case, one, as_letter[0].at_s)))
+            ):
                 return "INVALID"
     as_letters_s = [r.at_s for r in case.receipts if r.queue > 0]
     if not became or not as_letters_s:
@@ -245,16 +249,17 @@ def is_rough(case: Case) -> bool:
     return False
 
 
-def may_be_given_up(case: Case, one: Message) -> bool:
-    """Whether quorum queues of 4.0 and later may have given a message up: it came back so often."""
+def may_be_given_up(case: Case, one: Message, came_s: float) -> bool:
+    """Whether quorum queues of 4.0 and later may have given a message up before its letter came."""
     if case.kind != "quorum" or case.version.startswith("3."):
         return False
-    ends = sum(at_s >= one.sent_s for at_s, what in case.connections if what in ("connection_lost", "killed"))
+    lost_s = [at_s for at_s, what in case.connections if what in ("connection_lost", "killed")]
+    ends = sum(one.sent_s <= at_s <= came_s for at_s in lost_s)
     # "From 4.3 on what came back as brokers were cut apart does not count."
     counted = [s for s in case.steps if s.on_brokers]
     if case.version.startswith("4.3"):
         counted = [s for s in counted if s.name != "partition"]
-    ends += sum((s.start_s >= one.sent_s) + (s.end_s >= one.sent_s) for s in counted)
+    ends += sum(one.sent_s <= at_s <= came_s for step in counted for at_s in (step.start_s, step.end_s))
     return ends >= (case.delivery_limit or 20)
 
 
