@@ -327,5 +327,6 @@ def test_where_no_confirms_are_awaited_their_rate_is_not_known(
     checker: Throughput | Uptime, in_flight: int | None, verdict: Verdict
 ) -> None:
     rows = [publish(n, n / 5) for n in range(450)]
-    events = [cluster(), queues("q1"), phases(), node_states(), literal.load(5, 5, in_flight=in_flight)]
+    fields = {"rate_per_s": 5, "variable_rate": [], "publishers": 1, "begins_us": literal.us(0)}
+    events = [*BASE, literal.event(0, "load", in_flight=in_flight, **fields)]
     assert checker.check(history(rows, (), events)).verdict is verdict
