@@ -41,6 +41,8 @@ class PartitionMode(InvariantSpec):
     """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default as long as it may wait for each
     of its peers: 10 s on three nodes, 7 s more for each further one, and 7 s more from RabbitMQ 4.0 on.
 
+    Nodes do not pause while they start, so one that starts while it is cut off need not.
+
     Nothing is demanded from the moment on at which a step begins to upgrade nodes to 4.3 or later, or enables
     ``khepri_db``: from then on the modes have no effect.
 
