@@ -107,11 +107,11 @@ class Availability(InvariantSpec):
             index: lacking_of(facts, facts.cluster, promised, queue, grace_s=self.grace_s)
             for index, queue in enumerate(facts.queues)
         }
-        own = OwnMessages.of(history, {index: lacking[index] for index, others in companions.items() if others})
+        own = OwnMessages.of(history, {index: lacking[index] for index in companions.keys() & lacking.keys()})
         for index, queue in facts.published_queues.items():
             seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), spacing=spacing)
             its = lacking[index] | later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
-            of_others = union(lacking[other] for other in companions.get(index, ())) - its
+            of_others = union(lacking[other] for other in companions.get(index, ()) if other in lacking) - its
             demanded = left(seen.span_us, its | of_others)
             waits = [
                 seen.stall(queue.name, wait)

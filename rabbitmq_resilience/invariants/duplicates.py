@@ -67,7 +67,10 @@ def _in_order(history: History, ledger: Ledger) -> list[Duplicate]:
 
 def _duplicates(history: History, ledger: Ledger) -> Iterator[Duplicate]:
     """Yield what came unmarked from a queue, or from its shards, and had come so before, in no order."""
-    rows = _unmarked(history, _doubled(history, ledger))
+    wanted = _doubled(history, ledger)
+    if not len(wanted):
+        return
+    rows = _unmarked(history, wanted)
     place = ledger.shards.first(rows["queue"])
     order = np.lexsort((rows["received_us"], place, rows["sequence"], rows["publisher"]))
     rows, place = {name: column[order] for name, column in rows.items()}, place[order]
@@ -107,4 +110,5 @@ def _doubled(history: History, ledger: Ledger) -> Array:
                 times = np.bincount(mine, minlength=len(counts[name])) + counts[name]
                 counts[name] = np.minimum(times, 2).astype(np.uint8)
     twice = {publisher: np.flatnonzero(times > 1) for publisher, times in counts.items()}
-    return np.concatenate([messages(np.full(len(n), p, np.uint64), n.astype(np.uint64)) for p, n in twice.items()])
+    found = [messages(np.full(len(n), p, np.uint64), n.astype(np.uint64)) for p, n in twice.items()]
+    return np.concatenate([np.zeros(0, np.uint64), *found])

@@ -231,3 +231,9 @@ def test_a_leader_that_moves_may_cost_letters_that_come_at_most_once() -> None:
     setting = Setting(at_least_once=False, limited=False, faulty=False, reject_one_in=1)
     moved = fault(30, 31, name="rebalance", operation=True)
     assert DeadLetterPromise().check(history(rows, deliveries, [*setting.events(), moved])).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("publishes", [[], [publish(0)]])
+def test_without_deliveries_nothing_is_known_of_dead_letters(publishes: list[Row]) -> None:
+    setting = Setting(at_least_once=False, limited=False, faulty=True, reject_one_in=3)
+    assert DeadLetterPromise().check(history(publishes, (), setting.events())).verdict is Verdict.UNKNOWN
