@@ -150,12 +150,18 @@ def made(
     names: Sequence[str] = ("q1", "q2"),
     declared: Any = None,
     version: str = "3.10.8",
+    loaded: Any = None,
+    metrics: Sequence[Any] = (),
 ) -> History:
-    """Return a history of a cluster with quorum queues and pause_minority."""
+    """Return a history of a cluster with quorum queues and pause_minority.
+
+    ``loaded``: the event of the load, by default of two messages a second; ``metrics``: lists of rows as of ``told``.
+    """
     publishes = sorted(map(row_of, messages), key=lambda row: (row["publisher"], row["sequence"]))
     deliveries = sorted(map(received_row, receipts), key=lambda row: (row["consumer"], row["received_us"]))
-    events = [cluster(version=version), declared or queues(*names), phases(), load(10, 2)]
-    return history(publishes, deliveries, [*events, *step_events(steps), *look_events(aways), *more])
+    events = [cluster(version=version), declared or queues(*names), phases(), loaded or load(10, 2)]
+    every = [*events, *step_events(steps), *look_events(aways), *more]
+    return history(publishes, deliveries, every, metrics=metrics)
 
 
 def leader_samples(changes: Sequence[tuple[float, str]], names: Sequence[str] = ("q1", "q2")) -> list[Any]:
