@@ -52,6 +52,9 @@ class Availability(InvariantSpec):
     or ``raft.adaptive_failure_detector.poll_interval`` in the topology's ``settings``. Messages that were under way at
     the end are waited for.
 
+    Of nodes that see each other only in part none is a majority, unless they need not pause for that, and all copies of
+    the queue, or the one that leads it by the looks before and after, are on nodes that see all others.
+
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
     blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
     from then on, may it stand still; an exclusive one while steps did so to its consumer, too. Time in which the load

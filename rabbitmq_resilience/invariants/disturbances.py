@@ -108,14 +108,19 @@ def _around(looks: Sequence[tuple[int, bool]], after_us: float) -> Iterator[Peri
 
 def _moves(facts: Facts, queue: str) -> Iterator[Period]:
     """From the last look that found one leader of the queue to the first that found another one."""
-    looks = facts.once(_leaders).get(queue, [])
+    looks = leaders(facts).get(queue, [])
     for (t_us, leader), (next_us, other) in itertools.pairwise(looks):
         if leader != other:
             yield t_us, next_us + _after_us(facts)
 
 
+def leaders(facts: Facts) -> dict[str, list[tuple[int, str]]]:
+    """Return of each queue its leader at each look that found one; made once."""
+    return facts.once(_leaders)
+
+
 def _leaders(facts: Facts) -> dict[str, list[tuple[int, str]]]:
-    """Of each queue its leader at each look that found one; all queues in one pass, as they may be thousands."""
+    """All queues in one pass, as they may be thousands."""
     looks: dict[str, list[tuple[int, str]]] = {}
     for event in facts.of_kind(SampleEvent):
         for queue, row in event.queues.items():

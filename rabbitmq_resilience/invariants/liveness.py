@@ -8,16 +8,18 @@ block publishers. It is sent none while the load pauses.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rabbitmq_resilience.invariants.cluster_forms import forms
+from rabbitmq_resilience.invariants.disturbances import leaders
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
-from rabbitmq_resilience.invariants.oracle import writable_from
+from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX
+from rabbitmq_resilience.invariants.oracle import served_if_led_by, writable_from
 from rabbitmq_resilience.invariants.pauses import pauses_of
 from rabbitmq_resilience.invariants.splits import splits
 from rabbitmq_resilience.invariants.steps import NEVER_US, Step
-from rabbitmq_resilience.invariants.times import Period, Times, later, times
+from rabbitmq_resilience.invariants.times import Period, Times, later, times, union
 from rabbitmq_resilience.invariants.truth import Moment, Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side
 
@@ -34,23 +36,44 @@ class Promises:
     cluster: ClusterFacts
     moments: Sequence[Moment]
     never: Times
-    _lacking: dict[tuple[str, Side, float], Times] = field(default_factory=dict, init=False, repr=False)
+    _lacking: dict[tuple[QueueFacts, float], Times] = field(default_factory=dict, init=False, repr=False)
+    _doubted: dict[QueueFacts, Sequence[tuple[Period, Side]]] = field(default_factory=dict, init=False, repr=False)
 
     def lacking(self, queue: QueueFacts, *, grace_s: float) -> Times:
         """When ``queue`` may stand still: whenever it may not be promised, and ``grace_s`` from the end of that."""
-        key = queue.kind, queue.members, grace_s
+        if queue.placed not in self._doubted:
+            self._doubted[queue.placed] = list(self._doubts(queue))
+        doubted = self._doubted[queue.placed]
+        key = queue if any(served for _, served in doubted) else queue.placed, grace_s
         if key not in self._lacking:
-            bad = times(
-                (moment.start_us, moment.end_us)
-                for moment in self.moments
-                if not all(writable_from(queue, form, world) for form in self.forms(moment) for world in moment.worlds)
-            )
+            bad = union(times([period]) - led_by(self.facts, queue.name, served) for period, served in doubted)
             self._lacking[key] = later(bad | self.never, end_us=grace_s * 1e6)
         return self._lacking[key]
+
+    def _doubts(self, queue: QueueFacts) -> Iterator[tuple[Period, Side]]:
+        """Yield the times in which queues that lie like this one may take nothing, whoever leads them; and the nodes of
+        which each, while it leads one, has it take messages all the same."""
+        for moment in self.moments:
+            cases = [(queue, form, world) for form in self.forms(moment) for world in moment.worlds]
+            if not all(itertools.starmap(writable_from, cases)):
+                yield (
+                    (moment.start_us, moment.end_us),
+                    frozenset.intersection(*itertools.starmap(served_if_led_by, cases)),
+                )
 
     def forms(self, moment: Moment) -> Sequence[ClusterFacts]:
         """Return what the cluster may have been then."""
         return forms(self.facts, self.cluster, (moment.start_us, moment.end_us))
+
+
+def led_by(facts: Facts, queue: str, nodes: Side) -> Times:
+    """Return when one of the nodes surely led the queue: between two looks at it that are not far apart."""
+    looks = itertools.pairwise(leaders(facts).get(queue, ())) if nodes else ()
+    return times(
+        (t_us, next_us)
+        for (t_us, leader), (next_us, other) in looks
+        if leader == other and leader in nodes and next_us - t_us <= UNSEEN_S_MAX * 1e6
+    )
 
 
 def promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:

@@ -106,10 +106,34 @@ def writable_from(queue: QueueFacts, cluster: ClusterFacts, world: World) -> tup
 
     A quorum queue needs more than half of its members on one side; a mirrored one a mirror, which is promoted there;
     a classic one its only copy. Of copies that move, those are counted that find no place elsewhere. Which mirrors are
-    synchronised is not modelled. A component in which not everybody sees everybody is promised nothing.
+    synchronised is not modelled. A component in which not everybody sees everybody is promised nothing, but where no
+    node pauses for it and all copies are on nodes that see all others.
     """
-    sides = foresee(cluster, world).sides
+    sides = [
+        *foresee(cluster, world).sides,
+        *(c for c in _unhandled(cluster, world) if not c & queue.holders - _hubs(c, world)),
+    ]
     return tuple(side for side in sides if _members_in(side, queue) >= members_needed(queue))
+
+
+def served_if_led_by(queue: QueueFacts, cluster: ClusterFacts, world: World) -> Side:
+    """Return the nodes of which each, while it leads the queue, has it take messages and confirm them.
+
+    Members that do not see each other go on to follow a leader that all of them see, where no node pauses for it.
+    """
+    served = [*writable_from(queue, cluster, world)]
+    enough = (c for c in _unhandled(cluster, world) if _members_in(c, queue) >= members_needed(queue))
+    return frozenset().union(*served, *(_hubs(component, world) for component in enough))
+
+
+def _unhandled(cluster: ClusterFacts, world: World) -> tuple[Side, ...]:
+    """Return the components in which not everybody sees everybody, and nothing is done about it."""
+    return () if cluster.handles_partitions else tuple(c for c in world.components if world.cut_within(c))
+
+
+def _hubs(component: Side, world: World) -> Side:
+    """Return the nodes of a component that see all others of it."""
+    return component.difference(*world.cut_within(component))
 
 
 def _members_in(side: Side, queue: QueueFacts) -> int:

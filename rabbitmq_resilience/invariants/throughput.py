@@ -176,9 +176,8 @@ class Throughput(InvariantSpec):
         exempt |= pauses(facts, span_us)
         exempt |= somebody_had_to_connect_anew(facts, within_s=self.grace_s)
         promised = promises(facts, cluster, span_us)
-        for queue in {(queue.kind, queue.members, queue.consumer): queue for queue in facts.queues}.values():
-            exempt |= lacking_at_nodes(facts, cluster, promised, queue, grace_s=self.grace_s)
-        return left((facts.phases["chaos"], span_us[1]), exempt)
+        lacking = {lacking_at_nodes(facts, cluster, promised, queue, grace_s=self.grace_s) for queue in facts.queues}
+        return left((facts.phases["chaos"], span_us[1]), union([exempt, *lacking]))
 
     def _windows(self, stretch: Period) -> Iterator[Period]:
         start, window_us = stretch[0], self.window_s * 1e6

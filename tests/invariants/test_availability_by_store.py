@@ -10,7 +10,7 @@ from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.record.events import Event
-from tests.invariants.literal import apart, cluster, fault, history, phases, publish, queues
+from tests.invariants.literal import apart, cluster, fault, history, phases, publish, queues, sample
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,36 @@ def test_a_minority_goes_on_serving_what_is_there_once_metadata_is_in_khepri(
     stall = [publish(n, n / 10) for n in range(900) if not 200 <= n < 505]
     found = Availability(stall_s_max=15, grace_s=5).check(history(stall, (), [*events, cut, changed]))
     assert found.verdict is verdict
+
+
+FIRST_LINK = apart(["b1"], ["c1"])
+
+
+@pytest.mark.parametrize(
+    ("version", "members", "leads", "verdict"),
+    [
+        ("4.3.6", ["a1", "a2", "b2"], "", Verdict.INVALID),  # all copies are on nodes that see all others
+        ("3.10.8", ["a1", "a2", "b2"], "", Verdict.VALID),  # any node may pause
+        ("4.3.6", ["a1", "a2", "b1"], "", Verdict.VALID),  # b1 may lead it, and is not reached from c1
+        ("4.3.6", ["a1", "a2", "b1"], "a2", Verdict.INVALID),
+        ("4.3.6", ["a1", "b1", "c1"], "a1", Verdict.INVALID),
+        ("4.3.6", ["a1", "b1", "c1"], "b1", Verdict.VALID),
+    ],
+)
+def test_one_link_excuses_the_queues_that_it_concerns(
+    version: str, members: list[str], leads: str, verdict: Verdict
+) -> None:
+    """The link between b1 and c1 is cut from 20 to 50 s, and nothing is confirmed from 22 to 48 s."""
+    nodes = ("a1", "a2", "b1", "b2", "c1")
+    samples = [sample(at_s, leader=leads) for at_s in range(95) if leads]
+    stall = [publish(n, n / 10) for n in range(900) if not 220 <= n < 480]
+    events = [cluster(nodes, version=version), queues("q1", members=members), phases(), fault(20, 50, cut=FIRST_LINK)]
+    found = Availability(stall_s_max=15, grace_s=5).check(history(stall, (), [*events, samples]))
+    assert found.verdict is verdict
+
+
+def test_a_leader_is_not_known_between_looks_that_lie_far_apart() -> None:
+    samples = [sample(at_s, leader="a1") for at_s in (1, 15, 55, 90)]
+    stall = [publish(n, n / 10) for n in range(900) if not 220 <= n < 480]
+    events = [cluster(version="4.3.6"), queues("q1"), phases(), fault(20, 50, cut=FIRST_LINK), samples]
+    assert Availability(stall_s_max=15, grace_s=5).check(history(stall, (), events)).verdict is Verdict.VALID

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
-from rabbitmq_resilience.invariants.oracle import foresee, writable_from
+from rabbitmq_resilience.invariants.oracle import foresee, served_if_led_by, writable_from
 from rabbitmq_resilience.invariants.splits import sides_apart
 from rabbitmq_resilience.invariants.worlds import World
 
@@ -119,13 +119,22 @@ def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, World], kind: str
     queue = QueueFacts("q1", kind, members)
     pausing = must_pause(cluster, world)
 
+    def enough(group: Set) -> bool:
+        return 2 * len(group & members) > len(members) if kind == "quorum" else bool(group & members)
+
+    def sees_all(node: str, group: Set) -> bool:
+        return all(talk(world, node, other) for other in group)
+
+    unhandled = not cluster.handles_partitions
     expected = {
         group
         for group in groups(world)
-        if whole(world, group) and not group & pausing
-        if (2 * len(group & members) > len(members) if kind == "quorum" else group & members)
+        if enough(group) and not group & pausing
+        if whole(world, group) or (unhandled and all(sees_all(node, group) for node in group & members))
     }
     assert set(writable_from(queue, cluster, world)) == expected
+    hubs = {n for group in groups(world) if unhandled and enough(group) for n in group if sees_all(n, group)}
+    assert served_if_led_by(queue, cluster, world) == hubs.union(*expected)
     if kind != "mirrored":
         assert len(expected) <= 1  # two majorities share a member, and one copy is on one side
     if cluster.pauses_minorities or not world.cut:
