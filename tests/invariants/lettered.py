@@ -33,6 +33,8 @@ FAULT_S, HEALED_S = 20, 50
 AGAIN_S = 15
 #: When consumer 0 is killed, and when it is connected again.
 GONE_S, BACK_S = 30, 31
+#: How long after its sending a dead letter comes.
+LETTER_AFTER_S = 0.2
 PUBLISHED = (0, 2, 3)
 TAKING: Mapping[int, tuple[int, ...]] = {0: (1,), 2: (4,), 3: (1,)}
 
@@ -152,9 +154,9 @@ class Told:
         return unheard and m.sent_s < BACK_S + FELT_FOR_S and m.left_s(self.copies) + SETTLED_WITHIN_S >= GONE_S
 
     def gave_up(self, m: Copy) -> bool:
-        """Whether its queue may have given it up: so many things happened since it was sent."""
+        """Whether its queue may have given it up: so many things happened after its sending, before its letter came."""
         happened_s = [GONE_S, *([FAULT_S, HEALED_S] if self.setting.faulty else [])]
-        came_back = sum(at_s >= m.sent_s for at_s in happened_s)
+        came_back = sum(m.sent_s <= at_s <= m.sent_s + LETTER_AFTER_S for at_s in happened_s)
         limits = self.setting.kind == "quorum" and self.setting.version.startswith("4")
         return limits and came_back >= (self.setting.delivery_limit or 20)
 
@@ -190,10 +192,10 @@ def told(setting: Setting, random: Random, *, messages: int, losses: int) -> Tol
                 if again_s is not None:
                     deliveries.append(deliver(at_s=at_s + again_s, queue=queue, again=True, **fields))
             for one in sorted(letters):
-                as_letter = deliver(at_s=at_s + 0.2, queue=one, consumer=1, **fields)
+                as_letter = deliver(at_s=at_s + LETTER_AFTER_S, queue=one, consumer=1, **fields)
                 marked = deliver(at_s=at_s + 0.3, queue=one, consumer=1, again=True, **fields)
                 deliveries += random.choice([[as_letter], [as_letter, marked], [as_letter, as_letter]])
-                repeated += [at_s + 0.2] if deliveries[-2:] == [as_letter, as_letter] else []
+                repeated += [at_s + LETTER_AFTER_S] if deliveries[-2:] == [as_letter, as_letter] else []
             last_s, turned = at_s + max(0.1, again_s or 0), rejected(publisher, sequence)
             whole = (publisher, sequence, queue, confirmed, came, frozenset(letters), turned, at_s, at_s + 0.1, last_s)
             found.append(Copy(*whole))
