@@ -57,6 +57,15 @@ def test_the_steady_phase_ends_where_chaos_begins() -> None:
     assert check((10, 500), (20, 5000), (60, 5)).numbers["backlog_steady"] == 0
 
 
+def test_what_one_look_of_the_steady_phase_found_is_not_always_under_way() -> None:
+    grown = ((10, 100), (49, 100), (50, 8000), (51, 7000), (80, 7000))
+    spike = ((0, 100), (4, 100), (5, 7900), (6, 100), *grown)
+    assert check(*spike, drained_within_s=10).verdict is Verdict.INVALID
+    plateau = ((0, 100), (4, 100), (5, 7900), (6, 7900), (7, 100), *grown)
+    assert check(*plateau, drained_within_s=10).verdict is Verdict.VALID
+    assert check((9, 300), (10, 300), (50, 800), (51, 300)).numbers["backlog_steady"] == 300
+
+
 def test_drained_is_what_holds_no_more_than_five_percent() -> None:
     assert check((5, 100), (10, 100), (30, 10_000), (50, 500), (60, 90)).numbers["drained_after_s"] == 20
     assert check((5, 100), (10, 100), (30, 10_000), (50, 501), (60, 90)).numbers["drained_after_s"] == 21
