@@ -58,9 +58,9 @@ class Followers(InvariantSpec):
 
     A member of a quorum queue is behind while its log, as far as it is written, does not reach what any member had
     committed 10 s before. That is known while more than half of the members say what they have committed, each at most
-    15 s before. Of a mirrored queue, mirrors that are not synchronised are behind. A member of which that is not known
-    leaves it UNKNOWN, and so does a record that ends too early. What this machine may have made late
-    is UNKNOWN as with ``recovery``.
+    15 s before. Of a mirrored queue, mirrors that are not synchronised are behind, and those that are not there. A
+    member of which that is not known leaves it UNKNOWN, and so does a record that ends too early. What this machine may
+    have made late is UNKNOWN as with ``recovery``.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -158,7 +158,11 @@ def _member(name: str, lacking: Curve) -> Follower:
 def _mirrors(facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
     samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
     for queue in (queue for queue in facts.queues if queue.kind == "mirrored"):
-        seen = [(e.t_us, e.queues[queue.name].get("behind", 0)) for e in samples if queue.name in e.queues]
+        rows = [(e.t_us, e.queues[queue.name]) for e in samples if queue.name in e.queues]
+        seen = [
+            (t_us, row.get("behind", 0) or row.get("online", len(queue.members)) < len(queue.members))
+            for t_us, row in rows
+        ]
         behind = [i for i, (_, mirrors) in enumerate(seen) if mirrors]
         after = behind[-1] + 1 if behind else 0
         told = bool(seen) and seen[-1][0] >= end_us - SILENT_S_MAX * 1e6

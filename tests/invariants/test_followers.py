@@ -207,3 +207,12 @@ def test_unknown_where_a_mirror_was_seen_once_and_then_no_more() -> None:
     finding = check([], *once, kind="mirrored")
     assert (finding.verdict, finding.coverage) == (Verdict.UNKNOWN, Coverage(0, 1, "followers"))
     assert check([], *mirrors(0), kind="mirrored").verdict is Verdict.VALID
+
+
+def test_a_mirror_that_is_gone_is_behind() -> None:
+    there = [event(at, "sample", queues={"q1": {"behind": 0, "online": 3}}) for at in range(95)]
+    assert check([], *there, kind="mirrored").verdict is Verdict.VALID
+    gone = [event(at, "sample", queues={"q1": {"behind": 0, "online": 3 if at < 20 else 2}}) for at in range(95)]
+    assert check([], *gone, kind="mirrored").verdict is Verdict.INVALID
+    back = [event(at, "sample", queues={"q1": {"behind": 0, "online": 2 if 20 <= at < 70 else 3}}) for at in range(95)]
+    assert check([], *back, kind="mirrored").numbers["caught_up_after_s"] == 10
