@@ -20,14 +20,15 @@ from rabbitmq_resilience.invariants.measured import (
     unseen,
 )
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
-from rabbitmq_resilience.record.events import MachineEvent
+from rabbitmq_resilience.record.events import ClusterEvent, MachineEvent
 
 
 class Disk(InvariantSpec):
     """The free disk of each node stays above ``free_ratio_min`` times the limit below which it raises its alarm, from
     the steady phase to the end; and where ``taken_bytes_max`` is stated, it never sinks by more than that below what
-    was free at first. Brokers that run as processes share a disk with each other and with other programs, so of them
-    that bounds by how much the files in a broker's own folder grow; they are looked at every 5 s.
+    was free at first. Brokers that the suite itself started share a disk with each other and with other programs, so of
+    them that bounds by how much the files in a broker's own folder grow; they are looked at every 5 s, and where they
+    were not, as where the bound was added later, it is UNKNOWN.
 
     Where a step of the schedule raises a node's disk alarm, that node is exempt until ``grace_s`` after its healing;
     one that is short of disk still when the record ends leaves it UNKNOWN."""
@@ -47,8 +48,10 @@ class Disk(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "no node told how much disk is free, and how much it wants")
         least = {node: self._demanded(facts, node, ratio.within(*span)) for node, ratio in ratios.items()}
         stored = {node: curve.within(*span) for node, curve in _stored(facts).items()}
-        of_disk = {node: self._demanded(facts, node, curve.within(*span)) for node, curve in free.items()}
-        taken = {node: _less(curve) for node, curve in of_disk.items()} | {n: _more(c) for n, c in stored.items()}
+        if _share_a_disk(facts):
+            taken = {node: _more(curve) for node, curve in stored.items()}
+        else:
+            taken = {node: _less(self._demanded(facts, node, c.within(*span))) for node, c in free.items()}
         if not any(map(len, least.values())):
             return Finding(Verdict.UNKNOWN, "no node was looked at while its disk was not short on purpose")
         lowest = sorted(self._lowest(facts, least))
@@ -64,7 +67,9 @@ class Disk(InvariantSpec):
         if wrong:
             return Finding(Verdict.INVALID, wrong[0], numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
         missing = unseen(facts, free, span) or next(self._never_free(facts, ratios, span), "")
-        if missing := missing or (unseen(facts, stored, span) if stored else ""):
+        if not missing and self.taken_bytes_max is not None and _share_a_disk(facts):
+            missing = (unlooked := unseen(facts, stored, span)) and f"of what brokers stored, {unlooked}"
+        if missing:
             return Finding(Verdict.UNKNOWN, f"{missing}; as far as was seen, {lowest[0][1]}", numbers, (), coverage)
         return Finding(Verdict.VALID, f"at the least, {lowest[0][1]}", numbers, (), coverage)
 
@@ -104,6 +109,10 @@ def _less(free: Curve) -> Curve:
 
 def _more(stored: Curve) -> Curve:
     return Curve(stored.t_us, stored.values - stored.values[:1])
+
+
+def _share_a_disk(facts: Facts) -> bool:
+    return any(event.driver != "attached" for event in facts.of_kind(ClusterEvent))
 
 
 def _stored(facts: Facts) -> Mapping[str, Curve]:

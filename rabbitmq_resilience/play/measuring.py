@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rabbitmq_resilience.clusters.alert_rules import RuleFile, RulesError, read_rules
+from rabbitmq_resilience.clusters.drivers import FORMING
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalHost
 from rabbitmq_resilience.clusters.prometheus import reading
@@ -89,9 +90,9 @@ def _tidy(run: RunDirectory, rules: Sequence[RuleFile]) -> None:
 def stored_looked_at(scenario: Scenario, cluster: Cluster) -> Callable[[], Mapping[str, int]]:
     """Return what looks at the bytes that each broker stores.
 
-    It looks at nothing unless the scenario bounds them and the brokers are processes of ours, which share a disk.
+    It looks at nothing unless the scenario bounds them and the brokers are on this machine, whose disk they share.
     """
-    disk, nodes = scenario.chosen_invariants.get("disk"), list(cluster.pids())
-    if not isinstance(disk, Disk) or disk.taken_bytes_max is None:
+    disk, nodes = scenario.chosen_invariants.get("disk"), [node.name for node in cluster.topology.nodes]
+    if not isinstance(disk, Disk) or disk.taken_bytes_max is None or cluster.driver not in FORMING:
         return dict
     return lambda: {node: cluster.stored_bytes(node) for node in nodes}

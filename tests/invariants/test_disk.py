@@ -24,8 +24,8 @@ def disk(free: Any = 10 * GB, *, limit: Any = LIMIT) -> list[list[Row]]:
     return [*calm, told("disk_free", "b1", free), told("disk_limit", "b1", limit)]
 
 
-def check(metrics: list[list[Row]], *events: Any, **bounds: Any) -> Finding:
-    whole = [cluster(), queues("q1"), phases(), node_states()]
+def check(metrics: list[list[Row]], *events: Any, driver: str = "local", **bounds: Any) -> Finding:
+    whole = [cluster(driver=driver), queues("q1"), phases(), node_states()]
     return Disk(**bounds).check(history((), (), [*whole, *events], metrics=metrics))
 
 
@@ -36,7 +36,8 @@ def test_empty() -> None:
 
 
 def test_sane_tells_who_had_least(message: Messages) -> None:
-    finding = check(disk(lambda at: 4 * GB if at == 40 else 9 * GB), fault(35, 45, name="kill", down=["c1"]))
+    low = disk(lambda at: 4 * GB if at == 40 else 9 * GB)
+    finding = check(low, fault(35, 45, name="kill", down=["c1"]), driver="attached")
     assert (finding.verdict, finding.numbers["free_ratio_min"]) == (Verdict.VALID, 80)
     assert finding.numbers["taken_bytes_max"] == 5 * GB
     message(finding.summary)
@@ -58,7 +59,7 @@ def test_pathological_the_limit_is_reached(message: Messages) -> None:
 
 @pytest.mark.parametrize(("bound", "verdict"), [(2 * GB, Verdict.VALID), (2 * GB - 1, Verdict.INVALID)])
 def test_what_is_taken_has_a_bound_of_its_own(bound: float, verdict: Verdict, message: Messages) -> None:
-    finding = check(disk(lambda at: 10 * GB if at < 30 else 8 * GB), taken_bytes_max=int(bound))
+    finding = check(disk(lambda at: 10 * GB if at < 30 else 8 * GB), driver="attached", taken_bytes_max=int(bound))
     assert finding.verdict is verdict
     if verdict is Verdict.INVALID:
         message(finding.summary)
@@ -88,6 +89,7 @@ def test_of_a_folder_of_its_own_a_broker_takes_what_that_grows_by(
     if verdict is Verdict.INVALID:
         message(finding.summary)
     assert check(shared, *stored(lambda _at: 3 * GB), taken_bytes_max=1).verdict is Verdict.VALID
+    assert check(shared, taken_bytes_max=1).verdict is Verdict.UNKNOWN
     unseen = [look for look in stored(lambda _at: 3 * GB) if not us(30) <= look.t_us <= us(50)]
     assert check(shared, *unseen, taken_bytes_max=1).verdict is Verdict.UNKNOWN
 
@@ -137,5 +139,5 @@ def test_the_same_as_slowly(
     judged = [at for at in range(96) if not alarm or not alarm[0] <= at <= sum(alarm) + 10]
     wrong = any(limits[at] and free[at] <= ratio * limits[at] for at in judged)
     wrong |= taken is not None and any(free[judged[0]] - free[at] > taken for at in judged)
-    finding = check(metrics, *steps, free_ratio_min=ratio, taken_bytes_max=taken)
+    finding = check(metrics, *steps, driver="attached", free_ratio_min=ratio, taken_bytes_max=taken)
     assert (finding.verdict is Verdict.INVALID) == wrong
