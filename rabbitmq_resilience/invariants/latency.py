@@ -31,6 +31,7 @@ from rabbitmq_resilience.invariants.waits import (
     Waits,
     confirm_waits,
     delivery_waits,
+    publishers_recorded,
 )
 
 
@@ -68,10 +69,11 @@ class LatencyBounds(InvariantSpec):
     sent. What is not confirmed, or is confirmed and never arrives, is later than any bound. Messages that no queue took
     do not count.
 
-    Where a publisher lags by itself, though it is connected, not blocked and has room in flight, this machine does not
-    hold the load: with more than 1 % of such messages a bound that is kept is UNKNOWN, and so is one that is broken
-    only from when messages were due, and not from when they were sent. So is one that is broken while other programs
-    take much of this machine, or a broker waited for a processor of it for half of the time and more."""
+    Where a publisher lags by itself, or sends nothing, though it is connected, not blocked and has room in flight, this
+    machine does not hold the load: with more than 1 % of such messages a bound that is kept is UNKNOWN, and so is one
+    that is broken only from when messages were due, and not from when they were sent. So is one that is broken while
+    other programs take much of this machine, or a broker waited for a processor of it for half of the time and more;
+    and one that is broken only by what was not sent, in a record that does not say how many publishers there were."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -119,6 +121,10 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
     doubts = _of_this_machine(facts, span_us) if broken else []
     if lagged > LAGGED_MAX and sent_ms <= bound.within_ms:
         doubts = [f"publishers lagged with {lagged:.0%} of them by themselves: {NOT_HELD}", *doubts]
+    if broken and not publishers_recorded(facts):
+        sent = counted.chosen(~counted.omitted)
+        if not len(sent) or percentile_ms(sent.due_us, sent.answered_us, bound.percentile) <= bound.within_ms:
+            doubts = [*doubts, "the record does not say how many publishers there were, and what each had to send"]
     if doubts:
         return Finding(Verdict.UNKNOWN, f"{summary}; {'; '.join(doubts)}", numbers)
     return Finding(

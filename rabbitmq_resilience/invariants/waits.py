@@ -80,13 +80,19 @@ class Waits:
 def confirm_waits(history: History) -> Waits:
     """Of all messages that were sent, but those that no queue took. What was refused, and of what nobody knows, was not
     confirmed."""
-    parts = []
-    for publisher, sent in sent_rows(history).items():
+    parts, rows = [], sent_rows(history)
+    for publisher, sent in rows.items():
         first = {name: column[_is_first(sent)] for name, column in sent.items()}
         answered_us = np.where(first["outcome"] == Outcome.CONFIRMED, first["outcome_us"], NEVER)
         waits = _waits(history.facts, publisher, first, answered_us)
-        parts += [waits.chosen(first["outcome"] != Outcome.RETURNED), _unsent(history.facts, waits)]
-    return Waits.together([*parts, *_given_up(history)])
+        unsent = _unsent(history.facts, publisher, first, answered_us, of=len(rows))
+        parts += [waits.chosen(first["outcome"] != Outcome.RETURNED), unsent]
+    return Waits.together([*parts, *_given_up(history, of=len(rows))])
+
+
+def publishers_recorded(facts: Facts) -> bool:
+    """Return whether the record says how many publishers shared the load."""
+    return all(load.publishers for load in facts.of_kind(LoadEvent))
 
 
 def delivery_waits(history: History) -> Waits:
@@ -96,9 +102,13 @@ def delivery_waits(history: History) -> Waits:
     for publisher, received_us in first_received(history, sent).items():
         rows = sent[publisher]
         counted = (received_us != NEVER) | (rows["outcome"] == Outcome.CONFIRMED)
-        waits = _waits(history.facts, publisher, rows, received_us)
-        parts += [waits.chosen(counted), _unsent(history.facts, waits.chosen(_is_first(rows)))]
-    return Waits.together([*parts, *_given_up(history)])
+        waits, first = _waits(history.facts, publisher, rows, received_us), _is_first(rows)
+        of_messages = {name: column[first] for name, column in rows.items()}
+        parts += [
+            waits.chosen(counted),
+            _unsent(history.facts, publisher, of_messages, received_us[first], of=len(sent)),
+        ]
+    return Waits.together([*parts, *_given_up(history, of=len(sent))])
 
 
 def sent_rows(history: History) -> Mapping[int, Mapping[str, Array]]:
@@ -152,23 +162,35 @@ def _waits(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us:
 def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
     """Of what was sent late, what its publisher let lie for ``LAGS_US`` when it was due and there was room in flight,
     for it and all that was to be sent before it; and what was due while such a message lay, and waited behind it."""
-    load = next(facts.of_kind(LoadEvent), None)
     late: Flags = rows["sent_us"] - rows["due_us"] > LAGS_US
-    if load is None or load.in_flight is None or not late.any():
-        return np.zeros(len(late), np.bool_)
-    of_messages = _is_first(rows)
-    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the place of the answer that does
-    answered_us = np.sort(rows["outcome_us"][of_messages])
-    room_us = np.where(makes_room >= 0, answered_us[np.maximum(makes_room, 0)], 0)
-    ready_us = np.maximum(rows["due_us"], room_us)
-    for start_us, end_us in kept_us(facts, f"publisher-{publisher}"):
-        ready_us[(ready_us < end_us) & (start_us <= rows["sent_us"] - LAGS_US)] = min(end_us, NEVER)
+    if not late.any():
+        return late
+    ready_us = _ready_us(facts, publisher, rows["due_us"], rows["sent_us"], _room_us(facts, rows))
     lay: Flags = rows["sent_us"] - LAGS_US > ready_us
     if not lay.any():
         return lay
     next_lay = np.minimum(np.searchsorted(rows["sent_us"][lay], rows["due_us"]), np.count_nonzero(lay) - 1)
     behind = (ready_us[lay][next_lay] <= rows["due_us"]) & (rows["due_us"] <= rows["sent_us"][lay][next_lay])
     return lay | (late & behind)
+
+
+def _room_us(facts: Facts, rows: Mapping[str, Array]) -> Moments:
+    """Return from when on there was room in flight for each of a publisher's rows; NEVER where that is not recorded."""
+    load = next(facts.of_kind(LoadEvent), None)
+    if load is None or load.in_flight is None:
+        return np.full(len(rows["due_us"]), NEVER, np.int64)
+    of_messages = _is_first(rows)
+    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the place of the answer that does
+    answered_us = np.sort(rows["outcome_us"][of_messages])
+    return np.where(makes_room >= 0, answered_us[np.maximum(makes_room, 0)], 0)
+
+
+def _ready_us(facts: Facts, publisher: int, due_us: Moments, sent_us: Moments, room_us: Moments) -> Moments:
+    """Return from when on a publisher could have sent what was due then, and was sent then."""
+    ready_us = np.maximum(due_us, room_us)
+    for start_us, end_us in kept_us(facts, f"publisher-{publisher}"):
+        ready_us[(ready_us < end_us) & (start_us <= sent_us - LAGS_US)] = min(end_us, NEVER)
+    return ready_us
 
 
 def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
@@ -188,38 +210,42 @@ def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
     yield from ((start_us, NEVER_US) for start_us in since.values())
 
 
-def _unsent(facts: Facts, waits: Waits) -> Waits:
-    """What the schedule had between messages of one publisher, which are in the order of their sequences. Nothing can
-    be told of a load of which the number of publishers is not recorded."""
+def _unsent(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us: Moments, *, of: int) -> Waits:
+    """What the schedule had between messages of one publisher: ``rows``, one for each, by their sequences. ``of``: how
+    many publishers sent something; so many there were at the least, where their number is not recorded."""
     load = next(facts.of_kind(LoadEvent), None)
-    if load is None or not load.publishers:
+    if load is None:
         return Waits.together([])
-    shortest_us = 1e6 * load.publishers / max(_limits(load.rate), default=np.inf)
-    due_us: list[Moments] = []
-    after: list[Moments] = []
-    for place in np.flatnonzero(np.diff(waits.due_us) > 1.5 * shortest_us).tolist():
-        between = (int(waits.due_us[place]), int(waits.due_us[place + 1]))
-        due_us.append(_scheduled(load.rate, load.publishers, *between))
-        after.append(np.full(len(due_us[-1]), place + 1, np.int64))
-    if not due_us:
+    publishers = load.publishers or max(of, 1)
+    shortest_us = 1e6 * publishers / max(_limits(load.rate), default=np.inf)
+    parts: list[Moments] = [np.zeros(0, np.int64)]
+    after: list[Moments] = [np.zeros(0, np.int64)]
+    for place in np.flatnonzero(np.diff(rows["due_us"]) > 1.5 * shortest_us).tolist():
+        between = (int(rows["due_us"][place]), int(rows["due_us"][place + 1]))
+        parts.append(_scheduled(load.rate, publishers, *between))
+        after.append(np.full(len(parts[-1]), place + 1, np.int64))
+    due_us, next_row = np.concatenate(parts), np.concatenate(after)
+    if not len(due_us):
         return Waits.together([])
-    followed = waits.chosen(np.concatenate(after))
-    omitted = np.ones(len(followed), np.bool_)
-    return Waits(np.concatenate(due_us), followed.sent_us, followed.answered_us, followed.lagged, omitted)
+    sent_us = rows["sent_us"][next_row]
+    ready_us = _ready_us(facts, publisher, due_us, sent_us, _room_us(facts, rows)[next_row])
+    omitted = np.ones(len(due_us), np.bool_)
+    return Waits(due_us, sent_us, answered_us[next_row], sent_us - LAGS_US > ready_us, omitted)
 
 
-def _given_up(history: History) -> Iterator[Waits]:
+def _given_up(history: History, *, of: int) -> Iterator[Waits]:
     """What the schedule had from a publisher's last message to the end of publishing, where that is long."""
     facts = history.facts
     load, span_us = next(facts.of_kind(LoadEvent), None), facts.publishing_us
-    if load is None or not load.publishers or span_us is None:
+    if load is None or span_us is None:
         return
-    last_us = dict.fromkeys(range(load.publishers), span_us[0])
+    publishers = load.publishers or max(of, 1)
+    last_us = dict.fromkeys(range(load.publishers or 0), span_us[0])
     for publisher, due_us in pieces(history.publishes(), "publisher", "due_us"):
         for (index,), rows in grouped(publisher):
             last_us[index] = max(last_us.get(index, 0), int(due_us[rows].max()))
     for start_us in last_us.values():
-        due = _scheduled(load.rate, load.publishers, start_us, span_us[1] - STOPS_WITHIN_US)
+        due = _scheduled(load.rate, publishers, start_us, span_us[1] - STOPS_WITHIN_US)
         never = np.full(len(due), NEVER, np.int64)
         yield Waits(due, due, never, np.zeros(len(due), np.bool_), np.ones(len(due), np.bool_))
 

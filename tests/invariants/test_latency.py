@@ -121,13 +121,32 @@ def test_what_is_not_confirmed_is_later_than_any_bound(outcome: Outcome, message
 
 def test_a_stall_does_not_hide_itself(message: Messages) -> None:
     """Forty messages were due in the 4 s in which the publisher had no confirm; one of them was sent."""
-    stalled = [*steadily(40), *(row(40 + n, 9 + n * 0.1) for n in range(10))]
+    stalled = [*steadily(40), row(40, 5, took_s=4), *(row(41 + n, 9 + n * 0.1) for n in range(10))]
     assert np.isinf(percentile_ms(np.zeros(1, np.int64), np.full(1, NEVER), 100))
     finding = check(history(stalled, (), load(in_flight=1)), within_ms=1000)
     assert finding.verdict is Verdict.INVALID
     assert finding.numbers["confirm_p99_steady_messages"] == 90
     message(finding.summary)
-    assert "5 ms" in finding.summary
+    assert "4.00 s" in finding.summary
+
+
+def test_a_publisher_that_stands_still_by_itself_is_not_late() -> None:
+    """It was connected, and nothing was under way: it sent nothing for 4 s all the same."""
+    still = [*steadily(40), *(row(40 + n, 9 + n * 0.1) for n in range(10))]
+    assert check(history(still, (), load(in_flight=1)), within_ms=1000).verdict is Verdict.UNKNOWN
+    lost = [
+        event(at_s, "worker", worker="publisher-0", event=what, node="a1", detail="", life=0)
+        for at_s, what in ((4.95, "connection_lost"), (9, "connected"))
+    ]
+    assert check(history(still, (), load(in_flight=1), *lost), within_ms=1000).verdict is Verdict.INVALID
+
+
+def test_what_was_not_sent_is_seen_also_where_nothing_says_how_many_publishers_there_were() -> None:
+    early = load(publishers=None)
+    still = [*steadily(40), *(row(40 + n, 9 + n * 0.1) for n in range(10))]
+    assert check(history(still, (), early), within_ms=1000).verdict is Verdict.UNKNOWN
+    assert check(history(steadily(90), (), early)).verdict is Verdict.VALID
+    assert check(history(steadily(90, took_s=2), (), early)).verdict is Verdict.INVALID
 
 
 def test_what_this_machine_does_not_hold_is_not_told() -> None:
@@ -237,7 +256,8 @@ def slowly(rows: list[Row], arrived: list[Row], rate_per_s: float, in_flight: in
         if place:
             due_us = rows[place - 1]["due_us"] + every_us
             while due_us < each["due_us"]:
-                found.append((due_us, *told))
+                still = int(moment_us > max(due_us, room_us, us(0.5)))
+                found.append((due_us, *told[:2], still))
                 due_us += every_us
     due_us = rows[-1]["due_us"] + every_us
     while due_us + every_us / 2 <= us(89):
