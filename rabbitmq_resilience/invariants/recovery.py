@@ -38,14 +38,15 @@ class Recovery(InvariantSpec):
     delivers, for good: what falls ill again has not recovered (a queue that is listed as ill once only, and not again
     for 10 s, was slow to tell, unless that happens in more than two looks, and in more than one of twenty). A queue
     does not deliver if nothing of it arrives for 30 s while it has ready messages, and consumers that are connected and
-    hold none. A run that waited for recovery in vain, confirms and deliveries included, has not recovered either.
-    Mirrors that are there and not synchronised are told, not judged. What is late and not twice as late is UNKNOWN
-    where a broker that came last waited for a processor of this machine for so long that it would have been in time
-    without that, and while other programs take much of this machine; what never came, only where such a broker waited
-    for half of the time and more. UNKNOWN is also what was seen whole for less than 2 s at the end, or was not looked
-    at since it was whole: its nodes for 6 s, its queues for 10 s. What nobody saw before the last fault was healed does
-    not matter; where nobody looked at the nodes for 6 s since, nothing is INVALID, as this machine may have stood
-    still. Exclusive queues go with their consumers, so with them it is looked at until the drain begins.
+    hold none; where no node says how many there are meanwhile, that is UNKNOWN. A run that waited for recovery in vain,
+    confirms and deliveries included, has not recovered either. Mirrors that are there and not synchronised are told,
+    not judged. What is late and not twice as late is UNKNOWN where a broker that came last waited for a processor of
+    this machine for so long that it would have been in time without that, and while other programs take much of this
+    machine; what never came, only where such a broker waited for half of the time and more. UNKNOWN is also what was
+    seen whole for less than 2 s at the end, or was not looked at since it was whole: its nodes for 6 s, its queues for
+    10 s. What nobody saw before the last fault was healed does not matter; where nobody looked at the nodes for 6 s
+    since, nothing is INVALID, as this machine may have stood still. Exclusive queues go with their consumers, so with
+    them it is looked at until the drain begins.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
@@ -86,9 +87,9 @@ class Recovery(InvariantSpec):
         else:
             behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
             unlooked = list(periods(times(itertools.chain(*unseen))))
-            finding = self._finding(
-                facts, _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, behind)
-            )
+            perhaps = starved(history, (start_us, end_us), perhaps=True)
+            watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, perhaps, behind)
+            finding = self._finding(facts, watched)
         return _held_to(unwatched, facts, replace(finding, coverage=coverage))
 
     def _given_up(self, facts: Facts, start_us: int, given_up: RecoveryEvent) -> Finding:
@@ -138,12 +139,13 @@ class Recovery(InvariantSpec):
 @dataclass(frozen=True)
 class _Watched:
     """``seen`` is what was seen of the nodes, of the queues, of partitions and of deliveries; ``unseen`` when nobody
-    looked at one of them."""
+    looked at one of them. ``perhaps_starved``: when queues delivered nothing, and may have had ready messages."""
 
     start_us: int
     end_us: float
     seen: tuple[list[Observation], ...]
     unseen: Sequence[Period]
+    perhaps_starved: Mapping[str, Sequence[Period]]
     behind: int
 
     @property
@@ -168,6 +170,11 @@ class _Watched:
                 return f"{unlooked}, after they were whole"
             if end == recovered_us and start <= due_us < end:
                 return f"{unlooked}, when they became whole"
+        for name, spans in self.perhaps_starved.items():
+            for start, end in spans:
+                if recovered_us <= due_us < end:
+                    told = f"{name} delivered nothing from {facts.at(start)} to {facts.at(end)}"
+                    return f"{told}, and no node said all the while how many messages were ready"
         held_s = seconds(self.end_us - recovered_us)
         if recovered_us <= due_us and held_s < WHOLE_S_MIN:
             return f"all was there for {held_s:g} s only before the record ended (make phases.settled_s longer)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +22,15 @@ STARVED_S = 30.0
 _GOES = frozenset({"connection_lost", "killed", "hung", "stopped"})
 
 
-def starved(history: History, span_us: Period) -> Mapping[str, Sequence[Period]]:
-    """For each queue that did so, when it delivered nothing for ``STARVED_S`` or longer (beside the time that a
+def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapping[str, Sequence[Period]]:
+    """Return, for each queue that did so, when it delivered nothing for ``STARVED_S`` or longer (and the time that a
     consumer takes for a message) although each look found ready messages in it, and none that was delivered and not
-    acknowledged, and all consumers were connected."""
+    acknowledged, and all consumers were connected. ``perhaps``: also where a look did not find how many there were."""
     facts = history.facts
     least_s = STARVED_S + _processing_s(facts)
     served = times([span_us]) & _all_connected(facts)
     names = {index: queue.name for index, queue in enumerate(facts.queues)}
-    could = _could_deliver(facts, least_s)
+    could = _could_deliver(facts, least_s, perhaps=perhaps)
     suspects = {index: _lasting(times(could[name]) & served, least_s) for index, name in names.items() if name in could}
     suspects = {index: spans for index, spans in suspects.items() if spans}
     arrived_us = _arrivals(history, suspects)
@@ -40,14 +41,14 @@ def starved(history: History, span_us: Period) -> Mapping[str, Sequence[Period]]
     return {name: silences for name, silences in found.items() if silences}
 
 
-def _could_deliver(facts: Facts, least_s: float) -> Mapping[str, Sequence[Period]]:
+def _could_deliver(facts: Facts, least_s: float, *, perhaps: bool) -> Mapping[str, Sequence[Period]]:
     """For each queue, from the first to the last of each row of looks that found ready messages in it, and none that
     consumers hold, if that is long enough; all queues in one pass, as they may be thousands."""
     found: dict[str, list[Period]] = {}
     rows: dict[str, Period] = {}
     for sample in itertools.chain(facts.of_kind(SampleEvent), [None]):
         seen = sample.queues if sample is not None else {}
-        now = {name for name, row in seen.items() if row.get("ready") and row.get("unacked") == 0}
+        now = {name for name, row in seen.items() if _keeps(row, perhaps=perhaps)}
         for name in rows.keys() - now:
             start, end = rows.pop(name)
             if end - start >= least_s * 1e6:
@@ -55,6 +56,11 @@ def _could_deliver(facts: Facts, least_s: float) -> Mapping[str, Sequence[Period
         if sample is not None:
             rows |= {name: (rows.get(name, (sample.t_us, 0))[0], sample.t_us) for name in now}
     return found
+
+
+def _keeps(row: Mapping[str, Any], *, perhaps: bool) -> bool:
+    ready, unacked = row.get("ready"), row.get("unacked")
+    return bool(ready or (perhaps and ready is None)) and (unacked == 0 or (perhaps and unacked is None))
 
 
 def _all_connected(facts: Facts) -> Times:

@@ -106,8 +106,16 @@ def test_pathological_late_but_in_the_end() -> None:
     assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, 66)
 
 
-def test_pathological_nobody_knows_what_is_ready() -> None:
-    assert judged([look(at, None) for at in range(END)], [69], CONNECTED).verdict is Verdict.VALID
+def test_unknown_where_no_node_says_what_is_ready(message: Messages) -> None:
+    silent = [look(at, None) for at in range(END)]
+    finding = judged(silent, [69], CONNECTED)
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert judged(silent, [69, 95, 120, 149], CONNECTED).verdict is Verdict.VALID
+    known = [look(at, 0 if at < 90 or at >= 115 else None) for at in range(END)]
+    assert judged(known, [69], CONNECTED).verdict is Verdict.VALID, "for less than 30 s"
+    in_time = [look(at, None if 61 <= at < 100 else 0) for at in range(END)]
+    assert judged(in_time, [60.5], CONNECTED).verdict is Verdict.VALID, "it was due 120 s after the begin"
 
 
 Second = tuple[bool, bool, bool, bool]  # ready, held by consumers, connected, arrives
