@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rabbitmq_resilience.invariants.delivery_limit import given_up as may_have_given_up
+from rabbitmq_resilience.invariants.delivery_limit import given_up
 from rabbitmq_resilience.invariants.facts import Facts
 from tests.invariants.literal import apart, cluster, event, fault, queues, us
 
@@ -28,7 +28,7 @@ def lost(*at_s: float) -> list[Any]:
     return [event(t, "worker", worker="consumer-0", event=what, node="a1") for t, what in sorted(told)]
 
 
-def given_up(
+def asked(
     *steps: list[Any],
     version: str = "4.0.5",
     limit: int | None = None,
@@ -42,7 +42,7 @@ def given_up(
     declared = event(0, "queues", queues=declared.queues, dead_letters={**letters, "delivery_limit": limit})  # type: ignore[attr-defined]
     events = sorted([cluster(version=version), declared, *(e for step in steps for e in step)], key=lambda e: e.t_us)
     sent_us, came_us = np.array([us(0), us(40), us(90)]), np.full(3, us(came_s))
-    found: list[bool] = may_have_given_up(Facts(events), sent_us, came_us, consumers).tolist()
+    found: list[bool] = given_up(Facts(events), sent_us, came_us, consumers).tolist()
     return found
 
 
@@ -66,7 +66,7 @@ def given_up(
     ],
 )
 def test_what_can_have_come_back_twenty_times(version: str, steps: list[Any], expected: list[bool]) -> None:
-    assert given_up(*steps, version=version) == expected
+    assert asked(*steps, version=version) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,25 @@ def test_what_can_have_come_back_twenty_times(version: str, steps: list[Any], ex
     ],
 )
 def test_what_queues_are_declared_with_counts(limit: int, steps: list[Any], expected: list[bool]) -> None:
-    assert given_up(*steps, limit=limit) == expected
+    assert asked(*steps, limit=limit) == expected
 
 
 def test_from_4_3_on_a_cut_between_brokers_does_not_count_and_a_client_does() -> None:
-    assert given_up(APART, version="4.3.6", limit=1) == [False, False, False]
-    assert given_up(CONSUMER_CUT, version="4.3.6", limit=1) == [True, False, False]
+    assert asked(APART, version="4.3.6", limit=1) == [False, False, False]
+    assert asked(CONSUMER_CUT, version="4.3.6", limit=1) == [True, False, False]
 
 
 def test_classic_queues_give_up_nothing() -> None:
-    assert given_up(FLAPPING, kind="classic") == [False, False, False]
+    assert asked(FLAPPING, kind="classic") == [False, False, False]
 
 
 @pytest.mark.parametrize(("came_s", "expected"), [(15, False), (25, False), (31, True)])
 def test_what_happened_after_the_letter_came_does_not_count(came_s: float, expected: bool) -> None:
-    assert given_up(KILL, limit=2, came_s=came_s)[0] is expected
-    assert given_up(FLAPPING, limit=20, came_s=came_s)[0] is (came_s > 20)
+    assert asked(KILL, limit=2, came_s=came_s)[0] is expected
+    assert asked(FLAPPING, limit=20, came_s=came_s)[0] is (came_s > 20)
 
 
 def test_consumers_of_other_queues_and_publishers_do_not_count() -> None:
-    assert given_up(lost(*range(1, 31)), consumers=[1]) == [False, False, False]
+    assert asked(lost(*range(1, 31)), consumers=[1]) == [False, False, False]
     of_publisher = fault(20, 50, cut=[("publisher:0", "a1")], intermittent=True)
-    assert given_up(of_publisher, limit=1) == [False, False, False]
+    assert asked(of_publisher, limit=1) == [False, False, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -59,9 +60,9 @@ def slowly(rows: list[tuple[int, int, bool]], *, killed: bool) -> int:
 
 
 @given(arrivals, st.booleans(), st.randoms(use_true_random=False))
-def test_each_pair_by_itself_says_the_same(rows: list[tuple[int, int, bool]], killed: bool, random: object) -> None:
+def test_each_pair_by_itself_says_the_same(rows: list[tuple[int, int, bool]], killed: bool, random: Random) -> None:
     deliveries = [deliver(n, at_s, again=again, consumer=at_s % 2) for n, at_s, again in rows]
-    random.shuffle(deliveries)  # type: ignore[attr-defined]
+    random.shuffle(deliveries)
     finding = check(deliveries, *([KILL] if killed else []))
     assert finding.numbers["duplicates_forbidden"] == slowly(rows, killed=killed)
 
