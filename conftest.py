@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
             "--production-timing is for the suites' own scenarios; in a fault file, write net_ticktime_s: "
             f"{PRODUCTION_NET_TICKTIME_S} in its topology, and make its times fit"
         )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many scenarios ``-n auto`` plays at once: one for each two processors."""
+    return max(1, (os.cpu_count() or 1) // 2)
 
 
 @pytest.hookimpl(tryfirst=True)

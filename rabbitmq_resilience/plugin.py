@@ -13,12 +13,13 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from rabbitmq_resilience import collecting, options, preparing, sessions
+from rabbitmq_resilience import collecting, options, preparing, sessions, side_by_side
 
 if TYPE_CHECKING:
     from rabbitmq_resilience.clusters.drivers import OpenDriver
@@ -88,8 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for option, variable in (("rabbitmq-home", "RABBITMQ_HOME"), ("erlang", "ERLANG_HOME")):
         if (named := options.value(config, option)) is not None:
             os.environ[variable] = str(named)  # for everything that looks for a broker
-    sessions.begin(config, items)
-    config.stash[sessions.ASKED] = sum(item in items for item in playing)
+    sessions.begin(config, items, asked=playing)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -109,42 +109,30 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def resilience_terminal(pytestconfig: pytest.Config) -> TextIO:
-    """The terminal itself, while pytest captures what tests print."""
+    """The terminal itself, while pytest captures what tests print; nowhere where several processes share it."""
     if TERMINAL not in pytestconfig.stash:
-        pytestconfig.stash[TERMINAL] = os.fdopen(os.dup((sys.__stdout__ or sys.stdout).fileno()), "w", buffering=1)
+        shared = side_by_side.is_worker(pytestconfig)
+        file = os.devnull if shared else os.dup((sys.__stdout__ or sys.stdout).fileno())
+        pytestconfig.stash[TERMINAL] = open(file, "w", buffering=1, encoding="utf-8")  # noqa: PTH123, SIM115 - or a number
     return pytestconfig.stash[TERMINAL]
 
 
 @pytest.fixture
 def resilience_tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
     """Writes a line that stays, in pytest's own report."""
-    reporter: pytest.TerminalReporter | None = pytestconfig.pluginmanager.getplugin("terminalreporter")
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def told(line: str) -> None:
-        if reporter is None:
-            return
-        with capture.global_and_fixture_disabled():
-            reporter.ensure_newline()
-            reporter.write_line(line)
-
-    return told
+    return partial(sessions.tell, pytestconfig)
 
 
 @pytest.fixture
 def resilience_summary(pytestconfig: pytest.Config) -> Callable[[str], None]:
     """Keeps a line for the end of the session."""
-    return pytestconfig.stash[sessions.SUMMARY].append
+    return partial(sessions.summarise, pytestconfig)
 
 
 @pytest.fixture
 def resilience_judged(request: pytest.FixtureRequest) -> Callable[[Verdict], None]:
     """Counts a run that ended so, for the exit status: that is another one where none came to a verdict."""
-
-    def judged(verdict: Verdict) -> None:
-        request.config.stash[sessions.JUDGED] += str(verdict) != "UNKNOWN"
-
-    return judged
+    return partial(sessions.judged, request.config)
 
 
 @pytest.fixture
@@ -153,7 +141,7 @@ def resilience_untold(request: pytest.FixtureRequest) -> Callable[[str], None]:
     from rabbitmq_resilience.invariants.verdict import Verdict
 
     def untold(why: str) -> None:
-        request.config.stash[sessions.RESULTS][request.node.nodeid] = Verdict.UNKNOWN
+        sessions.unexpected(request.config, request.node.nodeid, Verdict.UNKNOWN)
         pytest.fail(why, pytrace=False)
 
     return untold
@@ -171,7 +159,6 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     from rabbitmq_resilience.tools.locations import OPTION
     from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
-    sessions.refuse_worker(pytestconfig)
     file = options.folder(pytestconfig, "cluster")
     try:
         if file is not None:
@@ -179,7 +166,7 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
         else:
             opened = DRIVERS[options.driver(pytestconfig)].open(options.value(pytestconfig, "broker"))
     except (ToolMissingError, WrongBrokerError, ImageNameError, ClusterError, FileRefusedError) as error:
-        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        sessions.give_up(pytestconfig, str(error))
     if options.value(pytestconfig, "broker"):
         opened = replace(opened, origin=f"named by {OPTION}broker")
     with closing(opened):
@@ -237,7 +224,7 @@ def resilience_accept(
     def accepted(result: Result) -> Result:
         resilience_judged(result.verdict)
         if not result.as_expected:
-            request.config.stash[sessions.RESULTS][request.node.nodeid] = result.verdict
+            sessions.unexpected(request.config, request.node.nodeid, result.verdict)
             pytest.fail(result.story(), pytrace=False)
         return result
 
@@ -270,7 +257,6 @@ def resilience_play(
 ) -> Callable[..., Result]:
     """What ``play`` is; a repository may have a fixture of its own by that name."""
     from rabbitmq_resilience.pages.terminal import outcome_line
-    from rabbitmq_resilience.play.cpu_watch import Others
     from rabbitmq_resilience.play.repeats import Repeats, runs
     from rabbitmq_resilience.play.run import run_scenario
 
@@ -278,13 +264,13 @@ def resilience_play(
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
         return preparing.checked(config, tell)
-    sessions.refuse_worker(config)
     grounds: Grounds = request.getfixturevalue("resilience_grounds")
 
     def once(scenario: Scenario, run: str, ground: Ground) -> Result:
         where = "; ".join(filter(None, [ground.description, run, pace.told(request.node.nodeid)]))
-        tell(f"{'PLAYING':<8} {scenario.title} ({where})")
-        result = run_scenario(scenario, ground.testbed)
+        sessions.plays(config, scenario.title, where)
+        with side_by_side.turn(config, alone=scenario.takes_the_machine):
+            result = run_scenario(scenario, ground.testbed)
         tell(outcome_line(result.document, result.run.path))
         return result
 
@@ -308,13 +294,7 @@ def resilience_play(
         repeats = Repeats(scenario, runs(lambda run: once(scenario, run, ground), repeat=times, tries=tries))
         for result in repeats.results:
             resilience_judged(result.verdict)
-            others = result.document["others_cpu"]
-            pace.judged(
-                request.node.nodeid,
-                result.verdict,
-                as_expected=result.as_expected,
-                others=others and Others(**others),
-            )
+            sessions.paced(config, request.node.nodeid, result)
             each(result)
         if times > 1:
             tell(f"{'RATE':<8} {scenario.title}: {repeats.told}")

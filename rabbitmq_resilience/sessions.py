@@ -6,15 +6,17 @@ Light, as the plugin is: what is heavy is imported when the first scenario is th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rabbitmq_resilience import options
+from rabbitmq_resilience import options, side_by_side
+from rabbitmq_resilience.side_by_side import Plan
 
 if TYPE_CHECKING:
     from rabbitmq_resilience.invariants.verdict import Verdict
     from rabbitmq_resilience.nights.recording import NightPlugin
+    from rabbitmq_resilience.play.judging import Result
 
 #: pytest's own statuses end at 5: only this one says that a run could not tell, and that none was INVALID. A session in
 #: which scenarios were to be played, and none came to a verdict, has it too.
@@ -24,6 +26,7 @@ NOTHING_JUDGED = "nothing was judged: no scenario came to a verdict"
 
 #: The name of the plugin that is there where scenarios are played.
 NIGHT = "resilience-night"
+SIDE_BY_SIDE = "resilience-side-by-side"
 #: The fixtures of tests that play a scenario, and of those that play what they draw.
 PLAYS, DRAWS = "resilience_play", "resilience_testbed"
 
@@ -40,6 +43,17 @@ def configure(config: pytest.Config) -> None:
     config.stash[RESULTS] = {}
     config.stash[SUMMARY] = []
     config.stash[ASKED] = config.stash[JUDGED] = 0
+    if side_by_side.is_worker(config):
+        config.pluginmanager.register(side_by_side.Worker(config), SIDE_BY_SIDE)
+    elif side_by_side.at_once(config) > 1:
+        if options.folder(config, "cluster") is not None:
+            raise pytest.UsageError("--cluster: there is one of it, and no two scenarios at once: leave out -n")
+        heard = side_by_side.Session(
+            lambda plan: follow(config, plan),
+            lambda test: _begins(config, test),
+            lambda test, kind, said: hear(config, test, kind, said),
+        )
+        config.pluginmanager.register(heard, SIDE_BY_SIDE)
 
 
 def is_played(config: pytest.Config) -> bool:
@@ -68,29 +82,132 @@ def night(config: pytest.Config) -> NightPlugin:
             could_not_tell=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN",
         )
         budget_s = None if settings.budget_min is None else 60 * settings.budget_min
-        found = NightPlugin(settings, lambda known: PacePlugin(config, budget_s, known))
+        found = NightPlugin(
+            settings,
+            lambda known: PacePlugin(config, budget_s, known),
+            send=lambda line: side_by_side.say(config, "played", line),
+        )
         config.pluginmanager.register(found.pace_plugin)
         config.pluginmanager.register(found, NIGHT)
     return found
 
 
-def begin(config: pytest.Config, items: list[pytest.Item]) -> None:
+def begin(config: pytest.Config, items: list[pytest.Item], *, asked: Sequence[pytest.Item]) -> None:
     """Leave out of all tests what plays and does not fit into the time, and begin to write down what becomes of the
-    rest."""
-    found = night(config)
-    found.pace_plugin.choose(config, items)
-    if not only_looks(config) and not _is_worker(config):
-        found.begin(items)
+    rest. ``asked``: those of them that play or judge."""
+    pace = night(config).pace_plugin
+    pace.choose(config, items)
+    plan = Plan(
+        planned=[item.nodeid for item in items if {PLAYS, DRAWS} & {*getattr(item, "fixturenames", ())}],
+        playing=list(pace.pace.waiting),
+        left_out=list(pace.pace.left_out),
+        asked=sum(item in items for item in asked),
+    )
+    if side_by_side.is_worker(config):
+        side_by_side.end_once()
+        side_by_side.announce(config, plan)
+    else:
+        _begin(config, plan)
 
 
-def refuse_worker(config: pytest.Config) -> None:
-    """Fails the test that asks, in a process of pytest-xdist."""
-    if _is_worker(config):
-        pytest.fail("scenarios share one cluster and one machine: play them without pytest-xdist's -n", pytrace=False)
+def follow(config: pytest.Config, plan: Plan) -> None:
+    """Begin a session whose scenarios other processes play."""
+    night(config).pace_plugin.pace.begin(plan.playing, left_out=plan.left_out)
+    _begin(config, plan)
 
 
-def _is_worker(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
+def _begin(config: pytest.Config, plan: Plan) -> None:
+    config.stash[ASKED] = plan.asked
+    if not only_looks(config):
+        night(config).begin(plan.planned)
+
+
+def _begins(config: pytest.Config, test: str) -> None:
+    """Say that another process begins to play."""
+    pace = night(config).pace_plugin.pace
+    if test in pace.waiting and not only_looks(config):
+        plays(config, test, pace.told(test))
+
+
+def plays(config: pytest.Config, what: str, where: str) -> None:
+    """Say what is played now, on what, and how far the session is; of other processes the session says so itself."""
+    if not side_by_side.is_worker(config):
+        tell(config, f"{'PLAYING':<8} {what}" + (f" ({where})" if where else ""))
+
+
+def hear(config: pytest.Config, test: str, kind: str, said: Any) -> None:
+    """Take for the session's own what another process said of a test."""
+    from rabbitmq_resilience.invariants.verdict import Verdict
+    from rabbitmq_resilience.play.cpu_watch import Others
+
+    match kind:
+        case "line":
+            tell(config, said)
+        case "summary":
+            config.stash[SUMMARY].append(said)
+        case "judged":
+            judged(config, Verdict(said))
+        case "unexpected":
+            unexpected(config, test, Verdict(said))
+        case "paced":
+            others = said["others"] and Others(**said["others"])
+            night(config).pace_plugin.pace.judged(
+                test, said["word"], as_expected=said["as_expected"], others=others or None
+            )
+        case "played":
+            night(config).hear(said)
+
+
+def tell(config: pytest.Config, line: str) -> None:
+    """Write a line that stays, in pytest's own report."""
+    if side_by_side.say(config, "line", line):
+        return
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if reporter is None:
+        return
+    with capture.global_and_fixture_disabled():
+        reporter.ensure_newline()
+        if config.get_terminal_writer().width_of_current_line:  # after the dots of other processes
+            reporter.write_line("")
+        reporter.write_line(line)
+
+
+def summarise(config: pytest.Config, line: str) -> None:
+    """Keep a line for the end of the session."""
+    if not side_by_side.say(config, "summary", line):
+        config.stash[SUMMARY].append(line)
+
+
+def judged(config: pytest.Config, verdict: Verdict) -> None:
+    """Count a run that ended so, for the exit status: that is another one where none came to a verdict."""
+    side_by_side.say(config, "judged", str(verdict))
+    config.stash[JUDGED] += str(verdict) != "UNKNOWN"
+
+
+def unexpected(config: pytest.Config, test: str, verdict: Verdict) -> None:
+    """Remember that a run did not end as its scenario expects."""
+    side_by_side.say(config, "unexpected", str(verdict))
+    config.stash[RESULTS][test] = verdict
+
+
+def paced(config: pytest.Config, test: str, result: Result) -> None:
+    """Count how a scenario ended."""
+    from rabbitmq_resilience.play.cpu_watch import Others
+
+    others = result.document["others_cpu"]
+    said = {"word": str(result.verdict), "as_expected": result.as_expected, "others": others}
+    if not side_by_side.say(config, "paced", said):
+        night(config).pace_plugin.pace.judged(
+            test, result.verdict, as_expected=result.as_expected, others=others and Others(**others)
+        )
+
+
+def give_up(config: pytest.Config, why: str) -> None:
+    """End the session, as there is nothing to play on; of one that several processes play, the test."""
+    if side_by_side.is_worker(config):
+        pytest.fail(why, pytrace=False)
+    pytest.exit(why, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 def homes_asked(config: pytest.Config) -> Sequence[str]:

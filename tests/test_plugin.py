@@ -186,12 +186,15 @@ def test_a_path_is_seen_from_where_it_was_said(folder: Path) -> None:
 
 
 @pytest.mark.installed
-def test_it_runs_under_xdist_and_plays_nothing_there(folder: Path) -> None:
+def test_it_runs_under_xdist(folder: Path) -> None:
     assert session(folder, "-n", "2").returncode == 0
     (folder / "some.fault.yaml").write_text(SCENARIO)
     done = session(folder, "-n", "2", "some.fault.yaml", RABBITMQ_HOME="/nowhere")
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, "whether there is a broker or not"
-    assert "pytest-xdist's -n" in done.stdout
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert "no broker in /nowhere" in done.stdout
+    shared = session(folder, "-n", "2", "some.fault.yaml", "--resilience-cluster=mine.yaml")
+    assert shared.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "leave out -n" in shared.stderr
 
 
 @pytest.mark.installed

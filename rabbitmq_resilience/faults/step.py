@@ -46,6 +46,8 @@ class Step(Spec):
     slows_links: ClassVar[bool] = False
     #: A broker itself must do something for it, and can do so once it has long been up.
     needs_calm: ClassVar[bool] = False
+    #: It acts on all that runs on the machine, so that no other scenario may be played there meanwhile.
+    takes_the_machine: ClassVar[bool] = False
     #: How long a busy broker may take until it begins, and only then the time for which it lasts.
     begins_within_s: ClassVar[float] = 0.0
     #: How long it may take to heal it.

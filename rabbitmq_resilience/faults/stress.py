@@ -41,6 +41,7 @@ class Stress(Step):
 
     acts_on: ClassVar[str] = "containers"
     example: ClassVar[str] = "node: b1, cpu_workers: 2"
+    takes_the_machine: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _something(self) -> Self:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from rabbitmq_resilience.nights import ci_annotations
 from rabbitmq_resilience.nights.lines import header, moment, played, properties
 from rabbitmq_resilience.nights.memory import earlier_nights, last_played
 from rabbitmq_resilience.nights.night_file import Ended, LeftOut, Line, Night, NightWriter, Outcome, Tested
+from rabbitmq_resilience.nights.night_file import Played as PlayedLine
 from rabbitmq_resilience.nights.summary import summary
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.play.session import TIME_IS_OVER, PacePlugin, Played
@@ -42,9 +45,15 @@ class Settings:
 
 
 class NightPlugin:
-    def __init__(self, settings: Settings, paced: Callable[[Mapping[str, Played]], PacePlugin]) -> None:
-        """``paced`` makes what chooses scenarios, from what nights tell of when they were played."""
-        self._settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        paced: Callable[[Mapping[str, Played]], PacePlugin],
+        send: Callable[[Mapping[str, Any]], bool],
+    ) -> None:
+        """``paced`` makes what chooses scenarios, from what nights tell of when they were played. ``send`` takes the
+        line of a run to the session for which this process plays, and is False where that is this one."""
+        self._settings, self._send = settings, send
         self._earlier, self._troubles = ([], []) if settings.nights is None else earlier_nights(settings.nights)
         self.pace_plugin = paced(last_played(self._earlier, name=settings.name, driver=settings.driver))
         self._lines: list[Line] = []
@@ -53,11 +62,13 @@ class NightPlugin:
         self._runs: Counter[str] = Counter()
         self._reports: dict[str, list[pytest.TestReport]] = {}
         self._places: dict[str, tuple[str, int | None]] = {}
+        self._planned: frozenset[str] = frozenset()
 
-    def begin(self, items: list[pytest.Item]) -> None:
-        """Where any of ``items`` plays. Raises pytest.UsageError where something cannot be written."""
+    def begin(self, planned: Sequence[str]) -> None:
+        """``planned``: the tests that are to play. Raises pytest.UsageError where something cannot be written."""
         settings, began = self._settings, moment()
-        if not any(map(self._plays, items)) and not self.pace_plugin.pace.left_out:
+        self._planned = frozenset(planned)
+        if not planned and not self.pace_plugin.pace.left_out:
             return
         first = header(
             settings.root,
@@ -67,7 +78,7 @@ class NightPlugin:
             budget_min=settings.budget_min,
             at=began,
         )
-        first = replace(first, planned=tuple(item.nodeid for item in items if self._plays(item)))
+        first = replace(first, planned=tuple(planned))
         try:
             if settings.summary is not None:
                 settings.summary.open("a", encoding="utf-8").close()
@@ -88,19 +99,24 @@ class NightPlugin:
         self._runs[scenario] += 1
         line = played(result, scenario=scenario, drawn=self._settings.plays not in _fixtures(self._item))
         self._item.user_properties.extend(properties(line, number=self._runs[scenario]))
-        self._write(line)
+        if not self._send(asdict(line)):
+            self._write(line)
+
+    def hear(self, line: Mapping[str, Any]) -> None:
+        """Take the line of a run that another process played."""
+        played_there = TypeAdapter(PlayedLine).validate_python(line)
+        self._runs[played_there.scenario] += 1
+        self._write(played_there)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         self._item = item
-        if self._plays(item):
-            self._reports[item.nodeid] = []
-            self._places[item.nodeid] = item.location[:2]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        reports = self._reports.get(report.nodeid)
-        if reports is None:
+        if report.nodeid not in self._planned:
             return
+        self._places[report.nodeid] = report.location[:2]
+        reports = self._reports.setdefault(report.nodeid, [])
         reports.append(report)
         if report.when == "teardown":
             outcome, why = _outcome(reports)
@@ -133,9 +149,6 @@ class NightPlugin:
         if ci_annotations.wanted(self._settings.annotations):
             for line in ci_annotations.of(self._night(), self._places, root=self._settings.root):
                 terminalreporter.write_line(line)
-
-    def _plays(self, item: pytest.Item) -> bool:
-        return bool({self._settings.plays, self._settings.draws} & _fixtures(item))
 
     def _night(self) -> Night:
         return Night.of(Path() if self._writer is None else self._writer.path, self._lines)

@@ -20,6 +20,7 @@ from typing import TypedDict
 
 import pytest
 
+from rabbitmq_resilience import side_by_side
 from rabbitmq_resilience.pages.wording import duration_text
 from rabbitmq_resilience.play.cpu_watch import Others
 from rabbitmq_resilience.record.whole_files import write_whole
@@ -50,6 +51,9 @@ class Pace:
     #: Of each scenario that could not tell on a busy machine: what others took of its processors.
     disturbed: list[Others] = field(default_factory=list)
     told_of: set[str] = field(default_factory=set)
+    #: How many are played at once, and which are now.
+    at_once: int = 1
+    running: set[str] = field(default_factory=set)
 
     def expected_s(self, test: str) -> float:
         """As long as it took the last time. Where it was never played, the mean of those in the same file that were, in
@@ -80,12 +84,14 @@ class Pace:
         """Where the session is as this test begins; empty if there is nothing to count."""
         if self.total < 2 or test not in self.waiting:
             return ""
-        number = self.total - len(self.waiting) + 1
-        left_s = sum(map(self.expected_s, self.waiting))
+        self.running.add(test)
+        number = self.total - len(self.waiting) + len(self.running)
+        left_s = sum(map(self.expected_s, self.waiting)) / self.at_once
         return f"{number} of {self.total}, about {duration_text(left_s)} to go"
 
     def ended(self, test: str, took_s: float) -> None:
         """Only what came to a verdict is worth remembering."""
+        self.running.discard(test)
         if test in self.waiting:
             self.waiting.remove(test)
             if test in self.told_of:
@@ -133,15 +139,21 @@ class PacePlugin:
         self._spent: dict[str, float] = {}
         self._ends_s = float("inf")
         self._memory = _memory(config)
-        self.pace = Pace(newest(_remembered(self._memory), elsewhere or {}))
+        known = newest(_remembered(self._memory), elsewhere or {})
+        self.pace = Pace(known, at_once=side_by_side.at_once(config))
+        if side_by_side.is_worker(config):
+            self._memory = None  # the session remembers what all of them played
 
     def choose(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave of all ``items`` out what plays and does not fit into the budget, and count the rest."""
         playing = [item.nodeid for item in items if "resilience_play" in getattr(item, "fixturenames", ())]
-        fitting = set(playing) if self._budget_s is None else self.pace.fitting(playing, self._budget_s)
+        at_once = self.pace.at_once
+        fitting = set(playing) if self._budget_s is None else self.pace.fitting(playing, self._budget_s * at_once)
         left_out = [item for item in items if item.nodeid in set(playing) - fitting]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+        if at_once > 1:
+            items[:] = side_by_side.longest_first(items, self.pace.expected_s)
         self.pace.begin(
             [test for test in playing if test in fitting], left_out=sorted({item.nodeid for item in left_out})
         )
@@ -154,11 +166,12 @@ class PacePlugin:
         """The first is always played; what takes longer than expected must not make a night of it."""
         begun = len(self.pace.waiting) < self.pace.total
         if begun and item.nodeid in self.pace.waiting and time.monotonic() > self._ends_s:
-            self.pace.left_out.append(item.nodeid)
             pytest.skip(TIME_IS_OVER)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._spent[report.nodeid] = self._spent.get(report.nodeid, 0.0) + report.duration
+        if report.skipped and TIME_IS_OVER in report.longreprtext:
+            self.pace.left_out.append(report.nodeid)
         if report.when == "teardown":
             self.pace.ended(report.nodeid, self._spent.pop(report.nodeid))
             if self._memory is not None and report.nodeid in self.pace.took:

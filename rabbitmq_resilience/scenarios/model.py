@@ -150,6 +150,11 @@ class Scenario(Spec):
         by."""
         return frozenset(ACT + act for step in self.schedule for act in step.acts(self.topology))
 
+    @property
+    def takes_the_machine(self) -> bool:
+        """Whether no other scenario may be played on the machine meanwhile."""
+        return any(step.takes_the_machine for step in self.schedule)
+
     def expected(self, broker_version: str) -> tuple[Expectation, ...]:
         """What that version may end as, any of them; VALID where nothing is stated."""
         mine = (e for e in self.expect if not e.queue_types or self.workload.queue_type in e.queue_types)

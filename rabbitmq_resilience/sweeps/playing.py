@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience import side_by_side
 from rabbitmq_resilience.nights import lines
 from rabbitmq_resilience.nights.night_file import Header
 from rabbitmq_resilience.options import driver as options_driver
@@ -39,6 +40,7 @@ from rabbitmq_resilience.sweeps.table import write_tables
 from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.workloads.perf_test import Window
 
+_ONE_AT_A_TIME = "a sweep compares rates, which clusters side by side change: play it without pytest-xdist's -n"
 #: What a thinned run takes at most: its page, its verdict, its scenario.
 KEPT_MB = 2.0
 #: Of a run whose cell is in the table: what is looked at by people, and what plays it again.
@@ -99,6 +101,8 @@ class SweepInPlay:
             request: pytest.FixtureRequest,
         ) -> None:
             if not checks_only:
+                if side_by_side.is_worker(request.config):
+                    pytest.fail(_ONE_AT_A_TIME, pytrace=False)
                 self._results.require(self._of(request))
                 self._require_same_broker(turn, request)
                 if turn.cell.perf_test:
