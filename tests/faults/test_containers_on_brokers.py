@@ -13,7 +13,7 @@ import pytest
 from docker import DockerClient
 
 from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.containers.engine import BrokerImage
+from rabbitmq_resilience.clusters.containers.engine import find_broker_image
 from rabbitmq_resilience.clusters.drivers import DRIVERS, OpenDriver
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.faults.catalogue import AnyFault
@@ -120,10 +120,10 @@ def test_a_disk_is_filled_and_a_clock_turned_and_both_are_healed(docker: OpenDri
 
 
 @pytest.fixture
-def renamed(engine: DockerClient, engine_image: BrokerImage) -> Iterator[str]:
+def renamed(engine: DockerClient, docker: OpenDriver) -> Iterator[str]:
     """The same broker under the name of another image: what is always a supported upgrade."""
-    name = f"rabbitmq-resilience-test/rabbitmq:{engine_image.broker.version}-renamed"
-    engine.images.get(engine_image.name).tag(name)
+    name = f"rabbitmq-resilience-test/rabbitmq:{docker.broker_version}-renamed"
+    engine.images.get(find_broker_image(engine, docker.broker_version).name).tag(name)
     yield name
     engine.images.remove(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from packaging.version import Version
 
 from rabbitmq_resilience.clusters.containers.cluster import DockerCluster
 from rabbitmq_resilience.clusters.drivers import DRIVERS
@@ -33,7 +34,8 @@ def test_a_broker_has_its_size_and_gets_it_back_after_a_limit() -> None:
             timeout_s=30,
             what="the broker to tell its memory limit",
         )
-        assert node["mem_limit"] == pytest.approx(0.4 * 700 * 2**20, rel=0.01), "RabbitMQ's own share of what it has"
+        share = 0.6 if Version(driver.broker_version) >= Version("4.0") else 0.4
+        assert node["mem_limit"] == pytest.approx(share * 700 * 2**20, rel=0.01), "RabbitMQ's own share of what it has"
 
         cluster.limit("a1", cpus=0.5, memory_bytes=None)
         assert not cluster.resources("a1").unlimited
