@@ -127,7 +127,8 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
     found: dict[Side, list[Period]] = defaultdict(list)
     partial: list[Period] = []
     handled_us = span_us[0], min(span_us[1], max(span_us[0], unhandled_from_us(truth.facts)))
-    for moment in truth.moments(handled_us) if handled_us[0] < handled_us[1] else ():
+    moments = truth.moments(handled_us, also_us=as_it_was.suspended_edges_us)
+    for moment in moments if handled_us[0] < handled_us[1] else ():
         period_us = moment.start_us, moment.end_us
         still = as_it_was.suspended_at((moment.start_us + moment.end_us) / 2)
         for side in {side for world in moment.worlds for side in sides_apart(cluster, world, holders, still)}:

@@ -168,10 +168,15 @@ class Truth:
             elif end - start >= ticks_us:
                 yield (start, end), start + ticks_us
 
-    def moments(self, span_us: Period) -> Iterator[Moment]:
-        """``span_us`` in its order, split wherever something changes."""
+    @property
+    def suspended_edges_us(self) -> Sequence[float]:
+        """When steps may have begun or ceased to suspend nodes."""
+        return [t for step in self.steps if self._suspended_by(step) for t in step.possible_us]
+
+    def moments(self, span_us: Period, *, also_us: Sequence[float] = ()) -> Iterator[Moment]:
+        """``span_us`` in its order, split wherever something changes, and at those moments also."""
         cuts = [(step, step.sure_us, step.possible_us) for step in self.steps if step.cut and step.injected]
-        edges = {t for _, *acts in cuts for period in acts for t in period}
+        edges = {t for _, *acts in cuts for period in acts for t in period} | {*also_us}
         edges |= {
             t for both in self.away.values() for one in (both.surely, both.possibly) for p in periods(one) for t in p
         }
