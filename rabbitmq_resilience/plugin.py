@@ -152,8 +152,9 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     """The driver that the options name, with its broker found."""
     from dataclasses import replace
 
-    from rabbitmq_resilience.clusters.drivers import DRIVERS, WrongBrokerError, attach
+    from rabbitmq_resilience.clusters.drivers import DRIVERS, attach
     from rabbitmq_resilience.clusters.errors import ClusterError
+    from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError
     from rabbitmq_resilience.tools.distributions import ToolMissingError
     from rabbitmq_resilience.tools.image_names import ImageNameError
     from rabbitmq_resilience.tools.locations import OPTION

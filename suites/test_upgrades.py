@@ -13,12 +13,15 @@ from dataclasses import dataclass
 import pytest
 from packaging.version import Version
 
+from rabbitmq_resilience import options
 from rabbitmq_resilience.clusters.broker.versions import next_series, refusal
-from rabbitmq_resilience.clusters.drivers import OpenDriver
+from rabbitmq_resilience.clusters.drivers import FORMING, OpenDriver
+from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.catalogue import AnyFault
 from rabbitmq_resilience.faults.conditions import AfterStep, When
 from rabbitmq_resilience.faults.kill import Kill
+from rabbitmq_resilience.faults.partition import Partition
 from rabbitmq_resilience.faults.upgrade import Upgrade
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
@@ -26,7 +29,7 @@ from rabbitmq_resilience.scenarios.promises import promised, promising, throughp
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.image_names import ImageNameError, official_series
 from suites.case_study import FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
-from suites.partitions import QUEUE_TYPES, shape, workload
+from suites.partitions import QUEUE_TYPES, acted_upon_s, shape, workload
 from suites.test_rolling_restarts import AWAY_S, turn
 
 pytestmark = [pytest.mark.upgrades, pytest.mark.slow, pytest.mark.parametrize("queue_type", QUEUE_TYPES)]
@@ -50,16 +53,19 @@ class Step:
 
 
 @pytest.fixture
-def step(containers: None, pytestconfig: pytest.Config, driver: OpenDriver, queue_type: str) -> Step:  # noqa: ARG001
-    """What ``--upgrade-to`` names, else the official image of the next series; skips what is not supported."""
+def step(pytestconfig: pytest.Config, driver: OpenDriver, queue_type: str) -> Step:
+    """What ``--upgrade-to`` names, else the last release of the next series; skips what is not supported."""
+    if (name := options.driver(pytestconfig)) not in FORMING:
+        pytest.skip(f"the driver {name} has clusters of others, whose brokers are not upgraded")
     old = driver.broker_version
     series = next_series(old)
-    to = pytestconfig.getoption("--upgrade-to") or (official_series(series) if series else None)
+    latest = official_series(series) if series and name == "docker" else series
+    to = pytestconfig.getoption("--upgrade-to") or latest
     if to is None:
         pytest.skip(f"there is no series after {old} yet: name a later patch release with --upgrade-to")
     try:
         new = driver.version_of(to)
-    except (ToolMissingError, ImageNameError) as error:
+    except (ToolMissingError, ImageNameError, WrongBrokerError) as error:
         pytest.skip(str(error))
     if reason := refusal(old, new):
         pytest.skip(reason)
@@ -122,3 +128,33 @@ def test_rolled_over_all_nodes(drain: bool, step: Step, queue_type: str, net_tic
     title = f"An upgrade is rolled over all nodes{', each drained' if drain else ''}"
     result = upgraded(play, title, step, topology, queue_type, *schedule)
     assert result.document["upgraded_to"], "no node was seen on its new version"
+
+
+def test_zone_after_zone(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """All nodes of a zone at once, as where zones are maintained one after another, and at last the feature flags."""
+    topology = shape(FIVE, net_ticktime_s)
+    zones = list(dict.fromkeys(node.zone for node in topology.nodes))
+    last = [[node.name for node in topology.nodes if node.zone == zone][-1] for zone in zones]
+    schedule = [
+        Upgrade(
+            for_s=AWAY_S,
+            node=f"zone:{zone}",
+            to=step.to,
+            enable_feature_flags=zone == zones[-1],
+            **turn(i, last[i], last[i - 1], waiting=True),
+        )
+        for i, zone in enumerate(zones)
+    ]
+    result = upgraded(play, "Zones are upgraded one after another", step, topology, queue_type, *schedule)
+    assert result.document["upgraded_to"], "no node was seen on its new version"
+
+
+def test_a_cut_between_two_versions(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """A zone is upgraded; then it is cut off, so that the brokers of both versions decide who goes on."""
+    topology = shape(FIVE, net_ticktime_s)
+    mixed = When(after_step=AfterStep(step=0, wait_s=MIXED_S))
+    schedule = (
+        Upgrade(at_s=FIRST_STEP_S, for_s=AWAY_S, node="zone:b", to=step.to),
+        Partition(when=mixed, for_s=acted_upon_s(topology), between=("zone:b", "rest")),
+    )
+    upgraded(play, "Two versions are cut apart", step, topology, queue_type, *schedule)

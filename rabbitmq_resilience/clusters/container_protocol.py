@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from rabbitmq_resilience.clusters.packets import PacketActs
-from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.clusters.protocol import Upgradable
 from rabbitmq_resilience.clusters.stressors import Stressors
 
 
@@ -72,7 +72,7 @@ class Disks(Protocol):
 
 
 @runtime_checkable
-class ContainerCluster(Cluster, PacketActs, Disks, Protocol):
+class ContainerCluster(Upgradable, PacketActs, Disks, Protocol):
     """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
@@ -85,16 +85,7 @@ class ContainerCluster(Cluster, PacketActs, Disks, Protocol):
         """Ends by itself some time after ``for_s``, should nobody close it. Returns once it runs."""
         ...
 
-    def upgrade(self, node: str, to: str) -> None:
-        """From its next start on the node, whose process is gone, is of another image: that of the version ``to``, or
-        the one of that name. Its data, names, ports and settings stay."""
-        ...
-
     def turn_clock(self, node: str, *, by_s: float) -> None:
         """Of a node that was given one: forwards, or backwards if negative. Its processes notice within a second or
         two; turned twice, it is ahead by the sum."""
-        ...
-
-    def version_of(self, node: str) -> str:
-        """The version of the broker that the node is started with."""
         ...

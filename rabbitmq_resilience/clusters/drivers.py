@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,10 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from rabbitmq_resilience.clusters.broker.environment import open_files
+from rabbitmq_resilience.clusters.broker.erlang_modules import compiled_erlang
 from rabbitmq_resilience.clusters.broker.plugins import require_plugins
-from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode, require_ram_nodes
+from rabbitmq_resilience.clusters.broker.versions import (
+    ANY_IMAGE,
+    UPGRADE_TO,
+    require_features,
+    require_maintenance_mode,
+    require_ram_nodes,
+    require_supported,
+)
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.tools import releases
+from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError, of_version
 from rabbitmq_resilience.tools.distributions import (
     BrokerHome,
     brokers_at_home,
@@ -25,7 +32,6 @@ from rabbitmq_resilience.tools.distributions import (
 )
 from rabbitmq_resilience.tools.image_names import PROMETHEUS
 from rabbitmq_resilience.tools.locations import OPTION
-from rabbitmq_resilience.tools.progress import Failed
 
 #: The broker versions that are played in containers where no other is asked for, in the order in which scenarios take
 #: them.
@@ -63,10 +69,8 @@ class OpenDriver:
 def _local(wanted: str | None) -> OpenDriver:
     """Open the driver of processes. ``wanted`` is a version or a series that is at home, or the folder of a broker."""
     homes: Sequence[str] = ()
-    if wanted is not None and "/" in wanted:
-        broker, origin = find_broker(Path(wanted)), f"in {wanted}"
-    elif wanted is not None:
-        broker, origin = _of_version(wanted), AT_HOME
+    if wanted is not None:
+        broker, origin = of_version(wanted), f"in {wanted}" if "/" in wanted else AT_HOME
     elif named_broker() is not None:
         broker, origin = find_broker(), "named by RABBITMQ_HOME"
     else:
@@ -77,36 +81,9 @@ def _local(wanted: str | None) -> OpenDriver:
         partial(LocalCluster.form, broker=broker),
         find_prometheus,
         partial(_require, broker),
+        lambda other: of_version(other).version,
         origin=origin,
         homes=homes,
-    )
-
-
-def _of_version(wanted: str) -> BrokerHome:
-    """Return the broker of that version or series, such as 4.3: the one that RABBITMQ_HOME names, one at home, or else
-    RabbitMQ's own release of it, which is downloaded.
-
-    Raises WrongBrokerError where there is none, and ToolMissingError where there is no Erlang for it.
-    """
-    there = brokers_at_home() if named_broker() is None else [find_broker()]
-    if not re.fullmatch(r"\d+\.\d+(\.\d+(-\w+\.\d+)?)?", wanted):
-        raise _wrong(wanted, there, "It is neither a version, such as 4.2.2, nor a series, such as 4.2")
-    for home in there:
-        if f"{home.version}.".startswith(f"{wanted}."):
-            return home
-    if named_broker() is not None:
-        raise _wrong(wanted, there, "RABBITMQ_HOME names another one")
-    try:
-        return find_broker(releases.provide(wanted if wanted.count(".") > 1 else releases.newest(wanted)))
-    except Failed as error:
-        raise _wrong(wanted, there, f"RabbitMQ's release could not be had: {error}") from error
-
-
-def _wrong(wanted: str, there: Sequence[BrokerHome], why: str) -> WrongBrokerError:
-    known = ", ".join(f"{home.version} ({home.home})" for home in there) or "none"
-    return WrongBrokerError(
-        f"{OPTION}broker {wanted}: at home as processes: {known}. {why}. Name a broker by its folder "
-        f"({OPTION}rabbitmq-home), or take {OPTION}driver containers, which has versions as images"
     )
 
 
@@ -118,6 +95,16 @@ def _require(broker: BrokerHome, needs: Collection[str]) -> None:
     require_maintenance_mode(broker.version, needs)
     require_features(broker.version, needs)
     require_plugins(broker, needs)
+    later = {kind: _ready(needs, kind) for kind in (ANY_IMAGE, UPGRADE_TO)}
+    require_supported(broker.version, later[UPGRADE_TO])
+
+
+def _ready(needs: Collection[str], kind: str) -> list[str]:
+    """Return the versions that nodes are to become, all of which are there now."""
+    found = [of_version(need.removeprefix(kind)) for need in needs if need.startswith(kind)]
+    for broker in found:
+        compiled_erlang(broker)
+    return [broker.version for broker in found]
 
 
 def _docker(wanted: str | None) -> OpenDriver:
@@ -148,16 +135,12 @@ def versions_at_home(driver: str) -> Sequence[str]:
     return [home.version for home in brokers_at_home()] if driver == "local" and named_broker() is None else ()
 
 
-class WrongBrokerError(Exception):
-    """The driver has no such broker; the text says what to ask for instead."""
-
-
 @dataclass(frozen=True)
 class Driver:
     """``offers`` is what faults may act on: links: connections between brokers, and of clients to them; processes:
-    brokers; clients: publishers and consumers; balancers: load balancers before the brokers; packets: what brokers send
-    each other; disks: what brokers store on; containers: what brokers run in; orchestrator: what keeps brokers running
-    that run in pods.
+    brokers; versions: what brokers become when they are upgraded; clients: publishers and consumers; balancers: load
+    balancers before the brokers; packets: what brokers send each other; disks: what brokers store on; containers: what
+    brokers run in; orchestrator: what keeps brokers running that run in pods.
     ``open`` finds the broker that is asked for, and raises ``ToolMissingError`` or ``WrongBrokerError``."""
 
     offers: frozenset[str]
@@ -189,9 +172,9 @@ def attach(file: Path) -> OpenDriver:
 
 
 DRIVERS: Mapping[str, Driver] = {
-    "local": Driver(frozenset({"links", "processes", "clients", "balancers"}), _local, open_files),
+    "local": Driver(frozenset({"links", "processes", "versions", "clients", "balancers"}), _local, open_files),
     "docker": Driver(
-        frozenset({"links", "processes", "clients", "balancers", "packets", "disks", "containers"}), _docker
+        frozenset({"links", "processes", "versions", "clients", "balancers", "packets", "disks", "containers"}), _docker
     ),
     "attached": Driver(frozenset({"links", "processes", "clients", "packets", "disks", "orchestrator"}), _attached),
 }

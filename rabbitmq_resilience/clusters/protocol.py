@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.alert_rules import RuleFile
@@ -286,3 +286,17 @@ class Cluster(Protocol):
         ...
 
     def round_trips(self) -> RoundTrips | None: ...
+
+
+@runtime_checkable
+class Upgradable(Cluster, Protocol):
+    """A cluster whose nodes can become brokers of another version: it offers ``versions`` to faults."""
+
+    def upgrade(self, node: str, to: str) -> None:
+        """From its next start on the node, whose process is gone, is of another version: ``to``, which may also be the
+        name of an image, or the folder of a broker. Its data, names, ports and settings stay. Raises ClusterError."""
+        ...
+
+    def version_of(self, node: str) -> str:
+        """The version of the broker that the node is started with."""
+        ...

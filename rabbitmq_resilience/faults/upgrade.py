@@ -9,10 +9,9 @@ from typing import ClassVar, Literal
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.clusters.broker.versions import ANY_IMAGE, MAINTENANCE_MODE, UPGRADE_TO
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.protocol import ProcessState
+from rabbitmq_resilience.clusters.protocol import Cluster, ProcessState, Upgradable
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
-from rabbitmq_resilience.faults.packets import in_containers
 from rabbitmq_resilience.faults.processes import ProcessStep
 from rabbitmq_resilience.faults.stop import StopInjection, drain
 from rabbitmq_resilience.faults.targets import Resolver
@@ -26,7 +25,8 @@ ENABLED_WITHIN_S = 60.0
 
 
 class Upgrade(ProcessStep):
-    """A graceful stop, and a start as the version or image ``to``. An upgrade is not undone: healed, each node is back
+    """A graceful stop, and a start as the version ``to``; in containers also as the image of that name, and with
+    processes as the broker in that folder. An upgrade is not undone: healed, each node is back
     on its new version, seen by all others. All of ``node`` go at once; upgrades that roll are one step for each.
 
     ``drain`` as in the fault stop. ``enable_feature_flags``: once they are back, what all nodes of the cluster have in
@@ -40,7 +40,7 @@ class Upgrade(ProcessStep):
     enable_feature_flags: bool = False
     unsupported: bool = False
 
-    acts_on: ClassVar[str] = "containers"
+    acts_on: ClassVar[str] = "versions"
     example: ClassVar[str] = 'node: b1, to: "3.11.28", drain: true'
     taken: ClassVar[ProcessState] = "gone"
 
@@ -60,13 +60,14 @@ class Upgrade(ProcessStep):
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         told = dict(super().problems(topology, workload))
         try:
-            broker_image(self.to, there=())
+            if not self.to.startswith(("/", "./", "../")):  # which names the folder of a broker
+                broker_image(self.to, there=())
         except ImageNameError as error:
             told["to"] = str(error)
         return told
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> UpgradeInjection:  # noqa: ARG002
-        cluster = in_containers(context.cluster)
+        cluster = upgradable(context.cluster)
 
         def take(node: str) -> None:
             if self.drain:
@@ -103,7 +104,7 @@ class UpgradeInjection(StopInjection):
             return Proof(False, "; ".join(still))
         if self.enable_feature_flags and (left := self._disabled_flags()):
             return Proof(False, f"feature flags are not enabled: {', '.join(left)}")
-        cluster = in_containers(self.context.cluster)
+        cluster = upgradable(self.context.cluster)
         versions = ", ".join(f"{node} is of version {cluster.version_of(node)}" for node in self.nodes)
         flags = ", and all stable feature flags are enabled" if self.enable_feature_flags else ""
         return Proof(True, f"{versions} and sees all nodes that are up{flags}")
@@ -125,7 +126,7 @@ class UpgradeInjection(StopInjection):
 
     def _lacks(self, node: str) -> str:
         """What ``node`` lacks of being in its cluster with its new version; empty if nothing."""
-        cluster = in_containers(self.context.cluster)
+        cluster = upgradable(self.context.cluster)
         states = {name: cluster.state(name) for name in cluster.topology.node_names}
         if states[node] != "up":
             return f"{node} is {states[node]}"
@@ -155,3 +156,9 @@ class UpgradeInjection(StopInjection):
             ]
 
         return left_over(disabled, timeout_s=ENABLED_WITHIN_S, what="feature flags to be enabled")
+
+
+def upgradable(cluster: Cluster) -> Upgradable:
+    """Return the cluster as one whose nodes can become others."""
+    assert isinstance(cluster, Upgradable), "what a driver does not offer is refused before"
+    return cluster

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.clusters import drivers
-from rabbitmq_resilience.clusters.drivers import DRIVERS, WrongBrokerError, versions_at_home
+from rabbitmq_resilience.clusters.drivers import DRIVERS, versions_at_home
+from rabbitmq_resilience.clusters.processes import homes
+from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError
 from rabbitmq_resilience.tools import releases
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from rabbitmq_resilience.tools.progress import Failed
@@ -19,7 +21,8 @@ def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two brokers are at home, none is named, and no server has another."""
     there = [BrokerHome(Path("/homes") / version, Path("/homes/erlang"), version) for version in ("4.0.5", "4.3.6")]
     monkeypatch.delenv("RABBITMQ_HOME", raising=False)
-    monkeypatch.setattr(drivers, "brokers_at_home", lambda: there)
+    for module in (drivers, homes):
+        monkeypatch.setattr(module, "brokers_at_home", lambda: there)
 
     def found(folder: Path | None = None) -> BrokerHome:
         return there[0] if folder is None else BrokerHome(folder, folder, "4.2.9")
@@ -27,7 +30,8 @@ def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise Failed("no such release")
 
-    monkeypatch.setattr(drivers, "find_broker", found)
+    for module in (drivers, homes):
+        monkeypatch.setattr(module, "find_broker", found)
     monkeypatch.setattr(releases, "provide", none)
     monkeypatch.setattr(releases, "newest", none)
 

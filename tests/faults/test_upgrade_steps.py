@@ -30,12 +30,16 @@ def test_it_needs_an_image_and_support_unless_it_says_otherwise() -> None:
 
 def test_refused_before_anything_starts(message: Messages) -> None:
     for told, name in (
-        (refused(UPGRADE, driver="local"), "fault"),
+        (refused(UPGRADE, driver="attached"), "fault"),
         (refused({**UPGRADE, "to": "newest"}), "to"),
         (refused({**UPGRADE, "node": "z9"}), "node"),
     ):
         assert f"schedule[0].{name}" in told
         message(told)
+
+
+def test_the_folder_of_a_broker_is_for_processes() -> None:
+    assert parsed({**UPGRADE, "to": "/opt/rabbitmq"}).needs == {f"{UPGRADE_TO}/opt/rabbitmq"}
 
 
 def test_a_node_that_is_away_for_its_upgrade_cannot_be_killed_too(message: Messages) -> None:
@@ -98,7 +102,7 @@ BOTH = ("a1@localhost", "b1@localhost")
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade, "JOINED_WITHIN_S", 0.1)
     monkeypatch.setattr(upgrade, "ENABLED_WITHIN_S", 0.1)
-    monkeypatch.setattr(upgrade, "in_containers", lambda cluster: cluster)
+    monkeypatch.setattr(upgrade, "upgradable", lambda cluster: cluster)
 
 
 def injection(cluster: Cluster, *, flags: bool = False) -> UpgradeInjection:

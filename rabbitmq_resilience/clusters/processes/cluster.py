@@ -11,14 +11,17 @@ from typing import Any, Literal, Self
 from rabbitmq_resilience.clusters.broker.environment import open_files
 from rabbitmq_resilience.clusters.broker.erlang_modules import compiled_erlang
 from rabbitmq_resilience.clusters.broker.files import BrokerFiles, NodePorts
+from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.host import Net, Program
 from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
 from rabbitmq_resilience.clusters.machine.reaper import marked
 from rabbitmq_resilience.clusters.processes.broker_process import BrokerProcess, ProcessPlace
+from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError, of_version
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.distributions import (
     BrokerHome,
+    ToolMissingError,
     find_broker,
     find_haproxy,
     find_prometheus,
@@ -48,8 +51,13 @@ class LocalHost:
 
     def broker(self, node: str, files: BrokerFiles, environ: Mapping[str, str], ports: NodePorts) -> BrokerProcess:  # noqa: ARG002 - one form for all hosts
         assert self._server is not None, "this host was opened for programs only"
-        command = ["sh", "-c", f'ulimit -S -n {open_files()}; exec "$0"', str(self._server)]
-        return self.brokers.setdefault(node, BrokerProcess(node, command, environ, files))
+        return self.replaced(node, files, environ, server=self._server)
+
+    def replaced(self, node: str, files: BrokerFiles, environ: Mapping[str, str], *, server: Path) -> BrokerProcess:
+        """Return the process of a node that is started by another ``server`` from now on."""
+        command = ["sh", "-c", f'ulimit -S -n {open_files()}; exec "$0"', str(server)]
+        self.brokers[node] = BrokerProcess(node, command, environ, files)
+        return self.brokers[node]
 
     def address(self, name: str) -> str:  # noqa: ARG002 - one form for all hosts
         return LOOPBACK
@@ -164,3 +172,21 @@ class LocalCluster(RunningCluster):
     def pids(self) -> dict[str, int]:
         assert isinstance(self._host, LocalHost)
         return {n: pid for n, process in self._host.brokers.items() if (pid := process.pid) is not None}
+
+    def upgrade(self, node: str, to: str) -> None:
+        """From its next start on the node, whose process is gone, is of that version or series, or of that folder."""
+        if self.process(node) != "gone":
+            raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can be upgraded")
+        assert isinstance(self._host, LocalHost)
+        self.reconfigured = True
+        try:
+            broker = of_version(to)
+            self._layout.rehome(node, broker, compiled_erlang(broker))
+        except (ToolMissingError, WrongBrokerError) as error:
+            raise ClusterError(f"{node} cannot be upgraded: {error}") from error
+        self._brokers[node] = self._host.replaced(
+            node, self._layout.files[node], self._layout.environ(node), server=broker.server
+        )
+
+    def version_of(self, node: str) -> str:
+        return self._layout.homes[node].version

@@ -1,0 +1,46 @@
+"""Find the broker of a version, for nodes that run as processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rabbitmq_resilience.tools import releases
+from rabbitmq_resilience.tools.distributions import BrokerHome, brokers_at_home, find_broker, named_broker
+from rabbitmq_resilience.tools.locations import OPTION
+from rabbitmq_resilience.tools.progress import Failed
+
+
+class WrongBrokerError(Exception):
+    """The driver has no such broker; the text says what to ask for instead."""
+
+
+def of_version(wanted: str) -> BrokerHome:
+    """Return the broker in a folder, or of a version or a series, such as 4.3: the one that RABBITMQ_HOME names, one at
+    home, or else RabbitMQ's own release of it, which is downloaded.
+
+    Raises WrongBrokerError where there is none, and ToolMissingError where there is no Erlang for it.
+    """
+    if "/" in wanted:
+        return find_broker(Path(wanted))
+    there = brokers_at_home() if named_broker() is None else [find_broker()]
+    if not re.fullmatch(r"\d+\.\d+(\.\d+(-\w+\.\d+)?)?", wanted):
+        raise _wrong(wanted, there, "It is neither a version, such as 4.2.2, nor a series, such as 4.2")
+    for home in there:
+        if f"{home.version}.".startswith(f"{wanted}."):
+            return home
+    if named_broker() is not None:
+        raise _wrong(wanted, there, "RABBITMQ_HOME names another one")
+    try:
+        return find_broker(releases.provide(wanted if wanted.count(".") > 1 else releases.newest(wanted)))
+    except Failed as error:
+        raise _wrong(wanted, there, f"RabbitMQ's release could not be had: {error}") from error
+
+
+def _wrong(wanted: str, there: Sequence[BrokerHome], why: str) -> WrongBrokerError:
+    known = ", ".join(f"{home.version} ({home.home})" for home in there) or "none"
+    return WrongBrokerError(
+        f"{OPTION}broker {wanted}: at home as processes: {known}. {why}. Name a broker by its folder "
+        f"({OPTION}rabbitmq-home), or take {OPTION}driver containers, which has versions as images"
+    )
