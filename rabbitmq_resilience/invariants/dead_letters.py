@@ -10,26 +10,21 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.invariants.delivery_limit import Key, letters_came_us, may_have_given_up
 from rabbitmq_resilience.invariants.duplicates import Duplicate, forbidden_letters
 from rabbitmq_resilience.invariants.facts import DeadLetterFacts, Facts
 from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, nothing_after
+from rabbitmq_resilience.invariants.lost_letters import FELT_FOR_S, Moments, disturbed, meets
 from rabbitmq_resilience.invariants.owners import absences
-from rabbitmq_resilience.invariants.times import NEVER, Times, later, periods, times
-from rabbitmq_resilience.invariants.truth import truth_of
+from rabbitmq_resilience.invariants.times import NEVER, Times, times
 from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
 #: How long after a consumer was done with a message the dead letter is where it belongs at the latest.
 SETTLED_WITHIN_S = 10.0
-#: How long a disturbance is felt after its nodes were seen up again.
-FELT_FOR_S = 30.0
-
-Moments = npt.NDArray[np.float64]
 
 
 class DeadLetterPromise(InvariantSpec):
@@ -38,10 +33,11 @@ class DeadLetterPromise(InvariantSpec):
     takes its dead letters.
 
     With ``at_least_once`` one that does not arrive is INVALID, whatever happened. With ``at_most_once`` brokers promise
-    less: it is counted apart where a step disturbed brokers, or had up to 30 s before, between the time at which its
-    message was sent and that at which it must have been where it belongs, and INVALID otherwise. So is one that comes
-    twice, unmarked, unless the brokers of its queues were disturbed as for ``no_loss`` (RabbitMQ, "Dead Letter
-    Exchanges", safety). What never came out of its queue had left it when a later message of its publisher did.
+    less: it is counted apart where a step disturbed brokers that may have its queue or the one that takes it, or had up
+    to 30 s before, between the time at which its message was sent and that at which it must have been where it belongs,
+    10 s after it left its queue; and INVALID otherwise. So is one that comes twice, unmarked, unless the brokers of its
+    queues were disturbed as for ``no_loss`` (RabbitMQ, "Dead Letter Exchanges", safety). What never came out of its
+    queue had left it when a later message of its publisher did.
 
     A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
     what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, from
@@ -176,28 +172,15 @@ def _count(of: Iterable[Flags]) -> int:
     return sum(int(np.count_nonzero(flags)) for flags in of)
 
 
-def _disturbed_us(facts: Facts) -> Times:
-    """When at_most_once promises nothing: while a step acts on brokers or their links, and not on clients alone, or on
-    queues as operators do, and for some time after the nodes that it took away were seen up again."""
-    if facts.cluster is None:
-        disturbed = times(step.possible_us for step in facts.steps if step.injected)
-    else:
-        truth = truth_of(facts, facts.cluster)
-        acting = [s for s in facts.steps if s.cut or s.starved or s.slow_s or s.operation]
-        away = [absence for node in facts.cluster.nodes for absence in truth.absences(node)]
-        disturbed = times([*(step.possible_us for step in acting if step.injected), *away])
-    return later(disturbed, end_us=FELT_FOR_S * 1e6)
-
-
 def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, _Letters]) -> LetterFacts:
     """What at_most_once may have lost: what was on its way when brokers were disturbed, or never came to its queue; and
     what consumers may have held that do not wait with their acknowledgements, when a connection of one ended (which a
     broker may notice later). That may have been rejected, too."""
     none = {key: np.zeros(len(one.owed), np.bool_) for key, one in letters.items()}
-    disturbed_us = NEVER if promised.at_least_once else _disturbed_us(history.facts)
+    may_be_lost = not promised.at_least_once and any(step.injected for step in history.facts.steps)
     ends_us = NEVER if promised.acks == "manual" else _ends_us(history.facts)
     doubtful = any((one.missing | one.unasked).any() for one in letters.values())
-    if not doubtful or (disturbed_us.empty and ends_us.empty):
+    if not doubtful or not (may_be_lost or not ends_us.empty):
         return LetterFacts(letters, none, none)
     sent_us = _sent_us(history, letters)
     left_us = _left_us(history, letters)
@@ -206,8 +189,9 @@ def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, 
     for key, one in letters.items():
         settled_us = left_us[key[:2]] + (promised.held_s + SETTLED_WITHIN_S) * 1e6
         began_us = sent_us[key[:2]]
-        excused[key] = one.missing & (_meets(began_us, settled_us, disturbed_us) | over.get(key, False))
-        held = ~one.received & _meets(began_us, settled_us, ends_us)
+        lost = disturbed(history, key, began_us, settled_us) if may_be_lost else np.zeros(len(began_us), np.bool_)
+        excused[key] = one.missing & (lost | over.get(key, False))
+        held = ~one.received & meets(began_us, settled_us, ends_us)
         in_hand[key] = one.missing & held
         told[key] = replace(one, unasked=one.unasked & ~(one.rejectable & held))
     return LetterFacts(told, excused, in_hand)
@@ -228,14 +212,6 @@ def _passed_over(history: History, letters: Mapping[Key, _Letters]) -> Chosen:
                 over = rows["sequence"][its][mine[its]]
                 for key in (key for key in found if key[:2] == (publisher, lane)):
                     found[key][over] = gone[key][over]
-    return found
-
-
-def _meets(start_us: Moments, end_us: Moments, when: Times) -> Flags:
-    """Which of the spans have a moment in those times."""
-    found = np.zeros(len(start_us), np.bool_)
-    for start, end in periods(when):
-        found |= (start_us < end) & (end_us >= start)
     return found
 
 

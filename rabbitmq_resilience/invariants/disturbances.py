@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import Facts, QueueFacts
-from rabbitmq_resilience.invariants.steps import NEVER_US
+from rabbitmq_resilience.invariants.steps import NEVER_US, Step
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, times
-from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.invariants.worlds import TICKS_MAX, TICKS_MIN
 from rabbitmq_resilience.record.events import Effect, FaultEvent, NodesEvent, SampleEvent
 
 #: How long brokers go on with what a disturbance began, beside the time in which they notice it.
@@ -30,7 +31,8 @@ def disturbances(facts: Facts, queue: str) -> Times:
 
 
 def _of_all_queues(facts: Facts) -> Times:
-    return times([*_steps(facts), *_absences(facts), *_partitions(facts)])
+    steps = _steps(facts, lambda _, effect: acts_on_brokers(effect))
+    return times([*steps, *_absences(facts), *_partitions(facts)])
 
 
 def of_copies(facts: Facts, queue: QueueFacts) -> Times:
@@ -39,19 +41,57 @@ def of_copies(facts: Facts, queue: QueueFacts) -> Times:
     By steps that take them away, starve them, cut or slow links to them, or move leaders; while one was not up or said
     that it was partitioned; and while the queue got another leader. Each until it must have been noticed and mended.
     """
-    mine = queue.holders
-    effects = {event.step: event.effect for event in facts.of_kind(FaultEvent) if event.effect is not None}
-    steps = [
-        (step.possible_us[0], step.possible_us[1] + _after_us(facts))
-        for step in facts.steps
-        if step.injected and step.fault not in _MOVES_NO_LEADER and _acts_on_copies(effects.get(step.number), mine)
-    ]
-    return times([*steps, *_absences(facts, mine), *_partitions(facts, mine), *_moves(facts, queue.name)])
+    return times(
+        [
+            *_steps(facts, lambda step, effect: _acts_on(step, effect, queue, queue.holders)),
+            *_absences(facts, queue.holders),
+            *_partitions(facts, queue.holders),
+            *_moves(facts, queue.name),
+        ]
+    )
 
 
-def _acts_on_copies(effect: Effect | None, mine: frozenset[str]) -> bool:
-    """Whether it acts on the nodes in ``mine``; it may where the record does not say what it does."""
-    if effect is None or effect.operation or mine & {*effect.nodes_down, *effect.nodes_starved}:
+def lost_each_other(facts: Facts, queue: QueueFacts, clients: frozenset[str]) -> Times:
+    """Return when brokers that have ``queue``, or have ``clients`` of it, may have taken each other for gone.
+
+    As for ``of_copies``, but for links that are slower by less than it takes to miss a tick.
+    """
+    mine = queue.holders | clients
+    return times(
+        [
+            *_steps(facts, lambda step, effect: _acts_on(step, _felt(facts, effect), queue, mine)),
+            *_absences(facts, mine),
+            *_partitions(facts, mine),
+            *_moves(facts, queue.name),
+        ]
+    )
+
+
+def _felt(facts: Facts, effect: Effect | None) -> Effect | None:
+    missed_s = TICKS_MIN * facts.cluster.net_ticktime_s if facts.cluster else 0.0
+    if effect is None or not 0 < effect.slow_s < missed_s:  # of lost packets it is not known how late they come
+        return effect
+    return replace(effect, links_slow=frozenset())
+
+
+def acts_on_copies(facts: Facts, step: Step, queue: QueueFacts) -> bool:
+    """Return whether a step acts on brokers that may have ``queue``, or on links to them, or may move its leader."""
+    effects = facts.once(_effects)
+    return _acts_on(step, effects.get(step.number), queue, queue.holders)
+
+
+def _effects(facts: Facts) -> dict[int, Effect]:
+    return {event.step: event.effect for event in facts.of_kind(FaultEvent) if event.effect is not None}
+
+
+def _acts_on(step: Step, effect: Effect | None, queue: QueueFacts, mine: frozenset[str]) -> bool:
+    """Whether it acts on the nodes in ``mine``, or may move the leader of the queue; it may do both where the record
+    does not say what it does."""
+    if effect is None:
+        return True
+    if effect.operation:
+        return len(queue.holders) > 1 and step.fault not in _MOVES_NO_LEADER and not step.becomes
+    if mine & {*effect.nodes_down, *effect.nodes_starved}:
         return True
     links = (*effect.links_cut, *effect.links_slow)
     return any(link.client is None and mine & {*link} for link in links)
@@ -62,10 +102,10 @@ def _after_us(facts: Facts) -> float:
     return (ticks_s + SETTLED_WITHIN_S) * 1e6
 
 
-def _steps(facts: Facts) -> Iterator[Period]:
-    effects = {event.step: event.effect for event in facts.of_kind(FaultEvent) if event.effect is not None}
+def _steps(facts: Facts, counts: Callable[[Step, Effect | None], bool]) -> Iterator[Period]:
+    effects = facts.once(_effects)
     for step in facts.steps:
-        if step.injected and acts_on_brokers(effects.get(step.number)):
+        if step.injected and counts(step, effects.get(step.number)):
             start_us, end_us = step.possible_us
             yield start_us, end_us + _after_us(facts)
 
@@ -149,12 +189,20 @@ class Calm:
 
 
 def calm_of(facts: Facts, queue: int) -> Calm:
-    """Of the queue of that index; made once."""
+    """Return when brokers with the queue of that index, or with its consumers, did not lose each other; made once."""
     return facts.once(_calm, queue)
 
 
 def _calm(facts: Facts, queue: int) -> Calm:
-    return Calm(disturbances(facts, facts.queue_name(queue)))
+    if queue >= len(facts.queues):
+        return Calm(disturbances(facts, facts.queue_name(queue)))
+    return Calm(lost_each_other(facts, facts.queues[queue], facts.once(_nodes_of_consumers)))
+
+
+def _nodes_of_consumers(facts: Facts) -> frozenset[str]:
+    """Return the nodes to which consumers were connected; all where one is not recorded."""
+    found = {event.node for _, event in facts.of_clients("consumer") if event.event == "connected"}
+    return frozenset(found) if "" not in found else frozenset(facts.cluster.nodes if facts.cluster else ())
 
 
 def calm_of_copies(facts: Facts, queue: int) -> Calm:

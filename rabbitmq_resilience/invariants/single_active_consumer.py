@@ -33,9 +33,10 @@ class SingleActiveConsumer(InvariantSpec):
     only when it is gone (RabbitMQ, "Consumers", single active consumer). Times of sending make this sure: what one that
     was replaced receives late, as it was under way to it, was sent before.
 
-    Brokers that lost each other, or a queue that got another leader, may replace a consumer that is still connected.
-    So nothing is demanded from such a disturbance on until it must have been noticed and mended; where a queue has no
-    message received after that, it is UNKNOWN, so the load goes on for 20 s after recovery.
+    Brokers that may have the queue, or to which consumers are connected, and that lost each other, or a queue that got
+    another leader, may replace a consumer that is still connected. So nothing is demanded from such a disturbance on
+    until it must have been noticed and mended; where a queue has no message received after that, it is UNKNOWN, so the
+    load goes on for 20 s after recovery.
 
     Where consumers took turns and nothing is known that would allow it, but their messages were sent too early to prove
     it, it is UNKNOWN. So it is where one took over from another that stayed connected. It judges every queue of the

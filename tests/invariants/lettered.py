@@ -8,7 +8,8 @@ from math import inf
 from random import Random
 from typing import Any
 
-from rabbitmq_resilience.invariants.dead_letters import FELT_FOR_S, SETTLED_WITHIN_S
+from rabbitmq_resilience.invariants.dead_letters import SETTLED_WITHIN_S
+from rabbitmq_resilience.invariants.lost_letters import FELT_FOR_S
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.routes import Routes
