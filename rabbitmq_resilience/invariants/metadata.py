@@ -3,6 +3,7 @@ known to all, unless the way in which the cluster handles partitions permits its
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,21 +74,27 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Permit:
-    """What was declared through one of ``nodes`` in that time may be lost; nodes may differ on it if ``differing``."""
+    """What was declared through one of ``nodes`` in that time may be lost. Where nobody ended a split, nodes may differ
+    on it instead: but for those ``stayed`` that went on together with its own on each of ``sides``."""
 
     nodes: Side
     declared_us: Period
-    differing: bool
+    sides: tuple[Side, ...] = ()
+    stayed: Side = frozenset()
 
     def covers(self, declaration: Declaration, fate: Fate) -> bool:
-        there = declaration.node in self.nodes and declaration.overlaps(self.declared_us)
-        return there and (fate == "lost" or self.differing)
+        if declaration.node not in self.nodes or not declaration.overlaps(self.declared_us):
+            return False
+        if not self.sides:
+            return fate == "lost"
+        mine = (side for side in self.sides if declaration.node in side)
+        return any(side & self.stayed <= declaration.known_to for side in mine)
 
 
 class Metadata(InvariantSpec):
     """Each item that was declared, with or without an answer, is on all nodes or on none in the end; on all if it was
     called created. All are looked up, whatever went on when they were declared. What a split permits to be lost, or to
-    differ where nobody ended it, is counted apart.
+    differ where nobody ended it, is counted apart: of the side on which it was declared, nodes that stayed have it.
 
     Where metadata is in Khepri (with the feature flag ``khepri_db``, by default in new clusters from 4.2 on, always
     from 4.3 on), a declaration needs a majority of nodes: through a node of a minority it must not be called created.
@@ -147,23 +154,35 @@ def _created_in_a_minority(
 
 def _permits(facts: Facts, cluster: ClusterFacts) -> Iterator[tuple[tuple[Permit, ...], ...]]:
     """For each time that a side of a split gave way the sets of permits of which one holds: what was declared on that
-    side may be lost; where nobody ended the split, that of any side, and nodes may differ on it."""
+    side may be lost; where nobody ended the split, the nodes of each side keep their own."""
     span_us = facts.publishing_us
     if span_us is None or not permits_lost_declarations(cluster):
         return
+    kept: frozenset[Side] = frozenset()
     for split in splits(facts, cluster, span_us):
         if split.ended_us == NEVER_US and not cluster.heals_splits:
-            yield ((Permit(frozenset(cluster.nodes), (split.apart_us[0], span_us[1]), differing=True),),)
+            everybody = frozenset(cluster.nodes)
+            stayed, kept = everybody - split.absences.keys(), _kept_apart(kept | split.sides.keys())
+            yield ((Permit(everybody, (split.apart_us[0], span_us[1]), tuple(kept), stayed),),)
             continue
         for round_ in split.rounds:
             yield tuple(
                 tuple(
-                    Permit(frozenset({node}), period, differing=False)
+                    Permit(frozenset({node}), period)
                     for node, when in split.lost_with(survivor, round_).items()
                     for period in periods(when)
                 )
                 for survivor in round_.survivors
             )
+
+
+def _kept_apart(sides: frozenset[Side]) -> frozenset[Side]:
+    """Return all parts that nodes may be in, who were on those sides one after another: who lost each other once and
+    was not restarted stays apart."""
+    found = sides
+    while more := {one & other for one, other in itertools.combinations(found, 2)} - found - {frozenset()}:
+        found |= more
+    return found
 
 
 def _excused(

@@ -144,10 +144,25 @@ def test_nodes_must_agree_once_autoheal_ended_the_split() -> None:
 
 
 def test_with_ignore_nodes_may_differ_as_nobody_ends_the_split() -> None:
-    finding = check(declared(node="a1"), declared("binding declared-002", 75), known(a1=[ITEM]), mode="ignore")
-    assert finding.verdict is Verdict.VALID
-    assert (finding.numbers["differing_permitted"], finding.numbers["lost_permitted"]) == (1, 1)
+    finding = check(declared(node="a1"), known(a1=[ITEM]), mode="ignore")
+    assert (finding.verdict, finding.numbers["differing_permitted"]) == (Verdict.VALID, 1)
     assert check(declared(at_s=12, node="a1"), known(a1=[ITEM]), mode="ignore").verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("through", "there", "verdict"),
+    [
+        ("b1", ["b1", "c1"], Verdict.VALID),
+        ("b1", ["b1"], Verdict.INVALID),
+        ("b1", ["a1"], Verdict.INVALID),
+        ("a1", ["b1", "c1"], Verdict.INVALID),
+        ("b1", [], Verdict.INVALID),
+    ],
+)
+@pytest.mark.parametrize("at_s", [30, 75], ids=["in the cut", "after it"])
+def test_with_ignore_each_side_keeps_its_own(through: str, there: list[str], verdict: Verdict, at_s: float) -> None:
+    knows = known(**{node: [ITEM] for node in there})
+    assert check(declared(at_s=at_s, node=through), knows, mode="ignore").verdict is verdict
 
 
 def test_listed_nodes_on_both_sides_permit_what_the_chosen_recovery_does() -> None:

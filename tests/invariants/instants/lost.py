@@ -209,7 +209,7 @@ class Lost(Judged):
         ways: list[set[frozenset[Declared]]] = []
         for episode in self.episodes(everybody):
             if not self.restarts and not self.was_ended(everybody, episode):
-                ways.append({frozenset((n, t, k) for n, t, k in bad if episode[0] <= t)})
+                ways.append({frozenset(d for d in bad if self.may_differ(*d, episode))})
                 continue
             ways += [
                 {
@@ -219,3 +219,21 @@ class Lost(Judged):
                 for survivors, stop in self.rounds(everybody, episode)
             ]
         return all(bad - frozenset().union(*way) for way in itertools.product(*ways))
+
+    def may_differ(self, node: str, tick: int, known: Nodes, episode: Episode) -> bool:
+        """Whether nodes may differ on what was declared through ``node`` then, in a split that nobody ended: all that
+        went on with it, and never went away, have it. Who was parted before stays parted."""
+        everybody = frozenset(self.nodes)
+        sides: set[Nodes] = set()
+        for begin, healed, end in self.episodes(everybody):
+            if begin <= episode[0] and not self.was_ended(everybody, (begin, healed, end)):
+                sides |= {
+                    s for t in range(begin, healed) for w in self.worlds_apart(t) for s in self.sides(w, everybody)
+                }
+        parts = {
+            frozenset.intersection(*some)
+            for size in range(1, len(self.nodes) + 1)
+            for some in itertools.combinations([side for side in sides if node in side], size)
+        }
+        stayed = frozenset(n for n in self.nodes if not self.absences(n, episode[0], episode[2]))
+        return episode[0] <= tick and any(part & stayed <= known for part in parts)
