@@ -48,9 +48,9 @@ class Follower:
 
     def is_hidden(self, due_us: float) -> bool:
         """Whether nothing was told when it was due to have caught up."""
-        if self.last_behind_us is None or self.caught_up_us is None:
+        if self.caught_up_us is None or (self.last_behind_us or 0) > due_us:
             return False
-        return self.last_behind_us <= due_us < self.caught_up_us - TOLD_LATE_S * 1e6
+        return due_us < self.caught_up_us - TOLD_LATE_S * 1e6
 
 
 class Followers(InvariantSpec):
@@ -75,7 +75,8 @@ class Followers(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "no queue has followers, or the run has no recovery phase")
         start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
         end_us = facts.phases.get("end", facts.events[-1].t_us)
-        followers = [*_members(history, facts, start_us, end_us), *_mirrors(facts, start_us, end_us)]
+        span_us, due_us = (start_us, end_us), start_us + self.within_s * 1e6
+        followers = [*_members(history, facts, span_us, due_us), *_mirrors(facts, span_us, due_us)]
         return self._finding(facts, followers, start_us, end_us)
 
     def _finding(self, facts: Facts, followers: list[Follower], start_us: int, end_us: int) -> Finding:
@@ -112,8 +113,10 @@ class Followers(InvariantSpec):
         return of_this_machine(facts, late.nodes, start_us, until_us, allowed_s=self.within_s, came=came)
 
 
-def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
-    """All members of the quorum queues, their leaders too, who are never behind."""
+def _members(history: History, facts: Facts, span_us: tuple[int, int], due_us: float) -> Iterator[Follower]:
+    """Yield all members of the quorum queues, their leaders too, who are never behind. Of one that falls silent before
+    the end it counts alone that it was behind after ``due_us``."""
+    start_us, end_us = span_us
     quorum = [queue for queue in facts.queues if queue.kind == "quorum"]
     if quorum:
         written = curves(history.metrics, "raft_written_index")
@@ -123,10 +126,12 @@ def _members(history: History, facts: Facts, start_us: int, end_us: int) -> Iter
                 name = f"{queue.name} on {node}"
                 mine = written.get((node, queue.name), NOTHING_TOLD).within(start_us, end_us)
                 lacking = _lacking(mine, queue, committed)
-                # one that falls silent before the end, or has only told what it was when the fault was healed
+                # one that has only told what it was when the fault was healed is as good as silent
                 last_us = int(lacking.t_us[-1]) if len(lacking) else 0
                 told = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + TOLD_LATE_S * 1e6)
-                yield replace(_member(name, lacking), nodes=frozenset([node])) if told else Follower(name, None, None)
+                seen = replace(_member(name, lacking), nodes=frozenset([node])) if len(lacking) else None
+                is_late = seen is not None and (seen.last_behind_us or 0) > due_us
+                yield seen if seen is not None and (told or is_late) else Follower(name, None, None)
 
 
 def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
@@ -155,7 +160,8 @@ def _member(name: str, lacking: Curve) -> Follower:
     )
 
 
-def _mirrors(facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
+def _mirrors(facts: Facts, span_us: tuple[int, int], due_us: float) -> Iterator[Follower]:
+    start_us, end_us = span_us
     samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
     for queue in (queue for queue in facts.queues if queue.kind == "mirrored"):
         rows = [(e.t_us, e.queues[queue.name]) for e in samples if queue.name in e.queues]
@@ -165,7 +171,8 @@ def _mirrors(facts: Facts, start_us: int, end_us: int) -> Iterator[Follower]:
         ]
         behind = [i for i, (_, mirrors) in enumerate(seen) if mirrors]
         after = behind[-1] + 1 if behind else 0
-        told = bool(seen) and seen[-1][0] >= end_us - SILENT_S_MAX * 1e6
+        is_late = bool(behind) and seen[behind[-1]][0] > due_us
+        told = bool(seen) and (is_late or seen[-1][0] >= end_us - SILENT_S_MAX * 1e6)
         yield Follower(
             f"a mirror of {queue.name}",
             last_behind_us=seen[behind[-1]][0] if behind and told else None,

@@ -71,7 +71,7 @@ class Recovery(InvariantSpec):
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
         if not nodes or not samples:
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
-        queues = _believed([(e.t_us, ill_queues(facts.queues, e.queues)) for e in samples])
+        queues = _of_queues(facts.queues, samples)
         splits = [(e.t_us, ill_partitions(e.partitions)) for e in samples]
         keeping = starved(history, (start_us, end_us))
         consuming = [event.t_us for event in samples if event.t_us < facts.consumers_gone_us]
@@ -239,6 +239,27 @@ def keeping_queues(starved_us: Mapping[str, Sequence[Period]], t_us: float) -> s
 def _listed(parts: Iterable[str]) -> str:
     lines = list(parts)
     return ", ".join(lines[:EXAMPLES_MAX]) + (f" and {len(lines) - EXAMPLES_MAX} more" if lines[EXAMPLES_MAX:] else "")
+
+
+def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -> list[Observation]:
+    """Return what was missing of the queues in each look that can be believed of all of them."""
+    ill: dict[str, dict[int, str]] = {}
+    for place, sample in enumerate(samples):
+        for queue in declared:
+            if text := ill_queues([queue], sample.queues):
+                ill.setdefault(queue.name, {})[place] = text
+    texts: dict[int, list[str]] = {}
+    doubted: set[int] = set()
+    for of_queue in ill.values():
+        looks = [(sample.t_us, of_queue.get(place, "")) for place, sample in enumerate(samples)]
+        believed = {t_us for t_us, _ in _believed(looks)}
+        for place, text in of_queue.items():
+            if samples[place].t_us in believed:
+                texts.setdefault(place, []).append(text)
+            else:
+                doubted.add(place)
+    kept = (place for place in range(len(samples)) if place in texts or place not in doubted)
+    return [(samples[place].t_us, _listed(texts.get(place, ()))) for place in kept]
 
 
 def _believed(observations: list[Observation]) -> list[Observation]:

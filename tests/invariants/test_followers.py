@@ -216,3 +216,11 @@ def test_a_mirror_that_is_gone_is_behind() -> None:
     assert check([], *gone, kind="mirrored").verdict is Verdict.INVALID
     back = [event(at, "sample", queues={"q1": {"behind": 0, "online": 2 if 20 <= at < 70 else 3}}) for at in range(95)]
     assert check([], *back, kind="mirrored").numbers["caught_up_after_s"] == 10
+
+
+def test_unknown_where_a_member_was_silent_until_long_after_it_was_due() -> None:
+    """Nothing is known of b1 from 60 to 88 s, and it was due at 75 s."""
+    hidden = raft(lambda at: None if 60 <= at < 88 else entries(at))
+    assert check(hidden).verdict is Verdict.UNKNOWN
+    soon = raft(lambda at: None if 60 <= at < 80 else entries(at))
+    assert check(soon).verdict is Verdict.VALID

@@ -17,8 +17,10 @@ def samples(ill_until_s: float = 0, *, end_s: int = 95, **ill: int | str | None)
     return [sample(at, **(shown if at < ill_until_s else {})) for at in range(end_s)]  # type: ignore[arg-type]
 
 
-def check(states: Sequence[Event], sampled: Sequence[Event], *, within_s: float = 15) -> Finding:
-    return Recovery(within_s=within_s).check(history((), (), [cluster(), queues("q1"), phases(), states, sampled]))
+def check(
+    states: Sequence[Event], sampled: Sequence[Event], *, within_s: float = 15, names: Sequence[str] = ("q1",)
+) -> Finding:
+    return Recovery(within_s=within_s).check(history((), (), [cluster(), queues(*names), phases(), states, sampled]))
 
 
 def test_empty() -> None:
@@ -150,6 +152,22 @@ def test_a_queue_that_is_listed_as_ill_once_was_slow_to_tell() -> None:
     assert listed(80, 89).numbers["recovered_after_s"] == 20
     assert listed(94).verdict is Verdict.UNKNOWN
     assert listed(93, 94).verdict is Verdict.INVALID
+
+
+def test_each_queue_is_slow_to_tell_by_itself() -> None:
+    """One that is ill in more than one of twenty looks is ill, whatever another is; two that are so once are not."""
+
+    def listed(**ill: Sequence[int]) -> Finding:
+        looks = []
+        for at in range(95):
+            rows = {name: sample(at, online=2 if at in ill[name] else 3).queues["q1"] for name in ("q1", "q2")}
+            looks.append(SampleEvent(t_us=us(at), queues=rows))
+        return check(node_states(), looks, names=("q1", "q2"))
+
+    assert listed(q1=[80], q2=[82]).numbers["recovered_after_s"] == 0
+    assert listed(q1=[80], q2=[80]).numbers["recovered_after_s"] == 0
+    assert listed(q1=[71, 82, 93], q2=[]).numbers["recovered_after_s"] == 24
+    assert listed(q1=[71, 82, 93], q2=[82]).numbers["recovered_after_s"] == 24
 
 
 def test_pathological_relapse() -> None:
