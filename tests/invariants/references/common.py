@@ -94,6 +94,17 @@ class Away:
     state: str = "down"
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What others took of the machine in some time, and for what part of it a broker waited."""
+
+    from_s: float
+    to_s: float
+    others: float
+    node: str
+    waited: float
+
+
 def step_events(steps: Sequence[Step]) -> list[Any]:
     """Return the events of steps."""
     events: list[Any] = []
@@ -206,3 +217,74 @@ def checked(name: str, history: History, **bounds: Any) -> Any:
 def received_after_each(begun_s: Sequence[float], received_s: Sequence[float]) -> bool:
     """Whether a message was received after each fault had begun."""
     return all(any(at_s > start_s for at_s in received_s) for start_s in begun_s)
+
+
+def machine_events(parts: Sequence[Machine]) -> list[Any]:
+    """Return what was seen of the machine each 5 s."""
+    events, at_s = [], 5.0
+    while at_s <= END_S:
+        others = 0.0
+        waited: dict[str, float] = {}
+        for part in parts:
+            if part.from_s < at_s <= part.to_s:
+                others = max(others, part.others)
+                waited |= {part.node: 5 * part.waited} if part.waited else {}
+        if parts:
+            events.append(event(at_s, "machine", busy=0.9, others=others, over_s=5.0, waited_s=waited))
+        at_s += 5
+    return events
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A step that raises an alarm of a node."""
+
+    node: str
+    resource: str
+    start_s: float
+    end_s: float
+
+
+def alarm_events(alarms: Sequence[Alarm]) -> list[Any]:
+    """Return the events of steps that raise alarms; their numbers come after those of other steps."""
+    events: list[Any] = []
+    for number, one in enumerate(alarms):
+        times, nodes = (one.start_s, one.end_s), [one.node]
+        events += fault(*times, step=10 + number, name="alarm", alarm=one.resource, alarmed=nodes)
+    return events
+
+
+def drawn_alarms(source: random.Random) -> tuple[Alarm, ...]:
+    """Draw up to two steps that raise alarms, within the phase of faults."""
+    alarms, at_s = [], 12.0
+    for _ in range(source.choice([0, 1, 1, 2])):
+        start_s = at_s + source.randrange(0, 12)
+        end_s = start_s + source.choice([5, 10, 20])
+        resource = source.choice(["memory", "memory", "disk"])
+        alarms.append(Alarm(source.choice(NODES), resource, start_s, min(end_s, 69.0)))
+        at_s = end_s + source.choice([1, 10])
+    return tuple(alarms)
+
+
+def said(values: Sequence[float | None]) -> Callable[[float], float | None]:
+    """Return what gives the value of a second."""
+    return lambda at_s: values[int(at_s)]
+
+
+def is_seen_away(aways: Sequence[Away], node: str, at_s: float) -> bool:
+    """Whether a node was seen to do something other than to serve; one that was not looked at was not."""
+    mine = [away for away in aways if away.node == node and away.state != "unseen"]
+    return any(away.from_s <= at_s < away.to_s for away in mine)
+
+
+def drawn_unseen(source: random.Random) -> tuple[Away, ...]:
+    """Draw, seldom, a node that was not looked at for some time."""
+    if source.random() < 0.9:
+        return ()
+    from_s = float(source.randrange(0, 80))
+    return (Away(source.choice(NODES), from_s, from_s + source.choice([5, 25, 100]), "unseen"),)
+
+
+def is_unseen(aways: Sequence[Away], node: str, at_s: float) -> bool:
+    """Whether a node was not looked at."""
+    return any(away.node == node and away.state == "unseen" and away.from_s <= at_s < away.to_s for away in aways)

@@ -1,0 +1,223 @@
+"""Judge backlogs by looking at each sample of what queues hold."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, replace
+
+from rabbitmq_resilience.invariants.verdict import History
+from tests.invariants.literal import event, load, sample
+from tests.invariants.references.common import END_S, Away, Step, checked, drawn_steps, made
+
+NAMES = ("q1", "q2")
+STEADY_S, RATE_PER_S, HOLE_S = 10, 100, 10
+#: Ready and unacknowledged of a queue; None: it is not listed. A number that is None is not given.
+Depth = tuple[int | None, int | None] | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """What queues held each second. ``skipped``: seconds in which no sample was taken."""
+
+    depths: tuple[tuple[Depth, Depth], ...]
+    skipped: tuple[int, ...]
+    steps: tuple[Step, ...]
+    aways: tuple[Away, ...]
+    within_s: float | None
+    peak_min: int | None
+    planted: str
+
+
+def generated(source: random.Random) -> Case:
+    """Draw a case whose backlog is not drained within a second of the bound."""
+    while True:
+        case = _drawn(source)
+        if not is_rough(case):
+            return case
+
+
+def _drawn(source: random.Random) -> Case:
+    base = source.choice([0, 0, 3, 10, 50])
+    within_s = source.choice([None, 5, 10, 10, 20, 30])
+    totals, planted = [base] * int(END_S), []
+    for at_s in range(int(END_S)):
+        totals[at_s] = max(0, base + source.choice([-2, -1, 0, 0, 1, 2]) * (base > 2))
+    for _ in range(source.choice([0, 1, 1, 2])):
+        shape = source.choice(["spike", "plateau", "plateau", "ramp", "forever", "slow"])
+        planted.append(shape)
+        _grow(source, shape, totals, source.choice([20, 300, 1000, 1000]))
+    if source.random() < 0.1:
+        planted.append("small")
+        totals = [base + source.choice([0, 1, 2]) for _ in totals]
+    depths: list[list[Depth]] = []
+    share = source.choice([0.0, 0.3, 1.0])
+    for total in totals:
+        first = int(total * share)
+        depths.append([(first, 0), (total - first - total // 10, total // 10)])
+    steps, aways = drawn_steps(source, ("kill", "partition", "kill_client", "rebalance"))
+    skipped = _hide(source, depths, planted)
+    if source.random() < 0.1 and not steps:
+        start_s, end_s, queue = source.randrange(20, 50), source.randrange(52, 68), source.randrange(2)
+        steps = (Step("delete_queue", start_s, end_s),)
+        planted.append("deleted")
+        for at_s in range(start_s + 1, end_s):
+            depths[at_s][queue] = None
+    peak_min = source.choice([None, None, None, 100, 2000])
+    rows = tuple((one, other) for one, other in depths)
+    return Case(rows, tuple(skipped), steps, aways, within_s, peak_min, "+".join(sorted(planted)) or "nothing")
+
+
+def _hide(source: random.Random, depths: list[list[Depth]], planted: list[str]) -> list[int]:
+    """Take away what is known for some seconds; return those in which no sample is taken."""
+    skipped: list[int] = []
+    for _ in range(source.choice([0, 0, 0, 1, 1, 2])):
+        start_s = source.choice([source.randrange(11, 90), source.randrange(75, 94), 91])
+        end_s = min(int(END_S), start_s + source.choice([1, 2, 3, 5, 8, 13, 30]))
+        what, queue = source.choice(["unlisted", "no_number", "no_sample"]), source.randrange(2)
+        planted.append(what)
+        for at_s in range(start_s, end_s):
+            if what == "no_sample":
+                skipped.append(at_s)
+            elif what == "unlisted":
+                depths[at_s][queue] = None
+            else:
+                depths[at_s][queue] = source.choice([(None, None), (3, None), (None, 3)])
+    return skipped
+
+
+def _grow(source: random.Random, shape: str, totals: list[int], most: int) -> None:
+    """Add a backlog of that shape to the totals."""
+    start_s = source.randrange(11, 85)
+    length_s = source.choice([1, 4, 8, 15, 35, 60])
+    shake = source.choice([0, 0, 0.005, 0.03, 0.2])
+    for at_s in range(start_s, int(END_S)):
+        gone_s = at_s - start_s
+        if shape == "forever" or gone_s < length_s:
+            added = most if shape != "spike" or not gone_s else most // 2
+            if shape == "ramp":
+                added = most * (gone_s + 1) // length_s
+            if shape == "slow":
+                added = most * (length_s - gone_s) // length_s
+            totals[at_s] += int(added * (1 - source.choice([0, 1]) * shake))
+
+
+def recorded(case: Case) -> History:
+    """Return the history of a case."""
+    looks = []
+    for at_s, row in enumerate(case.depths):
+        if at_s in case.skipped:
+            continue
+        look = sample(at_s, names=NAMES)
+        queues = {}
+        for name, depth in zip(NAMES, row, strict=True):
+            if depth is not None:
+                queues[name] = {**look.queues[name], "ready": depth[0], "unacked": depth[1]}
+        looks.append(replace(look, queues=queues))
+    drain = event(91, "drain", complete=True, confirmed=0, received=0, unconsumed=0, detail="")
+    return made([], [], case.steps, case.aways, *looks, drain, names=NAMES, loaded=load(10, RATE_PER_S))
+
+
+def known(case: Case) -> list[tuple[int, int]]:
+    """Return when it was known what all queues held, and how much that was."""
+    totals = []
+    for at_s, row in enumerate(case.depths):
+        if at_s in case.skipped:
+            continue
+        total, is_known = 0, True
+        for depth in row:
+            if depth is None:
+                deleted = any(step.name == "delete_queue" and step.start_s <= at_s <= step.end_s for step in case.steps)
+                is_known = is_known and deleted
+            elif depth[0] is None or depth[1] is None:
+                is_known = False
+            else:
+                total += depth[0] + depth[1]
+        if is_known:
+            totals.append((at_s, total))
+    return totals
+
+
+def drained(totals: list[tuple[int, int]]) -> tuple[int, int | None, int | None]:
+    """Return when they first held the most, when they last held too much, and when they held little for good."""
+    most = max(total for _, total in totals)
+    steady = max([total for at_s, total in totals if at_s < STEADY_S], default=0)
+    nearly = most - max(most * 0.01, min(steady, most * 0.05))
+    first_s = next(at_s for at_s, total in totals if total >= nearly)
+    over_s = under_s = None
+    for at_s, total in totals:
+        if at_s < first_s:
+            continue
+        if total > most * 0.05 and total > steady:
+            over_s, under_s = at_s, None
+        elif under_s is None:
+            under_s = at_s
+    return first_s, over_s, under_s
+
+
+def holes(case: Case) -> list[tuple[int, int]]:
+    """Return between which two known seconds there are others in which it is not known what they held."""
+    seconds = [at_s for at_s, _ in known(case)]
+    return [(a, b) for a, b in itertools.pairwise(seconds) if b > a + 1]
+
+
+def hidden(case: Case) -> set[str]:
+    """Return the verdicts that would be right, had they held the most of all in a hole of 10 s and more."""
+    totals = known(case)
+    most, value = max(total for _, total in totals), dict(totals)
+    answers = set()
+    for a, b in holes(case):
+        for first_s in range(a + 1, b):
+            held = value[a] + RATE_PER_S * (first_s - a)
+            if b - a > HOLE_S and held > most:
+                answers.add(_verdict(case, sorted(totals + [(at_s, held) for at_s in range(first_s, b)])))
+    return answers
+
+
+def verdict(case: Case) -> str:
+    """Return the verdict by the text: "How long the queues grow, and how soon they are short again"."""
+    totals = known(case)
+    if not totals or END_S - totals[-1][0] > HOLE_S or hidden(case) - {"VALID"}:
+        return "UNKNOWN"
+    # Where holes decide, they may have held nothing in them.
+    emptied = sorted(totals + [(at_s, 0) for a, b in holes(case) for at_s in range(a + 1, b)])
+    answers = {_verdict(case, totals), _verdict(case, emptied)}
+    return answers.pop() if len(answers) == 1 else "UNKNOWN"
+
+
+def _verdict(case: Case, totals: list[tuple[int, int]]) -> str:
+    """Return the verdict where this is what they held."""
+    if case.peak_min is not None and max(total for _, total in totals) < case.peak_min:
+        return "UNKNOWN"
+    if case.within_s is None:
+        return "VALID"
+    if max(total for _, total in totals) <= max([total for at_s, total in totals if at_s < STEADY_S], default=0) + 5:
+        return "VALID"  # They did not grow.
+    first_s, over_s, under_s = drained(totals)
+    if over_s is not None and over_s - first_s >= case.within_s:
+        return "INVALID"
+    return "VALID" if under_s is not None and under_s - first_s <= case.within_s else "UNKNOWN"
+
+
+def is_rough(case: Case) -> bool:
+    """Whether the text does not decide: depths are known to a second, and it does not say what it is to grow."""
+    totals = known(case)
+    if not totals:
+        return False
+    if case.within_s is None:
+        return bool(hidden(case))
+    most, steady = max(total for _, total in totals), max([t for at_s, t in totals if at_s < STEADY_S], default=0)
+    first_s, over_s, under_s = drained(totals)
+    times = [at_s for at_s in (over_s, under_s) if at_s is not None]
+    near = any(abs(at_s - first_s - case.within_s) <= 1 for at_s in times)
+    near = near or any(abs(b - a - bound) <= 1 for a, b in holes(case) for bound in (case.within_s, HOLE_S))
+    # Where every most that may be hidden would be as well or as ill, the text says UNKNOWN, and the sense does not.
+    near = near or len(hidden(case)) == 1
+    return near or 84 <= totals[-1][0] <= 86 or steady + 5 < most <= max(3 * steady, RATE_PER_S)
+
+
+def found(case: Case) -> str:
+    """Return the checker's answer."""
+    bounds = {"drained_within_s": case.within_s, "peak_min": case.peak_min}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    return str(checked("backlog", recorded(case), **bounds).verdict)

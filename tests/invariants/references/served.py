@@ -1,0 +1,111 @@
+"""Hold what references have in common that judge how a cluster serves: messages, steps at the same time, who is up."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.invariants.literal import apart, event, fault, publish
+from tests.invariants.references.common import NODES, OUTCOMES, Away, Step
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A publish of publisher ``queue`` to that queue. ``waited_s``: for how long it had no answer."""
+
+    queue: int
+    sequence: int
+    due_s: float
+    outcome: str
+    waited_s: float = 0.005
+
+
+def sent_row(one: Sent) -> dict[str, Any]:
+    """Return the row of a publish."""
+    row = publish(one.sequence, one.due_s, OUTCOMES[one.outcome], publisher=one.queue, queue=one.queue)
+    row["outcome_us"] = row["sent_us"] + round(one.waited_s * 1e6)
+    return row
+
+
+def overlapping_steps(source: random.Random) -> tuple[tuple[Step, ...], tuple[Away, ...], set[str]]:
+    """Draw steps, some at the same time, and who was seen away: as meant, for longer, not at all, or not looked at."""
+    steps, aways, planted = [], [], set()
+    start_s = float(source.randrange(12, 40))
+    for _ in range(source.choice([0, 1, 1, 2, 2, 3])):
+        name = source.choice(["kill", "kill", "pause", "partition", "partition", "alarm", "kill_client"])
+        node, end_s = source.choice(NODES), start_s + source.choice([2, 5, 10, 20, 25])
+        if end_s > 68:
+            break
+        steps.append(Step(name, start_s, end_s, node))
+        planted.add(name)
+        seen_s = end_s + source.choice([2, 2, 2, 5, 20])
+        state = {"kill": "down", "pause": "suspended", "partition": "paused"}.get(name, "")
+        chance = source.random()
+        if chance < 0.05:
+            planted.add("never_away")
+        elif chance < 0.1 and state and name != "partition" and end_s - start_s >= 5:
+            planted.add("back_early")
+            aways.append(Away(node, start_s, start_s + 2, state))
+        elif state and (name != "partition" or end_s - start_s >= 10):
+            aways.append(Away(node, start_s + (5.5 if name == "partition" else 0), seen_s, state))
+        start_s = source.choice([start_s, start_s + 1, start_s + 4, end_s + 1, end_s + 12, end_s + 25])
+    if source.random() < 0.15:
+        from_s = float(source.randrange(12, 70))
+        aways.append(Away(source.choice(NODES), from_s, from_s + source.choice([4, 15, 30]), "down"))
+        planted.add("away_by_itself")
+    return tuple(steps), tuple(aways), planted
+
+
+def together(times: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return spans in order, those that touch as one."""
+    merged: list[tuple[float, float]] = []
+    for start_s, end_s in sorted(times):
+        if merged and start_s <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end_s, merged[-1][1]))
+        else:
+            merged.append((start_s, end_s))
+    return merged
+
+
+def has_majority(steps: Sequence[Step], aways: Sequence[Away], at_s: float) -> bool:
+    """Whether two nodes are up, and not cut off from each other."""
+    away = {one.node for one in aways if one.from_s <= at_s < one.to_s}
+    cut = set()
+    for step in steps:
+        if step.name == "partition" and step.start_s <= at_s < step.end_s:
+            cut |= set(apart([step.node], NODES))
+    up = [node for node in NODES if node not in away]
+    return any(one != other and (one, other) not in cut for one in up for other in up)
+
+
+def client_events(steps: Sequence[Step], publishers: int) -> list[Any]:
+    """Return the events of steps that raise an alarm, and of publishers: blocked by alarms, killed by steps."""
+    events: list[Any] = []
+    for number, step in enumerate(steps):
+        if step.name == "alarm":
+            kind = {"name": "alarm", "alarm": "memory", "alarmed": [step.node]}
+            events += fault(step.start_s, step.end_s, step=50 + number, **kind)  # type: ignore[arg-type]
+    for worker in (f"publisher-{number}" for number in range(publishers)):
+        events.append(event(0, "worker", worker=worker, event="started"))
+        killed = together([(one.start_s, one.end_s) for one in steps if one.name == "kill_client"])
+        for from_s, to_s in killed:
+            events.append(event(from_s, "worker", worker=worker, event="killed"))
+            events.append(event(to_s, "worker", worker=worker, event="started"))
+        for begin_s, end_s in together([(one.start_s, one.end_s) for one in steps if one.name == "alarm"]):
+            # One that is killed is not blocked meanwhile.
+            at_s = begin_s
+            for from_s, to_s in [*[one for one in killed if one[1] > begin_s], (end_s, end_s)]:
+                if at_s < min(from_s, end_s):
+                    events.append(event(at_s, "worker", worker=worker, event="blocked"))
+                    events.append(event(min(from_s, end_s), "worker", worker=worker, event="unblocked"))
+                at_s = max(at_s, to_s)
+    return events
+
+
+def longest_gap_s(times_s: Sequence[float], from_s: float, to_s: float) -> float:
+    """Return the longest time between two moments in which no one looked."""
+    later = [from_s, *[at_s for at_s in times_s if at_s > from_s], to_s]
+    return max(b - a for a, b in itertools.pairwise(later))
