@@ -120,7 +120,8 @@ def verdict(case: Case) -> Answer:
         return "INVALID", forbidden
     begun_s = [step.start_s for step in case.steps if step.is_fault]
     is_known = case.receipts and received_after_each(begun_s, [one.at_s for one in case.receipts])
-    return ("VALID" if is_known or not begun_s else "UNKNOWN"), forbidden
+    is_judged = any(m.outcome == "confirmed" for m in case.messages)  # nothing else is demanded to arrive
+    return ("VALID" if is_judged and (is_known or not begun_s) else "UNKNOWN"), forbidden
 
 
 def came(case: Case, message: Message) -> bool:

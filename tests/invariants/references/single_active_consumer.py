@@ -126,7 +126,7 @@ def is_broken(case: Case, first: Receipt, second: Receipt, third: Receipt) -> bo
         return False
     if has_lost(case, first.consumer, first.at_s, third.at_s):
         return False
-    return not is_excused(case, first.at_s, third.at_s)
+    return not is_excused(case, first.at_s, second.at_s)  # the third one proves only that it had been registered
 
 
 def sent_s(case: Case, receipt: Receipt) -> float:
