@@ -74,7 +74,7 @@ class Truth:
         """When each node was taken away."""
         return {
             node: Bounds(
-                union(times([step.sure_us]) for step in self.steps if node in step.down),
+                union(times([self._surely_away(step, node)]) for step in self.steps if node in step.down),
                 times(self.absences(node)),
             )
             for node in self.cluster.nodes
@@ -86,10 +86,30 @@ class Truth:
 
     def absences_by(self, step: Step, node: str) -> list[Period]:
         """Return when the step may have taken ``node`` away. One that takes its nodes away in turns did so only when
-        that was seen, or when the node was not looked at."""
+        that was seen, or when the node was not looked at. Of a node that is up again before the step begins to heal, as
+        where something else starts it, only what healing does may still be of the step."""
         if node not in step.down or not step.injected:
             return []
-        return self._seen_away(step, node) if step.intermittent else [self._absence(step, node)]
+        if step.intermittent:
+            return self._seen_away(step, node)
+        start_us, end_us = self._absence(step, node)
+        _, up_us = self._up_within(step, node)
+        return [(start_us, end_us)] if up_us is None else [(start_us, up_us), (step.sure_us[1], end_us)]
+
+    def _surely_away(self, step: Step, node: str) -> Period:
+        away_us, up_us = self._up_within(step, node)
+        return step.sure_us if up_us is None else (step.sure_us[0], away_us)
+
+    def _up_within(self, step: Step, node: str) -> tuple[float, float | None]:
+        """Return the last look that found ``node`` away before it was seen up again, and that look, if both are within
+        the time in which the step surely acted."""
+        away_us: float | None = None
+        for t_us, states in self.facts.sightings(*step.sure_us):
+            if states.get(node, "up") != "up":
+                away_us = t_us
+            elif away_us is not None and node in states and t_us < step.sure_us[1]:
+                return away_us, t_us
+        return 0.0, None
 
     def _seen_away(self, step: Step, node: str) -> list[Period]:
         """Return the times within a step, each from the look before ``node`` was seen away until it was seen up.
