@@ -28,6 +28,8 @@ from rabbitmq_resilience.record.events import SampleEvent
 TOLD_LATE_S = 10.0
 #: Who told nothing for longer than this before the end leaves it open how it did.
 SILENT_S_MAX = 15.0
+#: Nodes are scraped, and queues sampled, each second or so.
+LOOKED_EVERY_S = 2.0
 NOTHING_TOLD = Curve(np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -50,7 +52,7 @@ class Follower:
         """Whether nothing was told when it was due to have caught up."""
         if self.caught_up_us is None or (self.last_behind_us or 0) > due_us:
             return False
-        return due_us < self.caught_up_us - TOLD_LATE_S * 1e6
+        return due_us < self.caught_up_us - LOOKED_EVERY_S * 1e6
 
 
 class Followers(InvariantSpec):

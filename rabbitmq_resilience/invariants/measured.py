@@ -105,12 +105,12 @@ def _silent(found: Mapping[str, Curve], node: str, stretch: Period, longer_than_
 
 
 def _serving(facts: Facts, node: str, span_us: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    """The times from the first to the last sighting of each stretch in which the node was seen to serve."""
+    """Yield each stretch in which the node may have served, from its first look to its last; where a look does not list
+    it, it may."""
     begin: int | None = None
     last = 0
     for t_us, states in facts.node_states:
-        up = states.get(node) == "up" and span_us[0] <= t_us <= span_us[1]
-        if up:
+        if states.get(node, "up") == "up" and span_us[0] <= t_us <= span_us[1]:
             begin, last = (t_us if begin is None else begin), t_us
         elif begin is not None:
             yield begin, last

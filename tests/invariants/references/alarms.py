@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.verdict import History
@@ -20,6 +19,7 @@ from tests.invariants.references.common import (
     drawn_steps,
     drawn_unseen,
     is_seen_away,
+    is_silent,
     is_unseen,
     made,
     said,
@@ -137,7 +137,7 @@ def verdict_of(case: Case, word: Word, later_s: float, silent_s: float) -> str:
             answers.add("INVALID")
     words = [value for value in word.values if value is not None]
     # It may have the time, and did not clear before the node spoke for the last time.
-    if not words or words[-1] or is_silent(case.aways, word, silent_s):
+    if not words or words[-1] or is_silent(case.aways, word.node, word.values, silent_s):
         answers.add("UNKNOWN")
     return "INVALID" if "INVALID" in answers else "UNKNOWN" if "UNKNOWN" in answers else "VALID"
 
@@ -150,21 +150,6 @@ def _raised(word: Word, one: Alarm, within_s: float) -> str:
     after = [word.values[at_s] for at_s in SECONDS if due_s <= at_s <= one.end_s]
     after = [value for value in after if value is not None]
     return "INVALID" if after and not after[0] else "UNKNOWN"
-
-
-def is_silent(aways: Sequence[Away], word: Word, silent_s: float) -> bool:
-    """Whether a node that serves said nothing for too long, or since it came back."""
-    silent = 0
-    for at_s in SECONDS:
-        serves = not is_seen_away(aways, word.node, at_s)
-        silent = silent + 1 if serves and word.values[at_s] is None else 0
-        if silent > silent_s:
-            return True
-    back_s = max(
-        [int(away.to_s) for away in aways if away.node == word.node and away.to_s < END_S and away.state != "unseen"],
-        default=0,
-    )
-    return all(value is None for value in word.values[back_s:])
 
 
 def is_rough(case: Case) -> bool:

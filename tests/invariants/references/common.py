@@ -273,8 +273,22 @@ def said(values: Sequence[float | None]) -> Callable[[float], float | None]:
 
 def is_seen_away(aways: Sequence[Away], node: str, at_s: float) -> bool:
     """Whether a node was seen to do something other than to serve; one that was not looked at was not."""
-    mine = [away for away in aways if away.node == node and away.state != "unseen"]
-    return any(away.from_s <= at_s < away.to_s for away in mine)
+    if is_unseen(aways, node, at_s):
+        return False
+    return any(away.node == node and away.from_s <= at_s < away.to_s for away in aways)
+
+
+def is_silent(aways: Sequence[Away], node: str, words: Sequence[object], silent_s: float) -> bool:
+    """Whether a node said nothing (None, second by second) for too long while it was not seen away, or since then."""
+    silent, back_s = 0, 0
+    for at_s, word in enumerate(words):
+        if is_seen_away(aways, node, at_s):
+            silent, back_s = 0, at_s + 1
+        else:
+            silent = silent + 1 if word is None else 0
+        if silent > silent_s:
+            return True
+    return back_s < END_S and all(word is None for word in words[back_s:])
 
 
 def drawn_unseen(source: random.Random) -> tuple[Away, ...]:

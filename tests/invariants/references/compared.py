@@ -45,20 +45,20 @@ REFERENCES: dict[str, ModuleType] = {
     "expectations": expectations,
     "statuses": statuses,
     "unacked": unacked,
+    "memory": memory,
+    "alarms": alarms,
+    "uptime": uptime,
+    "followers": followers,
 }
 #: Answers that differ from the checkers' in some cases of a thousand: what of it is open is in
 #: reports/verdict-classes.md. They are compared where they are named.
 OPEN: dict[str, ModuleType] = {
-    "uptime": uptime,
     "availability": availability,
     "recovery": recovery,
     "throughput": throughput,
     "no_crash": no_crash,
     "backlog": backlog,
-    "followers": followers,
     "leaders_spread": leaders_spread,
-    "memory": memory,
-    "alarms": alarms,
 }
 #: Cases that one process takes at a time.
 BATCH = 200

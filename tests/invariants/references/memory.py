@@ -21,6 +21,7 @@ from tests.invariants.references.common import (
     drawn_steps,
     drawn_unseen,
     is_seen_away,
+    is_silent,
     is_unseen,
     made,
     said,
@@ -157,21 +158,6 @@ def verdict_of(case: Case, number: int, later_s: float, silent_s: float) -> str:
     if not words or words[-1] or is_silent(case.aways, node, states, silent_s):
         return "UNKNOWN"
     return "VALID"
-
-
-def is_silent(aways: Sequence[Away], node: str, states: Sequence[object], silent_s: float) -> bool:
-    """Whether a node that serves said nothing for too long, or since it came back."""
-    silent = 0
-    for at_s in SECONDS:
-        serves = not is_seen_away(aways, node, at_s)
-        silent = silent + 1 if serves and states[at_s] is None else 0
-        if silent > silent_s:
-            return True
-    back_s = max(
-        [int(away.to_s) for away in aways if away.node == node and away.to_s < END_S and away.state != "unseen"],
-        default=0,
-    )
-    return all(state is None for state in states[back_s:])
 
 
 def is_rough(case: Case) -> bool:
