@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -13,22 +15,36 @@ from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import gaps
 from rabbitmq_resilience.invariants.listing import lists_all
 from rabbitmq_resilience.invariants.steps import Step
+from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.events import SampleEvent
 
 #: Samples are asked for every second.
 UNSEEN_S_MAX = 10.0
-#: Queues of the other kinds have one copy, and stay where that is.
+#: Queues of the other kinds have one copy, and are not counted.
 REBALANCED = frozenset({"quorum", "mirrored", "stream"})
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How leaders were spread at a moment. ``excess``: how many more than its even share the node with the most led;
+    ``even``: whether that is allowed."""
+
+    t_us: int
+    excess: int
+    even: bool
+    text: str
 
 
 class LeadersSpread(InvariantSpec):
     """At most ``within_s`` after each rebalancing, and from then on, no running node leads more queues than its even
     share, rounded up, and ``excess_max``. That is what RabbitMQ promises (rabbit_amqqueue:rebalance/3): of four queues
-    on three nodes, two nodes may lead two each. Queues with one copy are not moved, and do not count. What comes after
-    the next fault or rebalancing is not looked at. A rebalancing after which the leaders were not seen when they had to
-    be spread, or for 10 s from then on, leaves it UNKNOWN."""
+    on three nodes, two nodes may lead two each. Classic queues that are not mirrored do not count. A quorum queue with
+    one member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
+    What comes after the next fault or rebalancing is not looked at. A rebalancing after which the leaders were not seen
+    when they had to be spread, or for 10 s from then on, leaves it UNKNOWN; so does one that is followed by a fault
+    before they had to be, unless they were seen to be spread in the last 10 s before that."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -43,20 +59,16 @@ class LeadersSpread(InvariantSpec):
         untold, uneven, reached_s, excesses = [], [], [], []
         for start_us in rebalanced:
             end_us, due_us = self._looked_until_us(facts, start_us, rebalanced), start_us + self.within_s * 1e6
-            seen = list(_spreads(facts, start_us, end_us))
-            even = _even_from_us(seen, self.excess_max)
-            late = [look for look in seen if look[0] >= due_us and look[1] > self.excess_max]
+            looks = list(_looks(facts, (start_us, end_us), self.excess_max))
+            late = [look for look in looks if look.t_us >= due_us and not look.even]
             moment = f"the rebalancing at {facts.at(start_us)}"
-            unseen = gaps([t for t, *_ in seen], (even, end_us), longer_than_s=UNSEEN_S_MAX) if even is not None else []
-            if unseen:
-                untold.append(f"{moment} spread them evenly, and from {facts.at(unseen[0][0])} on they were not seen")
-            elif even is not None and even <= due_us:
-                reached_s.append(seconds(even - start_us))
-            elif not late:
-                untold.append(f"after {moment} the leaders were not seen for {self.within_s:g} s")
+            if late:
+                uneven.append(f"{seconds(late[0].t_us - start_us):g} s after {moment}: {late[0].text}")
+            elif unseen := _unseen(looks, (start_us, end_us), due_us):
+                untold.append(f"after {moment} the leaders were not seen to be spread from {facts.at(unseen[0])} on")
             else:
-                uneven.append(f"{seconds(late[0][0] - start_us):g} s after {moment}: {late[0][2]}")
-            excesses += [max(excess for _, excess, _ in late or seen[-1:])] if seen else []
+                reached_s.append(seconds(_even_from_us(looks) - start_us))
+            excesses += [max(look.excess for look in late or looks[-1:])] if looks else []
         numbers = {
             "rebalanced": len(rebalanced),
             "excess": max(excesses, default=None),
@@ -83,27 +95,35 @@ def _rebalances(step: Step) -> bool:
     return not step.is_fault and "injected" in step.states
 
 
-def _even_from_us(seen: Sequence[tuple[int, int, str]], excess_max: int) -> int | None:
-    """The first moment of the last unbroken row in which leaders were spread evenly; None if it ends unevenly."""
-    even_us = None
-    for t_us, excess, _ in seen:
-        even_us = None if excess > excess_max else t_us if even_us is None else even_us
-    return even_us
+def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | None:
+    """Return the first time in which leaders may have been led unevenly though they had to be spread."""
+    early, late = ([look for look in looks if (look.t_us >= due_us) == is_late] for is_late in (False, True))
+    since_us = max([span_us[0], *(look.t_us for look in early)])
+    if due_us >= span_us[1]:
+        is_even = bool(early) and early[-1].even and span_us[1] - since_us <= UNSEEN_S_MAX * 1e6
+        return None if is_even else (since_us, span_us[1])
+    return next(iter(gaps([look.t_us for look in late], (since_us, span_us[1]), longer_than_s=UNSEEN_S_MAX)), None)
 
 
-def _spreads(facts: Facts, start_us: float, end_us: float) -> Iterator[tuple[int, int, str]]:
-    """Yield each moment at which every queue was listed with its leader, how many more than its even share the node
-    that leads most had (0 if none had), and which node led how many."""
+def _even_from_us(looks: Sequence[_Look]) -> int:
+    """Return the first moment of the last unbroken row of looks at which leaders were spread evenly."""
+    return list(itertools.takewhile(lambda look: look.even, reversed(looks)))[-1].t_us
+
+
+def _looks(facts: Facts, span_us: Period, excess_max: int) -> Iterator[_Look]:
+    """Yield each look at which all queues were listed, and all had a leader or some node led too many all the same."""
     fixed = {queue.name for queue in facts.queues if queue.kind not in REBALANCED}
+    single = {queue.name for queue in facts.queues if len(queue.members) == 1}
     for event in facts.of_kind(SampleEvent):
-        if not start_us < event.t_us <= end_us:
+        if not span_us[0] < event.t_us <= span_us[1] or not lists_all(facts, event):
             continue
-        leaders = [row.get("leader") for name, row in event.queues.items() if name not in fixed]
-        if not leaders or None in leaders or not lists_all(facts, event):
-            continue
+        leaders = {name: row.get("leader") for name, row in event.queues.items() if name not in fixed}
         up = [node for node, state in (facts.states_at(event.t_us) or {}).items() if state == "up"]
-        led = Counter(leaders)
-        counts = {node: led[node] for node in up}
-        if counts:
-            text = ", ".join(f"{node} leads {count}" for node, count in counts.items())
-            yield event.t_us, max(0, max(counts.values()) - math.ceil(len(leaders) / len(up))), text
+        if not leaders or not up:
+            continue
+        led, share = Counter(leaders.values()), math.ceil(len(leaders) / len(up))
+        can_move = {leader for name, leader in leaders.items() if name not in single}
+        excess = max([0, *(led[node] - share for node in up if node in can_move)])
+        if excess > excess_max or None not in leaders.values():
+            text = ", ".join(f"{node} leads {led[node]}" for node in up)
+            yield _Look(event.t_us, excess, excess <= excess_max, text)

@@ -19,9 +19,10 @@ Leaders = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Case:
-    """Who led which queue, second by second. ``copies``: how many each queue has."""
+    """Who led which queue, second by second. ``copies``: how many each queue has; ``kinds``: what it is."""
 
     copies: tuple[int, ...]
+    kinds: tuple[str, ...]
     leaders: tuple[Leaders, ...]
     steps: tuple[Step, ...]
     aways: tuple[Away, ...]
@@ -45,6 +46,7 @@ def is_rebalancing(step: Step) -> bool:
 
 def _drawn(source: random.Random) -> Case:
     copies = (3, *(source.choice([3, 3, 3, 1]) for _ in range(source.randrange(7))))
+    kinds = tuple("quorum" if many > 1 else source.choice(["classic", "quorum"]) for many in copies)
     steps, aways = drawn_steps(source, ("rebalance", "rebalance", "rebalance", "kill", "partition", "kill_client"))
     planted = {"many_queues" if len(copies) > 3 else "few_queues"}
     if source.random() < 0.2:
@@ -62,7 +64,8 @@ def _drawn(source: random.Random) -> Case:
         leaders.append(tuple(current))
     hide(source, leaders, planted)
     within_s = source.choice([5.0, 10.0, 20.0, 30.0])
-    return Case(copies, tuple(leaders), steps, aways, source.choice([0, 0, 0, 1]), within_s, "+".join(sorted(planted)))
+    excess_max, names = source.choice([0, 0, 0, 1]), "+".join(sorted(planted))
+    return Case(copies, kinds, tuple(leaders), steps, aways, excess_max, within_s, names)
 
 
 def drawn_changes(source: random.Random, steps: Sequence[Step], planted: set[str]) -> list[tuple[float, str]]:
@@ -116,8 +119,7 @@ def recorded(case: Case) -> History:
     """Return the history of a case."""
     names = [f"q{queue + 1}" for queue in range(len(case.copies))]
     queues = {}
-    for name, copies in zip(names, case.copies, strict=True):
-        kind = "quorum" if copies > 1 else "classic"
+    for name, copies, kind in zip(names, case.copies, case.kinds, strict=True):
         queues[name] = {"type": kind, "members": list(NODES[-copies:]), "leader": "c1"}
     looks = []
     for at_s, leaders in enumerate(case.leaders):
@@ -138,10 +140,11 @@ def is_spread(case: Case, at_s: int) -> bool | None:
     if leaders is None:
         return None
     running = [node for node in NODES if not is_away(case.aways, node, at_s + AT_S)]
-    counted = [queue for queue, copies in enumerate(case.copies) if copies > 1]
+    counted = [queue for queue, kind in enumerate(case.kinds) if kind == "quorum"]
     share = -(-len(counted) // max(1, len(running))) + case.excess_max
     for node in running:
-        if sum(leaders[queue] == node for queue in counted) > share:
+        mine = [queue for queue in counted if leaders[queue] == node]
+        if len(mine) > share and any(case.copies[queue] > 1 for queue in mine):
             return False
     return None if any(not leaders[queue] for queue in counted) else True
 

@@ -136,18 +136,18 @@ def _is_excused(case: Case, node: str, at_s: float) -> bool:
     for step in case.steps:
         if step.skipped or step.node != node or step.name not in ("kill", "pause", "stress") or step.start_s > at_s:
             continue
-        # When it went: the first look since the step began at which it was away.
-        gone = [t for t, state in looks(case, node) if step.start_s <= t <= at_s and state in ("down", "suspended")]
+        since = [(t, state) for t, state in looks(case, node) if step.start_s <= t <= at_s]
         if step.name == "stress":
-            if at_s <= step.end_s:
+            # While it is starved, and from then on until it is seen up.
+            if at_s <= step.end_s or not any(state == "up" and t >= step.end_s for t, state in since):
                 return True
-            # It went while it was starved, as far as was seen, and stays away.
-            before = max([t for t, state in looks(case, node) if t < at_s and state != "down"], default=0.0)
-            return before < step.end_s
-        if gone and gone[0] <= step.end_s + ROUGH_S / 2:
-            back = [t for t, state in looks(case, node) if gone[0] < t < at_s and state in ("up", "paused")]
-            if not back:
-                return True
+            continue
+        gone = [t for t, state in since if state in ("down", "suspended")]
+        # It went while the step was on, as far as was seen: nothing was seen of it after the step and before it was gone.
+        before = [t for t, state in since if t < gone[0]]
+        is_of_step = gone[0] <= step.end_s + ROUGH_S / 2 or not any(t > step.end_s for t in before)
+        if is_of_step and not any(state == "up" and gone[0] < t < at_s for t, state in since):
+            return True
     return False
 
 
