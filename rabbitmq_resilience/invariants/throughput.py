@@ -42,12 +42,13 @@ class Throughput(InvariantSpec):
     steady phase; of less, in proportion, where the load's target sinks below that of the steady phase, and without
     the part of exclusive queues whose consumers steps kept away, and ``grace_s`` after that.
 
-    Demanded from the end of the steady phase to the end of publishing, in windows that lie wholly where every
-    queue has a majority, nothing changed for ``grace_s`` (mirrored queues that are rebalanced change, too) and nothing
-    was lost for ``lost_grace_s`` (by default as long as a queue may stand still by ``availability``), no step's alarm
-    blocks publishers, for ``grace_s`` none was killed by a step, and none or a load balancer cut off, and the load does
-    not pause. If no window is left, or the steady phase did not come near its target, or other programs may have taken
-    much of this machine in every window that fell short, the finding is UNKNOWN.
+    Demanded from the end of the steady phase to the end of publishing, in windows one after another that lie wholly
+    where no step took the majority of a queue away, and nothing changed for ``grace_s`` (mirrored queues that are
+    rebalanced change, too), nothing that is still away was lost for ``lost_grace_s`` (by default as long as a queue may
+    stand still by ``availability``), for ``grace_s`` no step's alarm blocked publishers, none was killed by a step, and
+    none or a load balancer cut off, and the load does not pause. A node that goes away by itself excuses nothing. If no
+    window is left, or the steady phase did not come near its target, or other programs may have taken much of this
+    machine in every window that fell short, the finding is UNKNOWN.
 
     What happened after the last healing must be seen: where no such window begins after it, the last ``window_s`` of
     publishing are looked at. If they had the rate, it has come back; if not, they may have been too early, and the

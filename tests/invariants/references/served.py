@@ -70,9 +70,21 @@ def together(times: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return merged
 
 
+def taken_away(steps: Sequence[Step], aways: Sequence[Away]) -> tuple[Away, ...]:
+    """Return the times in which nodes were seen away because of a step: from one on they stay away until seen up."""
+    taken: list[Away] = []
+    for one in sorted(aways, key=lambda away: away.from_s):
+        is_of_step = any(
+            step.on_brokers and step.node == one.node and step.start_s <= one.from_s < step.end_s for step in steps
+        )
+        if is_of_step or any(other.node == one.node and one.from_s <= other.to_s for other in taken):
+            taken.append(one)
+    return tuple(taken)
+
+
 def has_majority(steps: Sequence[Step], aways: Sequence[Away], at_s: float) -> bool:
-    """Whether two nodes are up, and not cut off from each other."""
-    away = {one.node for one in aways if one.from_s <= at_s < one.to_s}
+    """Whether steps left two nodes up, and not cut off from each other."""
+    away = {one.node for one in taken_away(steps, aways) if one.from_s <= at_s < one.to_s}
     cut = set()
     for step in steps:
         if step.name == "partition" and step.start_s <= at_s < step.end_s:

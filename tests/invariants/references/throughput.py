@@ -133,19 +133,45 @@ def recorded(case: Case) -> History:
     return history(rows, [], [*events, *machine_events(case.machine)])
 
 
+def is_of(step: Step, away: Away) -> bool:
+    """Whether a node was seen away because of a step."""
+    return step.node == away.node and step.start_s <= away.from_s < step.end_s
+
+
+def back_s(case: Case, away: Away) -> float:
+    """Return when a node was seen up again after it was away."""
+    end_s = away.to_s
+    for one in sorted(case.aways, key=lambda one: one.from_s):
+        if one.node == away.node and one.from_s <= end_s < one.to_s:
+            end_s = one.to_s
+    return end_s
+
+
+def is_away_before(case: Case, step: Step) -> bool:
+    """Whether another step had taken a step's node away, and it was not seen up since."""
+    for other in case.steps:
+        if "partition" not in (step.name, other.name) and other.on_brokers and other.start_s < step.start_s:
+            if any(is_of(other, one) and step.start_s < back_s(case, one) for one in case.aways):
+                if other.node == step.node:
+                    return True
+    return False
+
+
 def is_demanded(case: Case, at_s: float, slack_s: float) -> bool:
     """Whether the rate is demanded at a moment."""
     grace_s, lost_s = case.grace_s + slack_s, LOST_S + slack_s
     not_in: list[tuple[float, float]] = []
     for step in case.steps:
-        if step.name == "alarm":
-            not_in.append((step.start_s, step.end_s + max(slack_s, 0)))
-        elif step.name == "kill_client":
+        if not step.on_brokers:
             not_in.append((step.start_s, step.end_s + grace_s))
-        else:
-            not_in += [(step.start_s, step.start_s + max(grace_s, lost_s)), (step.end_s, step.end_s + grace_s)]
-    for away in case.aways:
-        not_in += [(away.from_s, away.from_s + max(grace_s, lost_s)), (away.to_s, away.to_s + grace_s)]
+            continue
+        # What was lost with the step is back when it was seen, and else when the step ends.
+        backs_s = [back_s(case, one) for one in case.aways if is_of(step, one)]
+        if not is_away_before(case, step):
+            not_in.append((step.start_s, step.start_s + grace_s))
+            not_in.append((step.start_s, min(step.start_s + lost_s, max([step.end_s, *backs_s]))))
+        changes_s = backs_s if backs_s and step.name != "partition" else [step.end_s, *backs_s]
+        not_in += [(at_s, at_s + grace_s) for at_s in changes_s]
     if any(from_s <= at_s < to_s for from_s, to_s in not_in):
         return False
     return has_majority(case.steps, case.aways, at_s) and target(case, at_s) > 0
