@@ -57,17 +57,19 @@ class Availability(InvariantSpec):
 
     Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
     blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
-    from then on, may it stand still; an exclusive one while steps did so to its consumer, too. Time in which the load
-    pauses does not count; but for that, every queue is taken to have publishers that reach it. Where messages of a
-    queue are due more than a second apart, by the load's target or as they mostly came, a stall begins when the next
-    one was due. A message that goes to several queues is confirmed when all have it, so a queue may also stand still
-    while one that shares messages with it has no majority; but not while a message waits that goes to no such queue,
-    and was sent when less than 32 that do were under way from its publisher (as many fit into a channel by
-    ``quorum_commands_soft_limit``). Stalls are known to some hundredths of a second.
+    from then on, may it stand still; an exclusive one while steps did so to its consumer, too. A node that goes away by
+    itself excuses nothing, unless it had a reason to pause. Time in which the load pauses does not count; but for that,
+    every queue is taken to have publishers that reach it. Where messages of a queue are due more than a second apart,
+    by the load's target or as they mostly came, a stall begins when the next one was due. A message that goes to
+    several queues is confirmed when all have it, so a queue may also stand still while one that shares messages with it
+    has no majority; but not while a message waits that goes to no such queue, and was sent when less than 32 that do
+    were under way from its publisher (as many fit into a channel by ``quorum_commands_soft_limit``). Stalls are known
+    to some hundredths of a second.
 
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
-    too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or at the end of publishing, or
-    in a whole stretch between two times in which it may stand still.
+    too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or in a whole stretch that ends
+    with time in which it may stand still, or at the end of publishing for longer than it usually does: one whose
+    messages are due more than a second apart, where one waited for over a second.
 
     A stall that is too long, and not twice as long, is UNKNOWN where a broker with a copy of the queue waited for a
     processor of this machine for so long that it would have been short enough without that, and while other programs
@@ -226,7 +228,10 @@ class _Confirms:
         due_us = np.append(self.due_us, np.inf)
         first_us = due_us[np.searchsorted(self.due_us, edges, side="right")]
         ticks = np.clip((edges - self.span_us[0]) // TICK_US, 0, len(self.waiting) - 1).astype(int)
-        tried_us = np.minimum(np.minimum(first_us, edges + self.seldom_us), ends)
+        at_last_us = edges + self.seldom_us
+        for _ in self.idle:  # while the load pauses no message becomes due
+            at_last_us = edges + self.seldom_us + self._paused(at_last_us) - self._paused(edges)
+        tried_us = np.minimum(np.minimum(first_us, at_last_us), ends)
         return np.where(self.waiting[ticks], edges, tried_us)
 
     def _refused(self, stall: Period, usual_s: float) -> float:
@@ -239,8 +244,13 @@ class _Confirms:
         return float(sum(length_s for length_s in lengths_s if length_s <= usual_s) / whole_s) if whole_s else 0.0
 
     def open_s(self, period: Period) -> float:
-        """How long it had stood still at the end of the period."""
-        return self.lasts_s(max([period[0], *self.within(period)[-1:]]), period[1])
+        """Return for how long it had stood still at the end of the period: a seldom used queue since it was tried."""
+        since_us = np.array([max([period[0], *self.within(period)[-1:]])])
+        return self.lasts_s(float(self._tried(since_us, np.array([period[1]]))[0]), period[1])
+
+    def silent_s(self, usual_s: float) -> float:
+        """Return for how long it may be open; a seldom used queue that is tried answers as soon as any other."""
+        return STANDS_STILL_S if self.seldom_us else usual_s
 
     def usual_s(self, steady_us: Period) -> float:
         """For how long it may be silent without standing still: twice as long as it was in its steady phase. One that
@@ -268,7 +278,7 @@ def _judged(  # noqa: PLR0917 - what one queue is judged by
     usual_s = seen.usual_s((seen.span_us[0], chaos_us))
     stalls = [stall for period in demanded for stall in seen.stalls(queue, period, over_s=bound_s, usual_s=usual_s)]
     open_s = [seen.open_s(period) for period in demanded]
-    cut_short = [s if usual_s < s <= bound_s else 0.0 for s in open_s]
+    cut_short = [s if seen.silent_s(usual_s) < s <= bound_s else 0.0 for s in open_s]
     whole_s = [seen.lasts_s(*period) for period in demanded]
     unseen = [
         f"{queue} confirmed nothing from {facts.at(start)} to {facts.at(end)}, {facts.beside(start, end)}, and may "
@@ -285,7 +295,7 @@ def _end_unseen(queue: str, seen: _Confirms, facts: Facts, usual_s: float, bound
     healed_us = facts.last_healed_us
     longer = f"let the load go on for more than {bound_s:g} s after recovery (phases.settled_s)"
     open_s = seen.open_s(seen.span_us)
-    if open_s > usual_s:
+    if open_s > seen.silent_s(usual_s):
         began_us = max([seen.span_us[0], *seen.moments[-1:]])
         yield f"{queue} confirmed nothing from {facts.at(began_us)} until publishing ended {open_s:g} s later; {longer}"
     elif healed_us is not None and healed_us < end_us and not len(seen.within((healed_us, end_us))):

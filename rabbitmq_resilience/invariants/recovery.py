@@ -66,8 +66,10 @@ class Recovery(InvariantSpec):
         end_us: float = facts.phases.get("end", facts.events[-1].t_us + 1)
         if any(queue.consumer is not None for queue in facts.queues):
             end_us = facts.phases.get("drain", end_us)  # exclusive queues go with their consumers after that
-        known = facts.cluster.nodes if facts.cluster else ()
-        nodes = [(t, ill_nodes(states, known)) for t, states in facts.node_states if start_us <= t < end_us]
+        known = frozenset(facts.cluster.nodes if facts.cluster else ())
+        looks = [(t, states) for t, states in facts.node_states if start_us <= t < end_us]
+        # a look that misses a node shows what is ill, and not that nothing is
+        nodes = [(t, ill) for t, states in looks if (ill := ill_nodes(states)) or states.keys() >= known]
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
         if not nodes or not samples:
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
@@ -114,6 +116,9 @@ class Recovery(InvariantSpec):
             min(observations[-1][0] for observations in watched.seen[:2]) - start_us
         )  # all nodes, all queues
         if recovered_us is None:
+            before = watched.without_last_look.recovered_us if watched.ill_in_one_look else None
+            if before is not None and seconds(before - start_us) > self.within_s:
+                return self._finding(facts, watched.without_last_look)
             told = "; ".join(observations[-1][1] for observations in watched.seen if observations[-1][1])
             certain = watched_s >= self.within_s and not watched.ill_in_one_look
             excuse = self._excuse(facts, start_us, start_us + watched_s * 1e6, came=False) if certain else ""
@@ -162,6 +167,12 @@ class _Watched:
         others = (observations[-1][1] for observations in (nodes, splits, served))
         return not any(others) and bool(before) and not any(before)
 
+    @property
+    def without_last_look(self) -> _Watched:
+        """Return what was seen before the last look at the queues."""
+        nodes, queues, *others = self.seen
+        return replace(self, seen=(nodes, queues[:-1], *others))
+
     def doubt(self, facts: Facts, recovered_us: int, *, due_us: float) -> str:
         """Why it is not to be told whether it was whole from then on, or was so by ``due_us``; empty if it is."""
         for start, end in self.unseen:
@@ -208,10 +219,9 @@ def _last_to_come(facts: Facts, start_us: float, end_us: float) -> frozenset[str
     return (ill if ill_us > away_us + SEEN_LATER_S * 1e6 else away) or all_nodes
 
 
-def ill_nodes(states: Mapping[str, str], known: Iterable[str] = ()) -> str:
-    """``known`` are those that must have been looked at."""
-    unlike = {**dict.fromkeys(known, "not looked at"), **states}
-    return _listed(f"{node} is {state}" for node, state in unlike.items() if state != "up")
+def ill_nodes(states: Mapping[str, str]) -> str:
+    """Return which nodes are not up, in words; empty if all are."""
+    return _listed(f"{node} is {state}" for node, state in states.items() if state != "up")
 
 
 def ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, Any]]) -> str:

@@ -150,10 +150,10 @@ def back_s(case: Case, away: Away) -> float:
 def is_away_before(case: Case, step: Step) -> bool:
     """Whether another step had taken a step's node away, and it was not seen up since."""
     for other in case.steps:
-        if "partition" not in (step.name, other.name) and other.on_brokers and other.start_s < step.start_s:
-            if any(is_of(other, one) and step.start_s < back_s(case, one) for one in case.aways):
-                if other.node == step.node:
-                    return True
+        is_earlier = other.on_brokers and other.node == step.node and other.start_s < step.start_s
+        backs_s = [back_s(case, one) for one in case.aways if is_of(other, one)]
+        if is_earlier and "partition" not in (step.name, other.name) and max(backs_s, default=0.0) > step.start_s:
+            return True
     return False
 
 
