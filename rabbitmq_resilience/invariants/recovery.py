@@ -42,11 +42,12 @@ class Recovery(InvariantSpec):
     confirms and deliveries included, has not recovered either. Mirrors that are there and not synchronised are told,
     not judged. What is late and not twice as late is UNKNOWN where a broker that came last waited for a processor of
     this machine for so long that it would have been in time without that, and while other programs take much of this
-    machine; what never came, only where such a broker waited for half of the time and more. UNKNOWN is also what was
-    seen whole for less than 2 s at the end, or was not looked at since it was whole: its nodes for 6 s, its queues for
-    10 s. What nobody saw before the last fault was healed does not matter; where nobody looked at the nodes for 6 s
-    since, nothing is INVALID, as this machine may have stood still. Exclusive queues go with their consumers, so with
-    them it is looked at until the drain begins.
+    machine; what had not come when the record ends, not twice as late, only where such a broker also waited for half of
+    the time and more. What was never seen ill after it was due is UNKNOWN, too, if it was seen whole for less than 2 s
+    at the end, if its queues were ill in the last look alone, or if it was not looked at since it was whole and had to
+    be: its nodes for 6 s, its queues for 10 s. What nobody saw before the last fault was healed does not matter; where
+    nobody looked at the nodes for 6 s since, nothing is INVALID, as this machine may have stood still. Exclusive queues
+    go with their consumers, so with them it is looked at until the drain begins.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
@@ -73,7 +74,7 @@ class Recovery(InvariantSpec):
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
         if not nodes or not samples:
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
-        queues = _of_queues(facts.queues, samples)
+        queues, slow = _of_queues(facts.queues, samples)
         splits = [(e.t_us, ill_partitions(e.partitions)) for e in samples]
         keeping = starved(history, (start_us, end_us))
         consuming = [event.t_us for event in samples if event.t_us < facts.consumers_gone_us]
@@ -90,7 +91,7 @@ class Recovery(InvariantSpec):
             behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
             unlooked = list(periods(times(itertools.chain(*unseen))))
             perhaps = starved(history, (start_us, end_us), perhaps=True)
-            watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, perhaps, behind)
+            watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, perhaps, behind, slow)
             finding = self._finding(facts, watched)
         return _held_to(unwatched, facts, replace(finding, coverage=coverage))
 
@@ -128,7 +129,8 @@ class Recovery(InvariantSpec):
         after_s = seconds(recovered_us - start_us)
         late = after_s > self.within_s
         excuse = self._excuse(facts, start_us, recovered_us, came=True) if late else ""
-        doubt = watched.doubt(facts, recovered_us, due_us=start_us + self.within_s * 1e6)
+        due_us = start_us + self.within_s * 1e6
+        doubt = "" if watched.last_ill_us > due_us else watched.doubt(facts, recovered_us, due_us=due_us)
         told = f"; {watched.behind} mirrors were not synchronised even at the end" if watched.behind else ""
         if excuse:
             told += f"; {excuse}"
@@ -152,6 +154,7 @@ class _Watched:
     unseen: Sequence[Period]
     perhaps_starved: Mapping[str, Sequence[Period]]
     behind: int
+    slow_at_end: bool
 
     @property
     def recovered_us(self) -> int | None:
@@ -160,12 +163,16 @@ class _Watched:
         return max(whole) if len(whole) == len(self.seen) else None
 
     @property
+    def last_ill_us(self) -> int:
+        """Return when something was last seen to be missing, and 0 if nothing was."""
+        return max(t for observations in self.seen for t in [0, *(t for t, missing in observations if missing)])
+
+    @property
     def ill_in_one_look(self) -> bool:
         """Whether only queues are ill at the end, and only in the last look: they may be slow to tell."""
-        nodes, queues, splits, served = self.seen
-        before = [missing for t, missing in queues[:-1] if queues[-1][0] - t < SLOW_TO_TELL_EVERY_S * 1e6]
+        nodes, _, splits, served = self.seen
         others = (observations[-1][1] for observations in (nodes, splits, served))
-        return not any(others) and bool(before) and not any(before)
+        return not any(others) and self.slow_at_end
 
     @property
     def without_last_look(self) -> _Watched:
@@ -177,7 +184,7 @@ class _Watched:
         """Why it is not to be told whether it was whole from then on, or was so by ``due_us``; empty if it is."""
         for start, end in self.unseen:
             unlooked = f"nobody told of all nodes and queues from {facts.at(start)} to {facts.at(end)}"
-            if end > recovered_us:
+            if end > max(recovered_us, min(due_us, self.end_us - 1)):
                 return f"{unlooked}, after they were whole"
             if end == recovered_us and start <= due_us < end:
                 return f"{unlooked}, when they became whole"
@@ -251,8 +258,9 @@ def _listed(parts: Iterable[str]) -> str:
     return ", ".join(lines[:EXAMPLES_MAX]) + (f" and {len(lines) - EXAMPLES_MAX} more" if lines[EXAMPLES_MAX:] else "")
 
 
-def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -> list[Observation]:
-    """Return what was missing of the queues in each look that can be believed of all of them."""
+def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -> tuple[list[Observation], bool]:
+    """Return what was missing of the queues in each look that can be believed of all of them, and whether all that was
+    missing in the last look may only have been slow to tell."""
     ill: dict[str, dict[int, str]] = {}
     for place, sample in enumerate(samples):
         for queue in declared:
@@ -260,30 +268,31 @@ def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -
                 ill.setdefault(queue.name, {})[place] = text
     texts: dict[int, list[str]] = {}
     doubted: set[int] = set()
+    last, are_slow = len(samples) - 1, True
     for of_queue in ill.values():
-        looks = [(sample.t_us, of_queue.get(place, "")) for place, sample in enumerate(samples)]
-        believed = {t_us for t_us, _ in _believed(looks)}
+        slow = _slow_to_tell([(sample.t_us, of_queue.get(place, "")) for place, sample in enumerate(samples)])
+        are_slow = are_slow and (last not in of_queue or last in slow)
         for place, text in of_queue.items():
-            if samples[place].t_us in believed:
+            if place not in slow or place == last:
                 texts.setdefault(place, []).append(text)
             else:
                 doubted.add(place)
     kept = (place for place in range(len(samples)) if place in texts or place not in doubted)
-    return [(samples[place].t_us, _listed(texts.get(place, ()))) for place in kept]
+    return [(samples[place].t_us, _listed(texts.get(place, ()))) for place in kept], are_slow
 
 
-def _believed(observations: list[Observation]) -> list[Observation]:
-    """Return the looks without what was missing in one of them while all was there in all others for a while: a member
-    that is slow to answer is listed as one that is not there. The first look and the last are believed, and all of them
-    where that happens in more than two looks, and in more than one of twenty."""
-    ill_us = [t_us for t_us, missing in observations if missing]
-    kept = []
-    for i, (t_us, missing) in enumerate(observations):
-        near = [t for t in ill_us if missing and abs(t - t_us) < SLOW_TO_TELL_EVERY_S * 1e6]
-        if len(near) != 1 or i in (0, len(observations) - 1):
-            kept.append((t_us, missing))
-    seldom = len(observations) - len(kept) <= max(SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX * len(observations))
-    return kept if seldom else observations
+def _slow_to_tell(observations: list[Observation]) -> frozenset[int]:
+    """Return the places of looks in which something was missing while all was there in all others for a while: a member
+    that is slow to answer is listed as one that is not there. The first look is believed, and all of them where that
+    happens in more than two looks, and in more than one of twenty."""
+    ill = [(place, t_us) for place, (t_us, missing) in enumerate(observations) if missing]
+    alone = {
+        place
+        for place, t_us in ill
+        if place and not any(0 < abs(t - t_us) < SLOW_TO_TELL_EVERY_S * 1e6 for _, t in ill)
+    }
+    seldom = len(alone) <= max(SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX * len(observations))
+    return frozenset(alone if seldom else ())
 
 
 def _last_ill(observations: list[Observation]) -> Observation:

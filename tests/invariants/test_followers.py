@@ -198,7 +198,7 @@ def test_unknown_where_nobody_told_when_it_was_due() -> None:
     hidden = raft(lambda at: 2000 if 20 <= at < 75 else None if at < 90 else entries(at))
     finding = check(hidden)
     assert (finding.verdict, finding.coverage) == (Verdict.UNKNOWN, Coverage(2, 3, "followers"))
-    soon = raft(lambda at: 2000 if 20 <= at < 75 else None if at < 85 else entries(at))
+    soon = raft(lambda at: 2000 if 20 <= at < 75 else None if at < 77 else entries(at))
     assert check(soon).verdict is Verdict.VALID
 
 
@@ -222,5 +222,5 @@ def test_unknown_where_a_member_was_silent_until_long_after_it_was_due() -> None
     """Nothing is known of b1 from 60 to 88 s, and it was due at 75 s."""
     hidden = raft(lambda at: None if 60 <= at < 88 else entries(at))
     assert check(hidden).verdict is Verdict.UNKNOWN
-    soon = raft(lambda at: None if 60 <= at < 80 else entries(at))
+    soon = raft(lambda at: None if 60 <= at < 76 else entries(at))
     assert check(soon).verdict is Verdict.VALID

@@ -191,7 +191,7 @@ def test_nobody_watched() -> None:
 
 
 def test_nobody_watched_the_nodes_for_a_while() -> None:
-    """It matters since they were whole, and not before the last fault was healed."""
+    """It matters since they were whole and had to be, and not before the last fault was healed."""
 
     def judged(first_s: float, last_s: float) -> Verdict:
         seen = [look for look in node_states() if not us(first_s) < look.t_us < us(last_s)]
@@ -202,8 +202,9 @@ def test_nobody_watched_the_nodes_for_a_while() -> None:
 
     assert judged(40, 60) is Verdict.VALID
     assert judged(64, 71) is Verdict.VALID
-    assert judged(75, 81) is Verdict.VALID
-    assert judged(75, 81.5) is Verdict.UNKNOWN
+    assert judged(75, 81.5) is Verdict.VALID
+    assert judged(82, 88) is Verdict.VALID
+    assert judged(82, 88.5) is Verdict.UNKNOWN
 
 
 def test_a_machine_that_stood_still_makes_nothing_late() -> None:

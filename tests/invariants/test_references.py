@@ -9,7 +9,7 @@ import pytest
 
 from tests.invariants.references.compared import REFERENCES, compare
 
-BATCHES, CASES = 4, 60
+BATCHES, CASES = 12, 20
 
 
 @pytest.mark.parametrize("first", range(0, BATCHES * CASES, CASES))

@@ -97,47 +97,72 @@ def verdict(case: Case) -> str:
 
 def judged(case: Case, slack_s: float) -> str:
     """Return the verdict with bounds that are longer by some time."""
-    healed_s = max([step.end_s for step in case.steps if not step.skipped], default=70.0)
-    ends = _ends(case, healed_s, slack_s)
+    asked = asked_s(case)
+    if case.waited == "in vain" or not _is_slow_at_end(case, _healed_s(case)):
+        return _judged(case, slack_s, END_S)
+    # What was broken without the last look stays so; else it may have been slow to tell.
+    return "INVALID" if _judged(case, slack_s, asked[-1]) == "INVALID" else "UNKNOWN"
+
+
+def _healed_s(case: Case) -> float:
+    """Return when the last fault was healed."""
+    return max([step.end_s for step in case.steps if not step.skipped], default=70.0)
+
+
+def _judged(case: Case, slack_s: float, asked_until_s: float) -> str:
+    """Return the verdict with bounds that are longer by some time; later samples of queues are left out."""
+    healed_s = _healed_s(case)
+    ends = _ends(case, healed_s, slack_s, asked_until_s)
     whole_s = max(first for _, first, _ in ends)
     ill_s = max(last for last, _, _ in ends)
-    ever = whole_s < END_S and case.waited != "in vain"
+    in_vain = case.waited == "in vain"
+    ever = whole_s < END_S and not in_vain
     answers = {"VALID"}
     bound_s = case.within_s + slack_s
     # Where it was ill to the end, it is late only if there was the time.
-    late_s = (whole_s if ever else 89 if case.waited == "in vain" and ill_s < 89 else END_S) - healed_s
+    late_s = (whole_s if ever else 89 if in_vain else END_S) - healed_s
+    is_surely_late = ill_s - healed_s > bound_s or (in_vain and late_s > bound_s)
     if late_s > bound_s:
-        surely = ill_s - healed_s > bound_s or not ever
-        last = " ".join(nodes for _, first_s, nodes in ends if first_s > whole_s - 1.5)
-        answers.add(_late(case, last, late_s, bound_s, ever) if surely else "UNKNOWN")
+        surely = is_surely_late or not ever
+        answers.add(_late(case, _last_to_come(ends), late_s, bound_s, ever) if surely else "UNKNOWN")
     elif not ever:
         answers.add("UNKNOWN")
     # "Where nobody looked at the nodes for 6 s since, nothing is INVALID": at all of them.
     times = [[at_s for at_s, _ in looks(case, node)] for node in NODES]
     if "INVALID" in answers and any(longest_gap_s(one, healed_s, END_S) > NODES_S - slack_s for one in times):
         answers = {"UNKNOWN"}
-    # Read so that it holds of what was late, too; what is seen whole after such a time, and in time, is VALID.
-    if not all(_is_seen(one, whole_s, healed_s + bound_s, NODES_S - slack_s) for one in times):
-        answers = {"UNKNOWN"}
-    if not _is_seen(asked_s(case), whole_s, healed_s + bound_s, QUEUES_S - slack_s):
-        answers = {"UNKNOWN"}
-    if END_S - 0.5 - whole_s < WHOLE_S + slack_s / 2:
-        answers.add("UNKNOWN")
+    if not is_surely_late:
+        if not all(_is_seen(one, whole_s, healed_s + bound_s, NODES_S - slack_s) for one in times):
+            answers = {"UNKNOWN"}
+        if not _is_seen(asked_s(case), whole_s, healed_s + bound_s, QUEUES_S - slack_s):
+            answers = {"UNKNOWN"}
+        if END_S - 0.5 - whole_s < WHOLE_S + slack_s / 2:
+            answers.add("UNKNOWN")
     return "INVALID" if "INVALID" in answers else "UNKNOWN" if "UNKNOWN" in answers else "VALID"
 
 
-def _ends(case: Case, healed_s: float, slack_s: float) -> list[tuple[float, float, str]]:
+def _ends(case: Case, healed_s: float, slack_s: float, asked_until_s: float) -> list[tuple[float, float, str]]:
     """Return of each thing when it was last ill, when it was seen well after that, and which nodes that may be."""
     ends: list[tuple[float, float, str]] = []
     for node in NODES:
         ends.append((*_last_ill(looks(case, node), healed_s), node))
     for queue in range(case.queues):
-        seen = _without_blips(case, queue, healed_s)
+        seen = [look for look in _without_blips(case, queue, healed_s) if look[0] < asked_until_s]
         ends.append((*_last_ill(seen, healed_s), "a1 b1 c1"))
         ends.append((*_not_delivering(case, queue, slack_s), "a1 b1 c1"))
     parted = [(t, not any("partitioned" in ill_kinds(case, q, t) for q in range(case.queues))) for t in asked_s(case)]
     ends.append((*_last_ill(parted, healed_s), "b1 c1"))
     return ends
+
+
+def _last_to_come(ends: list[tuple[float, float, str]]) -> str:
+    """Return the nodes that were whole last, or those of what was ill for over 2 s more than any of them."""
+    of_nodes = [end for end in ends if end[2] in NODES]
+    ill_s = max(last_s for last_s, _, _ in ends)
+    gone_s = max(last_s for last_s, _, _ in of_nodes)
+    late = ends if ill_s > gone_s + 2 else of_nodes
+    last_s = max(end[0] for end in late)
+    return " ".join(end[2] for end in late if end[0] > last_s - 0.5)
 
 
 def _last_ill(seen: list[tuple[float, bool]], healed_s: float) -> tuple[float, float]:
@@ -151,19 +176,32 @@ def _last_ill(seen: list[tuple[float, bool]], healed_s: float) -> tuple[float, f
     return ill_s, whole_s
 
 
-def _without_blips(case: Case, queue: int, healed_s: float) -> list[tuple[float, bool]]:
-    """Return the looks at a queue; one that was ill once only, and not again for 10 s, was slow to tell."""
-    seen = [(at_s, ill_kinds(case, queue, at_s) <= {"silent", "partitioned"}) for at_s in asked_s(case)]
+def _blips(case: Case, queue: int, healed_s: float) -> tuple[list[tuple[float, bool]], list[float]]:
+    """Return the looks at a queue since the healing, and those in which it was ill alone, and not again for 10 s."""
+    asked = [at_s for at_s in asked_s(case) if at_s >= healed_s]
+    seen = [(at_s, ill_kinds(case, queue, at_s) <= {"silent", "partitioned"}) for at_s in asked]
     blips = []
-    for at_s, is_well in seen:
+    for at_s, is_well in seen[1:]:
         others = [t for t, well in seen if not well and t != at_s and abs(t - at_s) < SLOW_S]
-        followed = any(t > at_s for t, _ in seen)
-        if not is_well and not others and followed and "missing" not in ill_kinds(case, queue, at_s):
+        if not is_well and not others:
             blips.append(at_s)
-    after = [at_s for at_s in blips if at_s > healed_s]
-    if len(after) > 2 and len(after) > len([t for t, _ in seen if t > healed_s]) / 20:
-        return seen
-    return [(at_s, is_well or at_s in blips) for at_s, is_well in seen]
+    return seen, blips if len(blips) <= 2 or len(blips) <= len(seen) / 20 else []
+
+
+def _without_blips(case: Case, queue: int, healed_s: float) -> list[tuple[float, bool]]:
+    """Return the looks at a queue; one in which it was slow to tell counts as well, unless it is the last."""
+    seen, blips = _blips(case, queue, healed_s)
+    return [(at_s, is_well or (at_s in blips and at_s != seen[-1][0])) for at_s, is_well in seen]
+
+
+def _is_slow_at_end(case: Case, healed_s: float) -> bool:
+    """Whether queues are ill in the last look, and each of these may only have been slow to tell."""
+    found = []
+    for queue in range(case.queues):
+        seen, blips = _blips(case, queue, healed_s)
+        if seen and not seen[-1][1]:
+            found.append(seen[-1][0] in blips)
+    return bool(found) and all(found)
 
 
 def _not_delivering(case: Case, queue: int, slack_s: float) -> tuple[float, float]:
@@ -183,11 +221,10 @@ def _is_seen(times_s: list[float], whole_s: float, due_s: float, bound_s: float)
 def _late(case: Case, last: str, late_s: float, bound_s: float, ever: bool) -> str:
     """Return what is said of what is late: the machine excuses what is not twice as late. ``last``: who came last."""
     for part in case.machine:
-        mine_s = part.waited * late_s if part.node in last and case.waited != "in vain" else 0.0
-        if not ever and mine_s >= late_s / 2:
-            return "UNKNOWN"
-        is_excused = part.others >= 0.25 or late_s - mine_s <= 2 * bound_s - case.within_s
-        if ever and late_s <= 2 * bound_s and is_excused:
+        mine_s = part.waited * late_s if part.node in last else 0.0
+        if late_s > 2 * bound_s or (not ever and mine_s < late_s / 2):
+            continue
+        if (ever and part.others >= 0.25) or late_s - mine_s <= 2 * bound_s - case.within_s:
             return "UNKNOWN"
     return "INVALID"
 

@@ -190,9 +190,10 @@ def judged(case: Case, slack_s: float, slides: bool, ratio: float) -> str:
     if mean < 0.8 * RATE:
         return "UNKNOWN"
     windows = []
+    demanded = [is_demanded(case, quarter / 4, slack_s) for quarter in range(int(4 * END_S))]
     at_s = STEADY_S
     while at_s + WINDOW_S <= END_S:
-        if all(is_demanded(case, at_s + quarter / 4, slack_s) for quarter in range(int(4 * WINDOW_S))):
+        if all(demanded[int(4 * at_s) : int(4 * (at_s + WINDOW_S))]):
             windows.append(at_s)
             at_s += 0.5 if slides else WINDOW_S
         else:
