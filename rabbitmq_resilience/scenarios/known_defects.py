@@ -119,6 +119,16 @@ WAITS_TO_PAUSE = _defect(
     trace="waits_to_pause",
 )
 
+#: The same, where the cut was shorter than the time in which a node must have paused (4.0.5: 1 of 1 second cuts of 19 s
+#: while a node recovers from the first one).
+STAYS_APART_UNPAUSED = _defect(
+    "recovery",
+    broker=">=4.0,<4.1",
+    also=("availability", "throughput"),
+    reference="rabbitmq/rabbitmq-server#17319",
+    trace="never_pauses",
+)
+
 #: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
 #: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
 #: then says that it has none. They stay until the consumer goes.
