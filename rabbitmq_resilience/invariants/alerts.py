@@ -133,14 +133,15 @@ class Alerts(InvariantSpec):
     def _looked_at(
         self, record: Record, steps: Mapping[int, Step], span_us: Period
     ) -> tuple[list[Period], list[Period]]:
-        """The time that is judged, and what of it nobody saw."""
+        """Return the time that is judged, and what of it was not seen. A group of ignored rules alone shows nothing."""
         if self.no_others:
             judged = times([span_us])
         else:
             taken = [(demand, steps[demand.after_step]) for demand in self.fires if demand.after_step in steps]
             windows = [_window_us(demand, step) for demand, step in taken if step.sure_us[0] < NEVER_US]
             judged = times((start, min(end, span_us[1])) for start, end in windows)
-        unseen = union(_unseen(group, period) for group in record.groups for period in periods(judged))
+        heard = [group for group in record.groups if {*group.alerts} - {*self.ignored}]
+        unseen = union(_unseen(group, period) for group in heard for period in periods(judged))
         return list(periods(judged)), list(periods(unseen))
 
 

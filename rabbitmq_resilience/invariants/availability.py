@@ -321,7 +321,7 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
         "stalls_too_long": len(excused),
         "stalls_excused": sum(map(bool, excused.values())),
     }
-    told = f"the longest stall with a majority up was {longest.told(facts)}; allowed are {bound_s:g} s"
+    told = f"the longest stall that no step excuses was {longest.told(facts)}; allowed are {bound_s:g} s"
     too_long = [stall.told(facts) for stall, excuse in excused.items() if not excuse]
     of_machine = [f"{stall.told(facts)}; {excuse}" for stall, excuse in excused.items() if excuse]
     unseen = [*of_machine, *(text for one in judged for text in one.unseen)]

@@ -24,7 +24,7 @@ from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts, QueueFacts
 from rabbitmq_resilience.invariants.kept_away import kept_away
 from rabbitmq_resilience.invariants.liveness import Promises
 from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, periods, times
+from rabbitmq_resilience.invariants.times import NEVER, Period, Times, later, periods, times, union
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent
 
@@ -65,17 +65,17 @@ def unowned(facts: Facts, queue: QueueFacts, *, grace_s: float) -> Times:
 def lacking_at_nodes(
     facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float
 ) -> Times:
-    """When nodes that have the queue may not serve. An exclusive one is at the node of its consumer, as a classic one
-    there; one that expires may be where it was before, too."""
+    """Return when nodes that have the queue may not serve. An exclusive one is at the node of its consumer, as a
+    classic one there, and at any node where that is not recorded; one that expires may be where it was before, too."""
     if queue.consumer is None:
         return promised.lacking(queue, grace_s=grace_s)
     lacking = NEVER
     for stay in facts.once(_stays).get(queue.consumer, ()):
-        there = QueueFacts(queue.name, "classic", frozenset({stay.node}))
-        known = stay.node in cluster.nodes
+        nodes = {stay.node} & {*cluster.nodes} or cluster.nodes
         end_us = NEVER_US if queue.expires_s is not None else stay.end_us + grace_s * 1e6
         at_us = times([(stay.start_us, end_us)])
-        lacking |= at_us & promised.lacking(there, grace_s=grace_s) if known else at_us
+        there = [QueueFacts(queue.name, "classic", frozenset({node})) for node in nodes]
+        lacking |= at_us & union(promised.lacking(one, grace_s=grace_s) for one in there)
     return lacking
 
 

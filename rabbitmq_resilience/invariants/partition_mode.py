@@ -212,8 +212,9 @@ def _unexpected_pauses(pauses: Pauses, seen: Sightings) -> Iterator[Late]:
             if any(start <= t_us <= end for start, end in allowed[node]):
                 continue
             excuse = _paused_late(pauses, node, t_us)
-            told = f"{node} was paused {'only' if excuse else 'without need'} at {facts.at(t_us)}"
-            late = Late(f"{told}, {facts.beside(t_us, t_us)}", excuse)
+            reason = "" if excuse else ", though no step gave it a reason"
+            told = f"{node} was paused{' only' if excuse else ''} at {facts.at(t_us)}"
+            late = Late(f"{told}{reason}, {facts.beside(t_us, t_us)}", excuse)
             allowed[node].append((t_us, facts.first_up_us(node, after_us=t_us) if excuse else NEVER_US))
             if node not in wrong or not excuse:
                 wrong[node] = late

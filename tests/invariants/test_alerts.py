@@ -340,3 +340,10 @@ def test_unknown_where_the_record_ends_before_it_is_due(message: Messages) -> No
     message(finding.summary)
     assert "+100.000 s" in finding.summary
     assert "+95.000 s" in finding.summary
+
+
+def test_a_group_of_ignored_rules_alone_need_not_be_evaluated() -> None:
+    seen = [(us(-3), us(END + 3))]
+    groups = [RuleGroup("all", 1.0, ["A"], seen), RuleGroup("never", 1.0, ["B"], [])]
+    assert check(Alerts(ignored=("B",)), Record(groups, [])).verdict is Verdict.VALID
+    assert check(Alerts(), Record(groups, [])).verdict is Verdict.UNKNOWN

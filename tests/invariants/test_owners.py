@@ -225,3 +225,12 @@ def test_a_queue_is_where_its_consumer_is(node: str, verdict: Verdict) -> None:
     made = [cluster(), phases(), QUEUES, seen, load(10, 10), fault(30, 58, down=["c1"]), *both]
     recorded = history(every_tenth((0, 30), (62, 90)), (), made)
     assert Availability().check(recorded).verdict is verdict
+
+
+def test_a_consumer_whose_node_is_not_recorded_excuses_no_more_than_any_node_does() -> None:
+    """It is killed from 29 to 31 s, and nothing is confirmed from 29 to 80 s."""
+    sent = [publish(n, n / 2) for n in range(180) if not 29 <= n / 2 < 80]
+    told = [(1.0, "connected"), (29.0, "killed"), (31.0, "started"), (31.5, "connected")]
+    worked = [event(at_s, "worker", worker="consumer-0", event=what) for at_s, what in told]
+    made = [cluster(), phases(), QUEUES, load(10, 2), node_states(), fault(29, 31, name="kill_client"), *worked]
+    assert Availability().check(history(sent, [], made)).verdict is Verdict.INVALID
