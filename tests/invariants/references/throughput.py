@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rabbitmq_resilience.invariants.verdict import History
@@ -177,6 +179,12 @@ def is_demanded(case: Case, at_s: float, slack_s: float) -> bool:
     return has_majority(case.steps, case.aways, at_s) and target(case, at_s) > 0
 
 
+@lru_cache(maxsize=4)
+def demanded_at(case: Case, slack_s: float) -> list[bool]:
+    """Return for each quarter of a second whether the rate is demanded."""
+    return [is_demanded(case, quarter / 4, slack_s) for quarter in range(int(4 * END_S))]
+
+
 def verdict(case: Case) -> str:
     """Return the verdict by the text."""
     return judged(case, 0.0, True, RATIO)
@@ -190,7 +198,7 @@ def judged(case: Case, slack_s: float, slides: bool, ratio: float) -> str:
     if mean < 0.8 * RATE:
         return "UNKNOWN"
     windows = []
-    demanded = [is_demanded(case, quarter / 4, slack_s) for quarter in range(int(4 * END_S))]
+    demanded = demanded_at(case, slack_s)
     at_s = STEADY_S
     while at_s + WINDOW_S <= END_S:
         if all(demanded[int(4 * at_s) : int(4 * (at_s + WINDOW_S))]):
@@ -211,8 +219,8 @@ def judged(case: Case, slack_s: float, slides: bool, ratio: float) -> str:
 
 def _is_short(case: Case, times_s: list[float], from_s: float, least: float) -> bool:
     """Whether fewer were confirmed in a window than must be: "of less, in proportion, where the target sinks"."""
-    part = sum(target(case, from_s + quarter / 4) for quarter in range(int(4 * WINDOW_S))) / (4 * WINDOW_S)
-    return sum(from_s <= at_s < from_s + WINDOW_S for at_s in times_s) < least * WINDOW_S * part
+    part = sum(target(case, from_s + half / 2) for half in range(int(2 * WINDOW_S))) / (2 * WINDOW_S)
+    return bisect_left(times_s, from_s + WINDOW_S) - bisect_left(times_s, from_s) < least * WINDOW_S * part
 
 
 def _is_taken(case: Case, from_s: float) -> bool:
