@@ -61,7 +61,7 @@ def reached(verdict: Mapping[str, Any]) -> dict[str, float | None]:
     numbers = {name: finding.get("numbers", {}) for name, finding in verdict.get("invariants", {}).items()}
     throughput, flow = numbers.get("throughput", {}), numbers.get("flow", {})
     waits = [value for name, value in numbers.get("latency", {}).items() if _WAITED.search(name)]
-    outages = [told["longest_s"] for told in verdict.get("consequences", {}).get("queues", {}).values()]
+    outages = [told["longest_s"] for told in (verdict.get("consequences") or {}).get("queues", {}).values()]
     return {
         "confirmed_per_s": throughput.get("steady_per_s", flow.get("taken_per_s")),
         "kept": throughput.get("ratio"),

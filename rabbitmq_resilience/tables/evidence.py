@@ -1,0 +1,80 @@
+"""Show on one page what was played and what came of it: versions as columns, families of faults as rows.
+
+.venv/bin/python -m rabbitmq_resilience.tables.evidence > reports/evidence.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rabbitmq_resilience.pages.wording import NOTHING
+from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
+from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+
+#: Families of scenarios, and what their titles have: the first that fits counts.
+FAMILIES = {
+    "loads of case studies": r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
+    r"|sizing|telemetry),",
+    "random schedules": r"^Random",
+    "rolling restarts": r"[Rr]olling restart",
+    "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
+    "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk",
+    "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
+    "cuts": r"cut|bridge|even split|disconnected|not heard",
+    "brokers that die or freeze": r"\bdies?\b|died|freezes",
+}
+OTHER, ALL = "other", "all"
+
+
+def family(title: str) -> str:
+    """Return the family of a scenario."""
+    return next((name for name, titles in FAMILIES.items() if re.search(titles, title)), OTHER)
+
+
+def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page, in Markdown, of lines of the ledger: the newest version first."""
+    runs = [Run(line["run"], line, **explained.get(line["run"].partition("-")[0], {})) for line in lines]
+    cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        version = str(run.verdict["broker_version"])
+        cells[family(str(run.verdict["title"])), version].append(run)
+        cells[ALL, version].append(run)
+    versions = sorted({version for _, version in cells}, key=_numbers, reverse=True)
+    rows = [name for name in (*FAMILIES, OTHER, ALL) if any((name, version) in cells for version in versions)]
+    return markdown(
+        TEMPLATES / "evidence.md.j2",
+        versions=versions,
+        rows=rows,
+        cells={key: Counts.of(found) for key, found in cells.items()},
+        broken={version: _broken(cells[ALL, version]) for version in versions},
+    )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def _broken(runs: Sequence[Run]) -> list[tuple[str, int, str]]:
+    """Return whose fault it was that runs did not end as they should, how many these were, and which public issues they
+    are known by: most first."""
+    odd = [run for run in runs if not run.held]
+    found = []
+    for blamed, count in Counter(run.blamed for run in odd).most_common():
+        issues = Counter(re.findall(r"rabbitmq-server#\d+", " ".join(run.why for run in odd if run.blamed == blamed)))
+        found.append((blamed, count, ", ".join(f"{issue} ({runs})" for issue, runs in issues.most_common()) or NOTHING))
+    return found
+
+
+def main() -> None:
+    """Print the page."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
+    print(evidence(read_ledger(), read_explained()), end="")
+
+
+if __name__ == "__main__":
+    main()
