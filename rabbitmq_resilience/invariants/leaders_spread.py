@@ -98,6 +98,8 @@ def _rebalances(step: Step) -> bool:
 def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | None:
     """Return the first time in which leaders may have been led unevenly though they had to be spread."""
     early, late = ([look for look in looks if (look.t_us >= due_us) == is_late] for is_late in (False, True))
+    if not looks:
+        return span_us
     since_us = max([span_us[0], *(look.t_us for look in early)])
     if due_us >= span_us[1]:
         is_even = bool(early) and early[-1].even and span_us[1] - since_us <= UNSEEN_S_MAX * 1e6
@@ -106,8 +108,10 @@ def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | 
 
 
 def _even_from_us(looks: Sequence[_Look]) -> int:
-    """Return the first moment of the last unbroken row of looks at which leaders were spread evenly."""
-    return list(itertools.takewhile(lambda look: look.even, reversed(looks)))[-1].t_us
+    """Return the first moment of the last unbroken row of looks at which leaders were spread evenly; that of the last
+    look if they were not then."""
+    row = list(itertools.takewhile(lambda look: look.even, reversed(looks)))
+    return (row or looks)[-1].t_us
 
 
 def _looks(facts: Facts, span_us: Period, excess_max: int) -> Iterator[_Look]:

@@ -76,7 +76,8 @@ class Recovery(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
         queues, slow = _of_queues(facts.queues, samples)
         splits = [(e.t_us, ill_partitions(e.partitions)) for e in samples]
-        keeping = starved(history, (start_us, end_us))
+        begun_us = min(start_us, facts.phases.get("steady", start_us))  # a queue may have stopped before the healing
+        keeping = starved(history, (begun_us, end_us))
         consuming = [event.t_us for event in samples if event.t_us < facts.consumers_gone_us]
         served = [(t_us, keeping_queues(keeping, t_us)) for t_us in consuming or [samples[0].t_us]]
         unwatched = gaps(facts.all_looked_at_us, (start_us, end_us), longer_than_s=UNWATCHED_S_MAX)
@@ -90,7 +91,7 @@ class Recovery(InvariantSpec):
         else:
             behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
             unlooked = list(periods(times(itertools.chain(*unseen))))
-            perhaps = starved(history, (start_us, end_us), perhaps=True)
+            perhaps = starved(history, (begun_us, end_us), perhaps=True)
             watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, perhaps, behind, slow)
             finding = self._finding(facts, watched)
         return _held_to(unwatched, facts, replace(finding, coverage=coverage))

@@ -59,7 +59,10 @@ def generated(source: random.Random) -> Case:
 
 
 def is_rough(case: Case) -> bool:
-    """Whether a node was back just when another one went, or one that went by itself may have paused for a cut."""
+    """Whether a node was back just when another one went, one that went by itself may have paused for a cut, or one
+    that was taken away was never seen to be."""
+    if "never_away" in case.planted:
+        return True
     for away in case.aways:
         if any(step.on_brokers and abs(away.to_s - step.start_s) < 0.6 for step in case.steps):
             return True
@@ -174,7 +177,7 @@ def _of_queue(case: Case, queue: int, slack_s: float) -> str:
                     came = is_ended and until_s == after_s
                     answers.add(_too_long(case, at_s - counted_s, until_s, came, slack_s))
             at_s += FINE_S
-        if not is_ended and after_s - from_s > 1:
+        if not is_ended and after_s - from_s > _usual_s(case, confirms):
             answers.add("UNKNOWN")
     healed_s = max([step.end_s for step in case.steps], default=0.0)
     if not any(at_s > healed_s for at_s in confirms):
@@ -182,6 +185,13 @@ def _of_queue(case: Case, queue: int, slack_s: float) -> str:
     if any(not _is_seen(case, mine, one[1], other[0]) for one, other in itertools.pairwise([(0.0, 0.0), *may])):
         answers.add("UNKNOWN")
     return "INVALID" if "INVALID" in answers else "UNKNOWN" if "UNKNOWN" in answers else "VALID"
+
+
+def _usual_s(case: Case, confirms: list[float]) -> float:
+    """Return for how long a queue is silent at times: twice as long as in the steady phase, and a second at least."""
+    steady = [at_s for at_s in confirms if at_s <= 10]
+    gaps = [after_s - before_s for before_s, after_s in itertools.pairwise(steady)]
+    return max([1.0, *(2 * gap_s for gap_s in gaps if case.every_s < 1)])
 
 
 def _is_seen(case: Case, mine: list[Sent], from_s: float, to_s: float) -> bool:
@@ -207,7 +217,7 @@ def _too_long(case: Case, from_s: float, to_s: float, is_ended: bool, slack_s: f
     """Return what a stall is that is too long: the machine excuses it where it is not twice as long."""
     long_s = to_s - from_s
     for part in case.machine:
-        if long_s >= 2 * STALL_S:
+        if long_s >= 2 * (STALL_S + slack_s):
             continue
         if part.waited >= 0.5 and not is_ended:
             return "UNKNOWN"
