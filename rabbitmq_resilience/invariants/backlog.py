@@ -116,15 +116,15 @@ class _Course:
     ) -> _Course:
         """Return the course of these depths; ``burst`` is a second's load."""
         peak = max(depth for _, depth in depths)
-        grown = peak > max(GROWN_RATIO * steady, burst)
-        most = peak - max(SAME_RATIO * peak, min(steady, REST_RATIO * peak)) if grown else peak
+        has_grown = peak > _usual(steady, burst)
+        most = peak - max(SAME_RATIO * peak, min(steady, REST_RATIO * peak)) if has_grown else peak
         peak_us = next(t_us for t_us, depth in depths if depth >= most)
         drained_us = _drained_us(depths, peak_us, max(steady, REST_RATIO * peak))
         return cls(steady, burst, peak, peak_us, drained_us, *depths[-1], unknown_us)
 
     @property
     def has_grown(self) -> bool:
-        return self.peak > max(GROWN_RATIO * self.steady, self.burst)
+        return self.peak > _usual(self.steady, self.burst)
 
     @property
     def drained_after_s(self) -> float | None:
@@ -146,6 +146,11 @@ class _Course:
         return f"they were drained {seconds(self.drained_us - self.peak_us):g} s later"
 
 
+def _usual(steady: int, burst: float) -> float:
+    """Return up to how many messages wait in queues that have not grown."""
+    return max(GROWN_RATIO * steady, burst)
+
+
 def _hidden(depths: Sequence[tuple[int, int]], seen: _Course, rate: float | None) -> Iterator[_Course]:
     """Yield what else the courses of depths may have been where these were not known, each at its extreme.
 
@@ -153,7 +158,7 @@ def _hidden(depths: Sequence[tuple[int, int]], seen: _Course, rate: float | None
     can have filled them, or as late and as high as can be.
     """
     emptied: list[tuple[float, float]] = []
-    high = max(seen.peak, GROWN_RATIO * seen.steady, seen.burst)
+    high = max(seen.peak, _usual(seen.steady, seen.burst))
     for (start_us, depth), (end_us, _) in itertools.pairwise(depths):
         emptied.append((start_us, depth))
         if end_us - start_us <= LOOKED_EVERY_S * 1e6:

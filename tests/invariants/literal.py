@@ -142,8 +142,8 @@ def fault(
 
 def load(
     begins_s: float,
-    rate_per_s: int | None,
-    *steps: tuple[int | None, float],
+    rate_per_s: float | None,
+    *steps: tuple[float | None, float],
     processing_ms: float = 0,
     priorities: Sequence[int] = (),
 ) -> Event:

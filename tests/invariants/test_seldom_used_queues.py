@@ -58,7 +58,7 @@ def test_each_message_by_itself_says_the_same(every_s: float, answers: list[floa
     rows = rows_of(every_s, answers)
     if not rows:
         return
-    events = [cluster(), queues("q1"), phases(), load(10, 1 / every_s), node_states()]  # type: ignore[arg-type]
+    events = [cluster(), queues("q1"), phases(), load(10, 1 / every_s), node_states()]
     finding = Availability(stall_s_max=15).check(history(rows, (), events))
     assert finding.numbers["stall_s"] == pytest.approx(slowly(rows, every_s), abs=EXACT_S)
 

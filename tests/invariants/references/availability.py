@@ -137,7 +137,7 @@ def recorded(case: Case) -> History:
     names = [f"q{number + 1}" for number in range(case.queues)]
     rate = case.queues / case.every_s
     parts = [(rate, case.pause_s[0] - 10), (0, case.pause_s[1] - case.pause_s[0])] if case.pause_s[1] else []
-    events = [cluster_event(), queues(*names), phases(), load(10, rate, *parts)]  # type: ignore[arg-type]
+    events = [cluster_event(), queues(*names), phases(), load(10, rate, *parts)]
     events += step_events([step for step in case.steps if step.name != "alarm"])
     events += [*look_events(case.aways), *client_events(case.steps, case.queues)]
     events += machine_events(case.machine)

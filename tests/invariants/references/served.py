@@ -98,8 +98,8 @@ def client_events(steps: Sequence[Step], publishers: int) -> list[Any]:
     events: list[Any] = []
     for number, step in enumerate(steps):
         if step.name == "alarm":
-            kind = {"name": "alarm", "alarm": "memory", "alarmed": [step.node]}
-            events += fault(step.start_s, step.end_s, step=50 + number, **kind)  # type: ignore[arg-type]
+            nodes = [step.node]
+            events += fault(step.start_s, step.end_s, step=50 + number, name="alarm", alarm="memory", alarmed=nodes)
     for worker in (f"publisher-{number}" for number in range(publishers)):
         events.append(event(0, "worker", worker=worker, event="started"))
         killed = together([(one.start_s, one.end_s) for one in steps if one.name == "kill_client"])

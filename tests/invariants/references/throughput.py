@@ -129,7 +129,7 @@ def recorded(case: Case) -> History:
         if outcome != "unsent":
             rows.append(publish(len(rows), at_s, OUTCOMES[outcome]))
     parts = [(RATE * part, for_s) for part, for_s in case.loads]
-    events = [cluster(), queues("q1"), phases(), load(STEADY_S, RATE, *parts)]  # type: ignore[arg-type]
+    events = [cluster(), queues("q1"), phases(), load(STEADY_S, RATE, *parts)]
     events += [*step_events([s for s in case.steps if s.name != "alarm"]), *look_events(case.aways)]
     events += client_events(case.steps, 1)
     return history(rows, [], [*events, *machine_events(case.machine)])

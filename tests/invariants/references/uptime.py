@@ -94,7 +94,7 @@ def recorded(case: Case) -> History:
     rate, (from_s, to_s) = case.queues / case.every_s, case.pause_s
     parts = [(rate, from_s - 10), (0, to_s - from_s)] if to_s else []
     events = [cluster(), queues(*(f"q{number + 1}" for number in range(case.queues))), phases()]
-    events += [load(10, rate, *parts), *step_events(case.steps), *look_events(case.aways)]  # type: ignore[arg-type]
+    events += [load(10, rate, *parts), *step_events(case.steps), *look_events(case.aways)]
     events += client_events((), case.queues)
     return history([sent_row(one) for one in case.messages], [], events)
 
