@@ -232,15 +232,17 @@ class Pauses:
         return tuple(step for node, may in self.may.items() for step in self._excused(node, may))
 
     def _excused(self, node: str, may: Times) -> Iterator[Step]:
-        up_us, away = self.span_us[0], False
+        before_us, away = self.span_us[0], False
         for t_us, states in self.facts.sightings(*self.span_us):
             if states.get(node) == "up":
-                up_us, away = t_us, False
+                away = False
             elif not away and t_us in may:
                 away = True
                 back_us = self.facts.first_up_us(node, after_us=t_us)
-                seen = {"injecting": int(up_us)} | ({"healed": int(back_us)} if back_us < NEVER_US else {})
+                # One that had gone by itself before is excused from now on only.
+                seen = {"injecting": int(before_us)} | ({"healed": int(back_us)} if back_us < NEVER_US else {})
                 yield Step(number=-1, fault="paused", states=seen, down=frozenset({node}))
+            before_us = t_us if node in states else before_us
 
 
 def mended_us(truth: Truth, healed_us: float, *, within_us: float = RESTARTED_WITHIN_S * 1e6) -> float:

@@ -22,6 +22,9 @@ from rabbitmq_resilience.record.events import RecoveryEvent, SampleEvent
 #: What was seen at a moment to be missing; empty if nothing was.
 Observation = tuple[int, str]
 
+#: When queues delivered nothing of what was ready.
+Silent = Mapping[str, Sequence[Period]]
+
 #: For so long all must have been there at the end. What is there in one look, and in no other, came by chance.
 WHOLE_S_MIN = 2.0
 #: How much later than nodes their queues are seen to be whole: they are looked at seldomer.
@@ -87,29 +90,31 @@ class Recovery(InvariantSpec):
         coverage = Coverage(round(demanded_s - max(map(lasting_s, unseen)), 3), demanded_s)
         given_up = next((e for e in facts.of_kind(RecoveryEvent) if not e.complete), None)
         if given_up is not None:
-            finding = self._given_up(facts, start_us, given_up)
+            finding = self._given_up(facts, keeping, start_us, given_up)
         else:
             behind = sum(row.get("behind", 0) for row in samples[-1].queues.values())
             unlooked = list(periods(times(itertools.chain(*unseen))))
             perhaps = starved(history, (begun_us, end_us), perhaps=True)
-            watched = _Watched(start_us, end_us, (nodes, queues, splits, served), unlooked, perhaps, behind, slow)
+            watched = _Watched(
+                start_us, end_us, (nodes, queues, splits, served), unlooked, keeping, perhaps, behind, slow
+            )
             finding = self._finding(facts, watched)
         return _held_to(unwatched, facts, replace(finding, coverage=coverage))
 
-    def _given_up(self, facts: Facts, start_us: int, given_up: RecoveryEvent) -> Finding:
+    def _given_up(self, facts: Facts, silent: Silent, start_us: int, given_up: RecoveryEvent) -> Finding:
         """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
         waited_s = seconds(given_up.t_us - start_us)
         summary = f"not recovered {waited_s:g} s after healing: {given_up.detail}"
         certain = waited_s >= self.within_s
-        excuse = self._excuse(facts, start_us, given_up.t_us, came=False) if certain else ""
+        excuse = self._excuse(facts, silent, (start_us, given_up.t_us), came=False) if certain else ""
         verdict = Verdict.INVALID if certain and not excuse else Verdict.UNKNOWN
         numbers = {"recovered_after_s": None, "watched_s": waited_s}
         examples = (f"{given_up.detail} at {facts.at(given_up.t_us)}",)
         return Finding(verdict, f"{summary}; {excuse}" if excuse else summary, numbers, examples)
 
-    def _excuse(self, facts: Facts, start_us: float, end_us: float, *, came: bool) -> str:
-        nodes = _last_to_come(facts, start_us, end_us)
-        return of_this_machine(facts, nodes, start_us, end_us, allowed_s=self.within_s, came=came)
+    def _excuse(self, facts: Facts, silent: Silent, span_us: Period, *, came: bool) -> str:
+        nodes = _last_to_come(facts, silent, *span_us)
+        return of_this_machine(facts, nodes, *span_us, allowed_s=self.within_s, came=came)
 
     def _finding(self, facts: Facts, watched: _Watched) -> Finding:
         start_us, recovered_us = watched.start_us, watched.recovered_us
@@ -123,13 +128,17 @@ class Recovery(InvariantSpec):
                 return self._finding(facts, watched.without_last_look)
             told = "; ".join(observations[-1][1] for observations in watched.seen if observations[-1][1])
             certain = watched_s >= self.within_s and not watched.ill_in_one_look
-            excuse = self._excuse(facts, start_us, start_us + watched_s * 1e6, came=False) if certain else ""
+            excuse = (
+                self._excuse(facts, watched.silent, (start_us, start_us + watched_s * 1e6), came=False)
+                if certain
+                else ""
+            )
             verdict = Verdict.INVALID if certain and not excuse else Verdict.UNKNOWN
             summary = "; ".join(filter(None, [f"not recovered {watched_s:g} s after healing: {told}", excuse]))
             return Finding(verdict, summary, {"recovered_after_s": None, "watched_s": watched_s}, examples)
         after_s = seconds(recovered_us - start_us)
         late = after_s > self.within_s
-        excuse = self._excuse(facts, start_us, recovered_us, came=True) if late else ""
+        excuse = self._excuse(facts, watched.silent, (start_us, recovered_us), came=True) if late else ""
         due_us = start_us + self.within_s * 1e6
         doubt = "" if watched.last_ill_us > due_us else watched.doubt(facts, recovered_us, due_us=due_us)
         told = f"; {watched.behind} mirrors were not synchronised even at the end" if watched.behind else ""
@@ -147,13 +156,15 @@ class Recovery(InvariantSpec):
 @dataclass(frozen=True)
 class _Watched:
     """``seen`` is what was seen of the nodes, of the queues, of partitions and of deliveries; ``unseen`` when nobody
-    looked at one of them. ``perhaps_starved``: when queues delivered nothing, and may have had ready messages."""
+    looked at one of them. ``silent``: when queues delivered nothing of what was ready; ``perhaps_starved``: the same,
+    also where no look found how much was."""
 
     start_us: int
     end_us: float
     seen: tuple[list[Observation], ...]
     unseen: Sequence[Period]
-    perhaps_starved: Mapping[str, Sequence[Period]]
+    silent: Silent
+    perhaps_starved: Silent
     behind: int
     slow_at_end: bool
 
@@ -209,22 +220,23 @@ def _held_to(unwatched: Sequence[Period], facts: Facts, finding: Finding) -> Fin
     return replace(finding, verdict=Verdict.UNKNOWN, summary=f"{unlooked}; as far as was seen, {finding.summary}")
 
 
-def _last_to_come(facts: Facts, start_us: float, end_us: float) -> frozenset[str]:
-    """The nodes on which it depended in the end: those that were not up in the last look that misses one, or the
-    members of the queues that were ill after that; all where neither was."""
+def _last_to_come(facts: Facts, silent: Silent, start_us: float, end_us: float) -> frozenset[str]:
+    """Return the nodes on which it depended in the end: those that were not up in the last look that misses one, or
+    those of what was ill after that (members of queues, nodes that were partitioned); all where neither was."""
     all_nodes = frozenset(facts.cluster.nodes if facts.cluster else ())
-    away, ill = frozenset[str](), frozenset[str]()
-    away_us = ill_us = -math.inf
-    last: SampleEvent | None = None
-    for t_us, states in facts.node_states:
-        if start_us <= t_us <= end_us and (now := frozenset(n for n in all_nodes if states.get(n) != "up")):
-            away, away_us = now, t_us
+    members = {queue.name: frozenset(queue.members) for queue in facts.queues}
+    away = [(t, frozenset(n for n in all_nodes if states.get(n) != "up")) for t, states in facts.node_states]
+    ill = [
+        (min(end, end_us), members[name]) for name, spans in silent.items() for start, end in spans if start < end_us
+    ]
     for event in facts.of_kind(SampleEvent):
-        if start_us <= event.t_us <= end_us and ill_queues(facts.queues, event.queues):
-            last, ill_us = event, event.t_us
-    if last is not None:
-        ill = frozenset(n for q in facts.queues if ill_queues([q], last.queues) for n in q.members)
-    return (ill if ill_us > away_us + SEEN_LATER_S * 1e6 else away) or all_nodes
+        ill += [(event.t_us, members[queue.name]) for queue in facts.queues if ill_queues([queue], event.queues)]
+        ill += [(event.t_us, frozenset((node, *peers))) for node, peers in event.partitions.items()]
+    gone = [(t, nodes) for t, nodes in away if nodes and start_us <= t <= end_us]
+    gone_us, last = gone[-1] if gone else (-math.inf, all_nodes)
+    later = [(t, nodes) for t, nodes in ill if max(start_us, gone_us + SEEN_LATER_S * 1e6) < t <= end_us]
+    later_us = max((t for t, _ in later), default=math.inf)
+    return frozenset(node for t, nodes in later if t == later_us for node in nodes) or last
 
 
 def ill_nodes(states: Mapping[str, str]) -> str:
@@ -249,7 +261,7 @@ def ill_partitions(partitions: Mapping[str, Sequence[str]]) -> str:
     return _listed(f"{node} says that it is partitioned from {' '.join(peers)}" for node, peers in partitions.items())
 
 
-def keeping_queues(starved_us: Mapping[str, Sequence[Period]], t_us: float) -> str:
+def keeping_queues(starved_us: Silent, t_us: float) -> str:
     now = [name for name, spans in starved_us.items() if any(start <= t_us <= end for start, end in spans)]
     return _listed(f"{name} delivers nothing of what is ready" for name in now)
 

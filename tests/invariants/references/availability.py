@@ -23,15 +23,17 @@ from tests.invariants.references.common import (
 from tests.invariants.references.served import (
     Sent,
     client_events,
+    gone_by_itself,
     has_majority,
     overlapping_steps,
     sent_row,
-    taken_away,
     together,
 )
 
 #: The bound (1.25 times net_ticktime and 15 s), the grace, when publishing ends, and how finely it is looked at.
 STALL_S, GRACE_S, END_S, FINE_S = 20.0, 15.0, 90.0, 0.25
+#: In so long a node has seen that another one is back: 1.25 times net_ticktime, and what pausing takes.
+BACK_NOTICED_S = 18.0
 #: No case is drawn whose verdict changes where the bound, or the time of an excuse, is so much longer or shorter.
 ROUGH_S = 1.25
 
@@ -59,15 +61,31 @@ def generated(source: random.Random) -> Case:
 
 
 def is_rough(case: Case) -> bool:
-    """Whether a node was back just when another one went, one that went by itself may have paused for a cut, or one
-    that was taken away was never seen to be."""
+    """Whether a node was back just when another one went, one that went by itself may have paused for a cut or for
+    others that it may have taken for gone, one that was taken away was never seen to be, or a confirm came just when a
+    step began."""
     if "never_away" in case.planted:
         return True
     for away in case.aways:
         if any(step.on_brokers and abs(away.to_s - step.start_s) < 0.6 for step in case.steps):
             return True
+    late_s = [one.due_s + one.waited_s for one in case.messages if one.outcome == "confirmed" and one.waited_s > 1]
+    if any(abs(at_s - step.start_s) < 0.6 for at_s in late_s for step in case.steps):
+        return True
     has_cut = any(step.name == "partition" for step in case.steps)
-    return has_cut and len(taken_away(case.steps, case.aways)) < len(case.aways)
+    by_itself = gone_by_itself(case.steps, case.aways)
+    return bool(by_itself) and (has_cut or any(_may_pause(case, one) for one in by_itself))
+
+
+def _may_pause(case: Case, one: Away) -> bool:
+    """Whether a node may take both others for gone, some time after they were back as well, or had been away itself
+    shortly before."""
+    gone = {
+        other.node
+        for other in case.aways
+        if other is not one and other.from_s < one.to_s and one.from_s < other.to_s + BACK_NOTICED_S
+    }
+    return one.node in gone or len(gone) == len(NODES) - 1
 
 
 def _drawn(source: random.Random) -> Case:
@@ -92,7 +110,7 @@ def _drawn(source: random.Random) -> Case:
     for queue in range(queues):
         mine = [(from_s, to_s, kind) for one, from_s, to_s, kind in silences if one == queue]
         dead = [(one.start_s, one.end_s) for one in steps if one.name == "kill_client"]
-        messages += _drawn_messages(queue, every_s, mine, [*dead, pause_s])
+        messages += _drawn_messages(queue, every_s, mine, dead, pause_s)
     machine: tuple[Machine, ...] = ()
     if source.random() < 0.25:
         others, waited = source.choice([(0.6, 0.0), (0.0, 0.1), (0.0, 0.3), (0.0, 0.6), (0.0, 0.0)])
@@ -105,17 +123,21 @@ def _drawn(source: random.Random) -> Case:
 
 
 def _drawn_messages(
-    queue: int, every_s: float, silences: list[tuple[float, float, str]], unsent: list[tuple[float, float]]
+    queue: int,
+    every_s: float,
+    silences: list[tuple[float, float, str]],
+    dead: list[tuple[float, float]],
+    pause_s: tuple[float, float],
 ) -> list[Sent]:
     """Return the messages of a queue; those of a seldom used queue are tried in all its silences."""
     messages: list[Sent] = []
     at_s = queue / 8 - every_s
-    while (at_s := at_s + every_s) < END_S - 0.1:
+    while (at_s := _after(at_s, every_s, pause_s)) < END_S - 0.1:
         kind, until_s = "", 0.0
         for from_s, to_s, one in silences:
             if from_s <= at_s < to_s:
                 kind, until_s = one, to_s
-        if any(from_s <= at_s < to_s for from_s, to_s in unsent) or (kind == "unsent" and every_s < 1):
+        if any(from_s <= at_s < to_s for from_s, to_s in dead) or (kind == "unsent" and every_s < 1):
             continue
         if kind == "late" and until_s <= END_S + 2:
             messages.append(Sent(queue, len(messages), at_s, "confirmed", until_s - at_s))
@@ -124,6 +146,12 @@ def _drawn_messages(
         else:
             messages.append(Sent(queue, len(messages), at_s, "confirmed"))
     return messages
+
+
+def _after(at_s: float, every_s: float, pause_s: tuple[float, float]) -> float:
+    """Return when the next message is due; no time passes for the load while it pauses."""
+    next_s = at_s + every_s
+    return next_s + pause_s[1] - pause_s[0] if at_s < pause_s[0] <= next_s else next_s
 
 
 def recorded(case: Case) -> History:
@@ -175,9 +203,10 @@ def _of_queue(case: Case, queue: int, slack_s: float) -> str:
                 if counted_s > STALL_S + slack_s:
                     until_s = _end_of_stall(may, at_s, after_s)
                     came = is_ended and until_s == after_s
-                    answers.add(_too_long(case, at_s - counted_s, until_s, came, slack_s))
+                    paused_s = max(0.0, min(until_s, case.pause_s[1]) - max(from_s, case.pause_s[0]))
+                    answers.add(_too_long(case, until_s - at_s + counted_s - paused_s, came, slack_s))
             at_s += FINE_S
-        if not is_ended and after_s - from_s > _usual_s(case, confirms):
+        if not is_ended and after_s - _next_due(case, mine, before_s) > _usual_s(case, confirms):
             answers.add("UNKNOWN")
     healed_s = max([step.end_s for step in case.steps], default=0.0)
     if not any(at_s > healed_s for at_s in confirms):
@@ -197,8 +226,9 @@ def _usual_s(case: Case, confirms: list[float]) -> float:
 def _is_seen(case: Case, mine: list[Sent], from_s: float, to_s: float) -> bool:
     """Whether a queue confirmed something in a stretch that ends where it may stand still."""
     confirms = [one.due_s + one.waited_s for one in mine if one.outcome == "confirmed"]
-    is_tried = case.every_s < 1 or any(from_s <= one.due_s < to_s for one in mine)
-    return not is_tried or to_s - from_s <= 0.5 or any(from_s <= at_s < to_s for at_s in confirms)
+    is_tried = case.every_s < 1 or any(one.due_s < to_s and from_s < one.due_s + one.waited_s for one in mine)
+    paused_s = max(0.0, min(to_s, case.pause_s[1]) - max(from_s, case.pause_s[0]))
+    return not is_tried or to_s - from_s - paused_s <= 0.5 or any(from_s <= at_s < to_s for at_s in confirms)
 
 
 def _next_due(case: Case, mine: list[Sent], at_s: float) -> float:
@@ -213,9 +243,8 @@ def _end_of_stall(may: list[tuple[float, float]], at_s: float, after_s: float) -
     return min([start_s for start_s, _ in may if start_s > at_s] + [after_s])
 
 
-def _too_long(case: Case, from_s: float, to_s: float, is_ended: bool, slack_s: float) -> str:
+def _too_long(case: Case, long_s: float, is_ended: bool, slack_s: float) -> str:
     """Return what a stall is that is too long: the machine excuses it where it is not twice as long."""
-    long_s = to_s - from_s
     for part in case.machine:
         if long_s >= 2 * (STALL_S + slack_s):
             continue

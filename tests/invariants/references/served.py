@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.invariants.literal import apart, event, fault, publish
@@ -79,7 +79,16 @@ def taken_away(steps: Sequence[Step], aways: Sequence[Away]) -> tuple[Away, ...]
         )
         if is_of_step or any(other.node == one.node and one.from_s <= other.to_s for other in taken):
             taken.append(one)
+            # One that had gone by itself before may stay away for longer.
+            longer = [o.to_s for o in aways if o.node == one.node and o.from_s < one.from_s < one.to_s < o.to_s]
+            taken += [replace(one, to_s=to_s) for to_s in longer]
     return tuple(taken)
+
+
+def gone_by_itself(steps: Sequence[Step], aways: Sequence[Away]) -> list[Away]:
+    """Return the times in which nodes were seen away, and not because of a step."""
+    taken = taken_away(steps, aways)
+    return [one for one in aways if one not in taken]
 
 
 def has_majority(steps: Sequence[Step], aways: Sequence[Away], at_s: float) -> bool:
