@@ -134,11 +134,16 @@ def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: 
     moments = itertools.groupby(truth_of(facts, cluster).moments(span_us), key=lambda moment: moment.worst)
     worst = [(next(same).start_us, world) for world, same in moments]
     changes = [start_us for start_us, _ in worst[1:]]
-    changes += [pause.possible_us[1] for pause in pauses_of(facts, cluster, span_us).excused]
+    excused = [pause.possible_us for pause in pauses_of(facts, cluster, span_us).excused]
+    changes += [end_us for _, end_us in excused]
     changing = [(at_us, at_us + grace_s * 1e6) for at_us in changes]
     for i, ((_, before), (start_us, now)) in enumerate(itertools.pairwise(worst)):
         if now.lost_since(before):
             found_us = next((at_us for at_us, world in worst[i + 2 :] if not world.lost_since(before)), NEVER_US)
+            # A link may be whole again while the node that paused for it is not up yet.
+            found_us = max(
+                [found_us, *(end_us for from_us, end_us in excused if start_us <= from_us <= found_us < end_us)]
+            )
             changing.append((start_us, min(start_us + lost_grace_s * 1e6, found_us)))
     mirrored = any(queue.kind == "mirrored" for queue in facts.queues)
     restless = times(step.possible_us for step in facts.steps if _is_restless(step, mirrored=mirrored))

@@ -23,9 +23,10 @@ class Uptime(InvariantSpec):
     an outage for ``ratio_min`` of the time, from the start of the steady phase to the end of publishing. No fault is an
     excuse.
 
-    An outage lasts from the time at which the first message that was not confirmed was due until the queue's next
-    confirm, or the end of publishing. Outages of less than 1 s are not told and do not count. Time in which nobody
-    tried to publish may hide an outage: where that decides, it is UNKNOWN. The load's own pauses hide none.
+    An outage lasts from the time at which the first message that was not confirmed was due, or from the queue's last
+    confirm where one was waiting already then, until its next confirm, or the end of publishing. Outages of less than
+    1 s are not told and do not count. Time in which nobody tried to publish may hide an outage: where that decides, it
+    is UNKNOWN. The load's own pauses hide none.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})

@@ -23,8 +23,8 @@ from tests.invariants.references.common import (
 from tests.invariants.references.served import (
     Sent,
     client_events,
-    gone_by_itself,
     has_majority,
+    may_have_paused,
     overlapping_steps,
     sent_row,
     together,
@@ -32,8 +32,6 @@ from tests.invariants.references.served import (
 
 #: The bound (1.25 times net_ticktime and 15 s), the grace, when publishing ends, and how finely it is looked at.
 STALL_S, GRACE_S, END_S, FINE_S = 20.0, 15.0, 90.0, 0.25
-#: In so long a node has seen that another one is back: 1.25 times net_ticktime, and what pausing takes.
-BACK_NOTICED_S = 18.0
 #: No case is drawn whose verdict changes where the bound, or the time of an excuse, is so much longer or shorter.
 ROUGH_S = 1.25
 
@@ -61,9 +59,8 @@ def generated(source: random.Random) -> Case:
 
 
 def is_rough(case: Case) -> bool:
-    """Whether a node was back just when another one went, one that went by itself may have paused for a cut or for
-    others that it may have taken for gone, one that was taken away was never seen to be, or a confirm came just when a
-    step began."""
+    """Whether a node was back just when another one went, one that went by itself may have paused, one that was taken
+    away was never seen to be, or a confirm came just when a step began."""
     if "never_away" in case.planted:
         return True
     for away in case.aways:
@@ -72,20 +69,7 @@ def is_rough(case: Case) -> bool:
     late_s = [one.due_s + one.waited_s for one in case.messages if one.outcome == "confirmed" and one.waited_s > 1]
     if any(abs(at_s - step.start_s) < 0.6 for at_s in late_s for step in case.steps):
         return True
-    has_cut = any(step.name == "partition" for step in case.steps)
-    by_itself = gone_by_itself(case.steps, case.aways)
-    return bool(by_itself) and (has_cut or any(_may_pause(case, one) for one in by_itself))
-
-
-def _may_pause(case: Case, one: Away) -> bool:
-    """Whether a node may take both others for gone, some time after they were back as well, or had been away itself
-    shortly before."""
-    gone = {
-        other.node
-        for other in case.aways
-        if other is not one and other.from_s < one.to_s and one.from_s < other.to_s + BACK_NOTICED_S
-    }
-    return one.node in gone or len(gone) == len(NODES) - 1
+    return may_have_paused(case.steps, case.aways)
 
 
 def _drawn(source: random.Random) -> Case:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rabbitmq_resilience.invariants.verdict import History
@@ -14,6 +15,9 @@ NAMES = ("q1", "q2")
 STEADY_S, RATE_PER_S, HOLE_S = 10, 100, 10
 #: Ready and unacknowledged of a queue; None: it is not listed. A number that is None is not given.
 Depth = tuple[int | None, int | None] | None
+
+#: When it was known what all queues held, in seconds, and how much that was.
+Totals = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -138,13 +142,13 @@ def known(case: Case) -> list[tuple[int, int]]:
     return totals
 
 
-def held_in_steady(totals: list[tuple[int, int]]) -> int:
+def held_in_steady(totals: Totals) -> float:
     """Return what the queues held in the steady phase: what two looks found, or the only one."""
     held = sorted((total for at_s, total in totals if at_s < STEADY_S), reverse=True)
     return held[1] if len(held) > 1 else sum(held)
 
 
-def drained(totals: list[tuple[int, int]]) -> tuple[int, int | None, int | None]:
+def drained(totals: Totals) -> tuple[float, float | None, float | None]:
     """Return when they first held the most, when they last held too much, and when they held little for good."""
     most = max(total for _, total in totals)
     steady = held_in_steady(totals)
@@ -169,17 +173,28 @@ def holes(case: Case) -> list[tuple[int, int]]:
 
 def hidden(case: Case) -> set[str]:
     """Return the verdicts that would be right, had they held the most of all in a hole of 10 s and more: as many as
-    the load can have brought, or just more than was seen."""
+    the load can have brought, just more than was seen, or just enough to have grown."""
     totals = known(case)
     most, value = max(total for _, total in totals), dict(totals)
     answers = set()
     for a, b in holes(case):
-        for first_s in range(a + 1, b):
+        for first_s in fine(a, b) if b - a > HOLE_S else ():
             held = value[a] + RATE_PER_S * (first_s - a)
-            if b - a > HOLE_S and held > most:
-                for more in (most + 1, held):
-                    answers.add(_verdict(case, sorted(totals + [(at_s, more) for at_s in range(first_s, b)])))
+            for more in {held, most + 1, usual(totals) + 1}:
+                if most < more <= held:
+                    answers.add(_verdict(case, sorted(totals + [(at_s, more) for at_s in fine(first_s, b)])))
     return answers
+
+
+def fine(from_s: float, to_s: float) -> list[float]:
+    """Return the quarters of a second from a moment, the next one where that is whole, to before another."""
+    first, last = int(4 * from_s) + (from_s == int(from_s)), int(4 * to_s)
+    return [quarter / 4 for quarter in range(first, last)]
+
+
+def usual(totals: Totals) -> float:
+    """Return up to how many messages wait in queues that have not grown."""
+    return max(3 * held_in_steady(totals), RATE_PER_S)
 
 
 def verdict(case: Case) -> str:
@@ -193,13 +208,13 @@ def verdict(case: Case) -> str:
     return answers.pop() if len(answers) == 1 else "UNKNOWN"
 
 
-def _verdict(case: Case, totals: list[tuple[int, int]]) -> str:
+def _verdict(case: Case, totals: Totals) -> str:
     """Return the verdict where this is what they held."""
     if case.peak_min is not None and max(total for _, total in totals) < case.peak_min:
         return "UNKNOWN"
     if case.within_s is None:
         return "VALID"
-    if max(total for _, total in totals) <= max(3 * held_in_steady(totals), RATE_PER_S):
+    if max(total for _, total in totals) <= usual(totals):
         return "VALID"  # They did not grow.
     first_s, over_s, under_s = drained(totals)
     if over_s is not None and over_s - first_s >= case.within_s:

@@ -143,8 +143,8 @@ def _is_excused(case: Case, node: str, at_s: float) -> bool:
                 return True
             continue
         gone = [t for t, state in since if state in ("down", "suspended")]
-        # It went while the step was on, as far as was seen: no look came after the step and before it was gone.
-        before = [t for t, state in since if t < gone[0]]
+        # It went while the step was on, as far as was seen: no look after the step saw it up before it was gone.
+        before = [t for t, state in since if t < gone[0] and state == "up"]
         is_of_step = gone[0] <= step.end_s + ROUGH_S / 2 or not any(t > step.end_s for t in before)
         if is_of_step and not any(state == "up" and gone[0] < t < at_s for t, state in since):
             return True

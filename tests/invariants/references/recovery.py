@@ -214,7 +214,8 @@ def _not_delivering(case: Case, queue: int, slack_s: float) -> tuple[float, floa
 
 def _is_seen(times_s: list[float], whole_s: float, due_s: float, bound_s: float) -> bool:
     """Whether something was looked at all the time since it was whole, or since a look that was still in time."""
-    begins = [whole_s, *[at_s for at_s in times_s if whole_s < at_s <= due_s]]
+    before_s = max([at_s for at_s in times_s if at_s <= whole_s], default=whole_s)
+    begins = [before_s, *[at_s for at_s in times_s if whole_s < at_s <= due_s]]
     return any(longest_gap_s(times_s, begin_s, END_S) <= bound_s for begin_s in begins)
 
 

@@ -11,6 +11,10 @@ from typing import Any
 from tests.invariants.literal import apart, event, fault, publish
 from tests.invariants.references.common import NODES, OUTCOMES, Away, Step
 
+#: A node notices no cut sooner than that (0.75 times net_ticktime), and has seen by then that another one is back (1.25
+#: times net_ticktime, and what pausing takes).
+CUT_NOTICED_S, BACK_NOTICED_S = 3.75, 18.0
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -70,14 +74,19 @@ def together(times: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return merged
 
 
+def is_of(step: Step, away: Away) -> bool:
+    """Whether a node was seen away because of a step: one that is cut off pauses only once it has noticed."""
+    noticed_s = step.start_s + (CUT_NOTICED_S if step.name == "partition" else 0)
+    return step.on_brokers and step.node == away.node and noticed_s <= away.from_s < step.end_s
+
+
 def taken_away(steps: Sequence[Step], aways: Sequence[Away]) -> tuple[Away, ...]:
     """Return the times in which nodes were seen away because of a step: from one on they stay away until seen up."""
     taken: list[Away] = []
     for one in sorted(aways, key=lambda away: away.from_s):
-        is_of_step = any(
-            step.on_brokers and step.node == one.node and step.start_s <= one.from_s < step.end_s for step in steps
-        )
-        if is_of_step or any(other.node == one.node and one.from_s <= other.to_s for other in taken):
+        if any(is_of(step, one) for step in steps) or any(
+            other.node == one.node and one.from_s <= other.to_s for other in taken
+        ):
             taken.append(one)
             # One that had gone by itself before may stay away for longer.
             longer = [o.to_s for o in aways if o.node == one.node and o.from_s < one.from_s < one.to_s < o.to_s]
@@ -89,6 +98,20 @@ def gone_by_itself(steps: Sequence[Step], aways: Sequence[Away]) -> list[Away]:
     """Return the times in which nodes were seen away, and not because of a step."""
     taken = taken_away(steps, aways)
     return [one for one in aways if one not in taken]
+
+
+def may_have_paused(steps: Sequence[Step], aways: Sequence[Away]) -> bool:
+    """Whether a node that went by itself may have paused: for a cut, for others that it may still have taken for gone
+    when they were back, or as it had been away itself shortly before."""
+    for one in gone_by_itself(steps, aways):
+        gone = {
+            other.node
+            for other in aways
+            if other is not one and other.from_s < one.to_s and one.from_s < other.to_s + BACK_NOTICED_S
+        }
+        if one.node in gone or len(gone) == len(NODES) - 1 or any(step.name == "partition" for step in steps):
+            return True
+    return False
 
 
 def has_majority(steps: Sequence[Step], aways: Sequence[Away], at_s: float) -> bool:

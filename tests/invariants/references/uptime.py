@@ -130,7 +130,8 @@ def outages(case: Case, queue: int) -> tuple[list[float], list[float]]:
     ends = sorted({min(one.due_s + one.waited_s, END_S) for one in mine if one.outcome == "confirmed"})
     known, hidden = [], []
     for before_s, after_s in zip([0.0, *ends], [*ends, END_S], strict=True):
-        due = [one.due_s for one in mine if before_s <= one.due_s < after_s]
+        # One that waited at the last confirm already was due before; the outage that this ended is over.
+        due = [max(one.due_s, before_s) for one in mine if one.due_s < after_s and before_s < one.due_s + one.waited_s]
         first_s = min(due, default=after_s)
         if after_s - first_s >= LEAST_S:
             known.append(after_s - first_s)
