@@ -42,9 +42,9 @@ class LeadersSpread(InvariantSpec):
     share, rounded up, and ``excess_max``. That is what RabbitMQ promises (rabbit_amqqueue:rebalance/3): of four queues
     on three nodes, two nodes may lead two each. Classic queues that are not mirrored do not count. A quorum queue with
     one member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
-    What comes after the next fault or rebalancing is not looked at. A rebalancing after which the leaders were not seen
-    when they had to be spread, or for 10 s from then on, leaves it UNKNOWN; so does one that is followed by a fault
-    before they had to be, unless they were seen to be spread in the last 10 s before that."""
+    What comes after the next fault or rebalancing is not looked at. A rebalancing leaves it UNKNOWN if leaders were not
+    seen for 10 s though they had to be spread; if they were not seen at all between then and the next fault, they must
+    have been spread at the last look, at most 10 s before that fault."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -101,7 +101,7 @@ def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | 
     if not looks:
         return span_us
     since_us = max([span_us[0], *(look.t_us for look in early)])
-    if due_us >= span_us[1]:
+    if not late:
         is_even = bool(early) and early[-1].even and span_us[1] - since_us <= UNSEEN_S_MAX * 1e6
         return None if is_even else (since_us, span_us[1])
     return next(iter(gaps([look.t_us for look in late], (since_us, span_us[1]), longer_than_s=UNSEEN_S_MAX)), None)

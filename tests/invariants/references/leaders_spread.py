@@ -168,11 +168,9 @@ def verdict_of(case: Case, step: Step, later_s: float, hole_s: float) -> str:
         return "INVALID"
     early = [is_spread(case, at_s) for at_s in seen if at_s not in late and at_s + AT_S >= next_s - hole_s]
     early = [state for state in early if state is not None]
-    if due_s >= next_s:
+    if all(is_spread(case, at_s) is None for at_s in late):
         # What comes first ends the time that it has; leaders that were spread by then were so in time.
         return "VALID" if early and early[-1] else "UNKNOWN"
-    if all(is_spread(case, at_s) is None for at_s in seen):
-        return "UNKNOWN"
     known = [at_s + AT_S for at_s in late if is_spread(case, at_s)]
     before = [at_s + AT_S for at_s in seen if at_s not in late and is_spread(case, at_s) is not None]
     moments = [max([step.start_s, *before]), *known, next_s]
