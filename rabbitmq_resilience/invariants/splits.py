@@ -6,8 +6,9 @@ changed on the others is gone. ``autoheal`` restarts these by itself; of ``ignor
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,18 +57,26 @@ class Split:
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
         """A cut that comes and goes is healed more than once, and each time another side may be trusted. If all nodes
-        went away at once, that was any of them, but not all."""
+        went away at once, that was any of them, but not all. One that was back and goes again begins another round."""
         all_away = times(period for absences in self.absences.values() for period in absences)
-        return tuple(self._round(period) for period in periods(all_away))
+        return tuple(self._round(part) for period in periods(all_away) for part in self._parted(period))
+
+    def _parted(self, away_us: Period) -> Iterator[Period]:
+        again = {start for absences in self.absences.values() for start in _gone_again(absences, away_us)}
+        yield from itertools.pairwise([away_us[0], *sorted(again), away_us[1]])
 
     def _round(self, away_us: Period) -> Round:
         starts = {node: [start for start, _ in periods] for node, periods in self.absences.items()}
         gave_way_us = {
             node: max(t for t in mine if t < away_us[1]) for node, mine in starts.items() if mine[0] < away_us[1]
         }
+        gone = {
+            node
+            for node, absences in self.absences.items()
+            if any(start < away_us[1] and away_us[0] < back_us for start, back_us in absences)
+        }
         had = sorted(frozenset().union(*self.sides) & self.holders)
-        stayed = [node for node in had if gave_way_us.get(node, -1) < away_us[0]]
-        return Round(gave_way_us, tuple(stayed) or tuple(had))
+        return Round(gave_way_us, tuple(node for node in had if node not in gone) or tuple(had))
 
     @cached_property
     def ended_us(self) -> float:
@@ -110,6 +119,16 @@ class Split:
             and last_us < self.over_us
             and any(one in side and other not in side and spans[0][0] <= last_us for side, spans in self.sides.items())
         )
+
+
+def _gone_again(absences: Sequence[Period], within_us: Period) -> Iterator[float]:
+    """Yield when a node went away that had gone and come back within that time."""
+    back_us = NEVER_US
+    for start, end in absences:
+        if within_us[0] <= start < within_us[1]:
+            if start > back_us:
+                yield start
+            back_us = end if back_us == NEVER_US else max(back_us, end)
 
 
 def splits(facts: Facts, cluster: ClusterFacts, span_us: Period, holders: Side | None = None) -> tuple[Split, ...]:

@@ -138,3 +138,11 @@ def test_queues_that_no_rebalancing_moves_do_not_count() -> None:
     whole = [cluster(), event(0, "queues", queues=places), phases(), node_states(), rebalanced(40)]
     looks = led(40, 95, "a1", "b1", "c1", "a1", "a1", "a1")
     assert LeadersSpread(within_s=10).check(history((), (), [*whole, *looks])).verdict is Verdict.VALID
+
+
+def test_unknown_where_the_last_look_before_the_next_fault_was_early_and_uneven() -> None:
+    """Nobody looked between when leaders had to be spread and the fault, which came soon after."""
+    looks = led(30, 50, "a1", "a1", "b1"), led(53, 95, "a1", "b1", "c1")
+    assert check(rebalanced(40), *looks, fault(52.5, 60, step=1, down=["c1"])).verdict is Verdict.UNKNOWN
+    even = led(30, 50, "a1", "b1", "c1"), led(53, 95, "a1", "b1", "c1")
+    assert check(rebalanced(40), *even, fault(52.5, 60, step=1, down=["c1"])).verdict is Verdict.VALID

@@ -21,6 +21,12 @@ Trusted = tuple[str, float]
 Declared = tuple[str, int, Nodes]
 
 
+def again_at(spans: list[tuple[int, float]], start: int, tick: int) -> bool:
+    """Whether a node went away at that tick that had gone since ``start`` and was back."""
+    before = [up for at, up in spans if start <= at < tick]
+    return any(at == tick for at, _ in spans) and bool(before) and max(before) < tick
+
+
 class Lost(Judged):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -102,8 +108,16 @@ class Lost(Judged):
         gone = {n: self.absences(n, begin, end) for n in self.nodes}
         away = [any(at <= t < up for spans in gone.values() for at, up in spans) for t in range(self.case.ticks)]
         for start, stop in self.runs(away):
-            stayed = {n for n in had & members if not any(start <= at < stop for at, _ in gone[n])}
-            yield sorted(stayed or had & members), stop
+            # One that was back and goes again begins another round.
+            again = {
+                t
+                for spans in gone.values()
+                for t in range(start, int(min(stop, len(away))))
+                if again_at(spans, start, t)
+            }
+            for first, last in itertools.pairwise([start, *sorted(again), stop]):
+                stayed = {n for n in had & members if not any(at < last and first < up for at, up in gone[n])}
+                yield sorted(stayed or had & members), last
 
     def came_back(self, node: str, episode: Episode) -> float:
         """When ``node`` was first up again after it was away, within the split."""
