@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rabbitmq_resilience.tools.extras import install_command
+
 Floats = npt.NDArray[np.float64]
 
 #: What chance may do. It is so small as a series is looked at again each night: `benchmarks/change_points.py`.
@@ -42,7 +44,7 @@ class NoLibraryError(Exception):
     """The optional part of the package that finds change points is not installed; the text says how to have it."""
 
     def __init__(self) -> None:
-        super().__init__("Change points need the library ruptures: pip install 'rabbitmq-resilience[trend]'.")
+        super().__init__(f"Change points need the library ruptures: {install_command('trend')}")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from statistics import fmean, median
 
@@ -24,6 +25,7 @@ from rabbitmq_resilience.nights.change_points import (
     change_points,
     noise,
 )
+from rabbitmq_resilience.tools import extras
 from tests.messages import Messages
 
 SHUFFLES = 4000
@@ -140,6 +142,7 @@ def test_without_the_library_one_sentence_says_how_to_have_it(
     monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setitem(sys.modules, "ruptures", None)
+    monkeypatch.setattr(extras, "installed_from", lambda: (Path("/home/you/suite"), False))
     with message.of(NoLibraryError) as refused:
         change_points([0.0, 1.0] * 10)
-    assert "pip install 'rabbitmq-resilience[trend]'" in str(refused.value)
+    assert "pip install '/home/you/suite[trend]'" in str(refused.value)

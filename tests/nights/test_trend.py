@@ -15,6 +15,7 @@ from rabbitmq_resilience.command import main
 from rabbitmq_resilience.nights.night_file import Header, LeftOut, Night, NightWriter, Played, find_nights, read_night
 from rabbitmq_resilience.nights.trend import Group, History, Trend, short_commit, trend
 from rabbitmq_resilience.nights.trend_page import write_trend
+from rabbitmq_resilience.tools import extras
 from tests.messages import Messages
 from tests.nights.literal import HEADER, PLAYED
 from tests.nights.simulated import AUTOHEAL, CUT, LEADER, NIGHTS, SLOW, SLOWER_FROM, simulate
@@ -184,10 +185,11 @@ def test_without_the_library_the_page_says_how_to_have_it(
     message: Messages,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ruptures", None)
+    monkeypatch.setattr(extras, "installed_from", lambda: (Path("/home/you/suite"), False))
     to = tmp_path / "trend.html"
     assert main(["trend", str(folder), "--to", str(to)]) == 0
     refused = capsys.readouterr().err
-    assert "pip install 'rabbitmq-resilience[trend]'" in refused
+    assert "pip install '/home/you/suite[trend]'" in refused
     message(refused)
     assert "ruptures" in plain(to.read_text(encoding="utf-8").partition('class="scenario"')[0])
 

@@ -31,6 +31,7 @@ from rabbitmq_resilience.clusters.attached.spec import AttachedNode, ClusterFile
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.closing import Closing
+from rabbitmq_resilience.tools.extras import install_command
 
 
 @dataclass
@@ -96,17 +97,16 @@ def reached_by(stated: ClusterFile, node: str) -> str:
 
 
 def _by_ssh(known: KnownCluster) -> Ways:
-    from rabbitmq_resilience.clusters.attached.ssh import SshLoop, SshMachine  # noqa: PLC0415 - needs its library
-
+    way = _needing("ssh", "rabbitmq_resilience.clusters.attached.ssh")
     ssh = known.stated.offers.ssh
     assert ssh is not None, "only what is offered is opened"
     folder = known.path.resolve().parent
     with ExitStack() as stack:
-        loop = stack.enter_context(SshLoop())
+        loop = stack.enter_context(way.SshLoop())
         machines: dict[str, Machine] = {}
         for node in known.stated.nodes:
             host = ssh.host_of(node.name)
-            machines[node.name] = stack.enter_context(SshMachine(loop, ssh, host=host, folder=folder))
+            machines[node.name] = stack.enter_context(way.SshMachine(loop, ssh, host=host, folder=folder))
         keys = {name: key_of(name) for name in machines}
         brokers = {name: RemoteBroker(machines[name], ssh.broker, node=name, key=key) for name, key in keys.items()}
         return Ways(
@@ -148,12 +148,16 @@ def _by_kubernetes(known: KnownCluster) -> Ways:
 
 
 def client_module(module: str) -> Any:
-    """Of what needs the client of Kubernetes."""
+    """Return a module that needs the client of Kubernetes."""
+    return _needing("kubernetes", f"rabbitmq_resilience.clusters.attached.kubernetes.{module}")
+
+
+def _needing(extra: str, module: str) -> Any:
+    """Return a module that needs the libraries of an optional part of this package."""
     try:
-        return import_module(f"rabbitmq_resilience.clusters.attached.kubernetes.{module}")
+        return import_module(module)
     except ModuleNotFoundError as error:
-        why = f"offers.kubernetes needs {error.name}: pip install 'rabbitmq-resilience[kubernetes]'"
-        raise ClusterError(why) from error
+        raise ClusterError(f"offers.{extra} needs {error.name}: {install_command(extra)}") from error
 
 
 _OPENED: Mapping[str, Callable[[KnownCluster], Ways]] = {
