@@ -1,3 +1,4 @@
+# make try          sets up what one scenario needs and plays it: about three minutes the first time
 # make partitions   sets everything up and plays the quick partition scenarios, about 17 minutes on two cores
 # make loads        sets everything up and plays the loads of the case studies, about an hour on two cores
 # make nightly      sets everything up and plays what fits into BUDGET_MIN=140 of all suites, longest not played first
@@ -30,7 +31,11 @@ NIGHTS ?= reports/nights
 pytest := .venv/bin/python -m pytest
 at_once := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: partitions loads nightly trend check test test-all fault-file lint mutants setup perf-test images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
+.PHONY: try partitions loads nightly trend check test test-all fault-file lint mutants setup perf-test images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
+
+try:
+	@setup/start try
+	.venv/bin/python -m rabbitmq_resilience try $(ARGS)
 
 partitions: setup
 	@left=$$($(pytest) -q --collect-only -m "partitions and slow" suites | grep -c '::'); \

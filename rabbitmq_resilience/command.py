@@ -1,46 +1,20 @@
-"""The console command ``rabbitmq-resilience``: set-up, a first folder, a fault file from evidence, a night, a trend,
-a comparison, capacity, loads by name, clusters that are there already, and a Job in Kubernetes."""
+"""Run the console command ``rabbitmq-resilience``: a command for each thing that it does, each with ``--help``."""
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
+from rabbitmq_resilience.tools.extras import PACKAGE
 from rabbitmq_resilience.tools.locations import TOOLS, content
 
-USAGE = """\
-usage: rabbitmq-resilience setup [perf-test|engine|engine-stop|images [VERSION ...]]
-       rabbitmq-resilience init [FOLDER]
-       rabbitmq-resilience fault-file EVIDENCE [MORE ...] [--to FILE]
-       rabbitmq-resilience nightly [OPTION ...] [PATH ...]
-       rabbitmq-resilience trend FOLDER [--to FILE] [--mix-machines]
-       rabbitmq-resilience compare FIRST SECOND [OPTION ...]
-       rabbitmq-resilience capacity FOLDER [OPTION ...]
-       rabbitmq-resilience presets
-       rabbitmq-resilience cluster FILE
-       rabbitmq-resilience heal FILE
-       rabbitmq-resilience find-pods LABEL [--namespace NAME] [--kubeconfig FILE] > FILE
-       rabbitmq-resilience job CLUSTER_FILE FAULT_FILE ... --image IMAGE [--to DIR] [OPTION ...]
-
-setup       finds RabbitMQ, Toxiproxy and Prometheus, and fetches what is missing into {tools};
-            engine provides a container engine, images builds container images where they cannot be pulled
-init        makes FOLDER (incidents) with a first fault file, a topology and a pytest.ini
-fault-file  makes a first fault file from broker logs or a timeline
-nightly     plays a night with pytest, and collects what came of it; options are its own (--help) and those of pytest
-trend       makes a page of what the nights in FOLDER say together (trend.html)
-compare     tells what differs between two nights, results of sweeps, fault files, settings or versions (--help)
-capacity    tells what a load needs, by a sweep of messages for a CPU-second (--help)
-presets     lists the loads that are known by name
-cluster     tells what was found of the cluster that a cluster file describes, and what may be done to it
-heal        heals what a run has left on that cluster
-find-pods   writes a first cluster file of the brokers in pods that have LABEL
-job         plays fault files by a Job beside brokers in pods, and fetches what was recorded (--help)
-"""
-
-
+PROGRAM = "rabbitmq-resilience"
 PYTEST_INI = """\
 # What holds for each session here; `pytest --help` has all of it, under "RabbitMQ resilience".
 [pytest]
@@ -50,17 +24,31 @@ PYTEST_INI = """\
 """
 
 
-def setup(arguments: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class Command:
+    """A command. ``run`` takes the program with the command's name, for its help, and what follows the name; it returns
+    the exit status. What it needs is imported when it is run."""
+
+    does: str
+    run: Callable[[str, Sequence[str]], int]
+
+
+def _setup(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.tools.command import main as fetch
 
-    return fetch(arguments)
+    return fetch(arguments, program=program)
 
 
-def init(arguments: Sequence[str]) -> int:
-    """Copies the examples into a folder that does not exist yet, or holds nothing."""
-    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        return _misused(arguments)
-    folder = Path(arguments[0] if arguments else "incidents")
+def _try(program: str, arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.trying import main as first
+
+    return first(arguments, program=program)
+
+
+def _init(program: str, arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog=program, description=COMMANDS["init"].does)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("incidents"), help="default: incidents")
+    folder = parser.parse_args(arguments).folder
     try:
         return _made(folder)
     except OSError as error:
@@ -85,41 +73,40 @@ def _made(folder: Path) -> int:
     return 0
 
 
-def fault_file(arguments: Sequence[str]) -> int:
+def _fault_file(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.evidence.command import main as draft
 
-    return draft(list(arguments), program="rabbitmq-resilience fault-file")
+    return draft(arguments, program=program)
 
 
-def nightly(arguments: Sequence[str]) -> int:
+def _nightly(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.nights.command import main as night
 
-    return night(arguments)
+    return night(arguments, program=program)
 
 
-def trend(arguments: Sequence[str]) -> int:
+def _trend(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.nights.trend_command import main as page
 
-    return page(list(arguments), program="rabbitmq-resilience trend")
+    return page(arguments, program=program)
 
 
-def compare(arguments: Sequence[str]) -> int:
+def _compare(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.sweeps.compare_command import main as two
 
-    return two(arguments, program="rabbitmq-resilience compare")
+    return two(arguments, program=program)
 
 
-def capacity(arguments: Sequence[str]) -> int:
+def _capacity(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.sweeps.capacity_command import main as needed
 
-    return needed(arguments, program="rabbitmq-resilience capacity")
+    return needed(arguments, program=program)
 
 
-def presets(arguments: Sequence[str]) -> int:
+def _presets(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.workloads import presets as known
 
-    if arguments:
-        return _misused(["presets", *arguments])
+    argparse.ArgumentParser(prog=program, description=COMMANDS["presets"].does).parse_args(arguments)
     try:
         found = {name: known.load(name).source for name in known.names()}
     except known.BadPresetError as error:
@@ -130,64 +117,84 @@ def presets(arguments: Sequence[str]) -> int:
     return 0
 
 
-def cluster(arguments: Sequence[str]) -> int:
+def _cluster(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.clusters.attached.command import told
 
-    return told(arguments) if len(arguments) == 1 else _misused(["cluster", *arguments])
+    return told([_cluster_file(program, "cluster", arguments)])
 
 
-def heal(arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.clusters.attached.command import heal as healed
+def _heal(program: str, arguments: Sequence[str]) -> int:
+    from rabbitmq_resilience.clusters.attached.command import heal
 
-    return healed(arguments) if len(arguments) == 1 else _misused(["heal", *arguments])
+    return heal([_cluster_file(program, "heal", arguments)])
 
 
-def find_pods(arguments: Sequence[str]) -> int:
+def _cluster_file(program: str, command: str, arguments: Sequence[str]) -> str:
+    parser = argparse.ArgumentParser(prog=program, description=COMMANDS[command].does)
+    parser.add_argument("file", help="a cluster file")
+    file: str = parser.parse_args(arguments).file
+    return file
+
+
+def _find_pods(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.clusters.attached.ways import client_module
     from rabbitmq_resilience.clusters.errors import ClusterError
 
     try:
-        found: int = client_module("finding").main(arguments, program="rabbitmq-resilience find-pods")
+        found: int = client_module("finding").main(arguments, program=program)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
     return found
 
 
-def job(arguments: Sequence[str]) -> int:
+def _job(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.jobs.command import main as beside
 
-    return beside(arguments, program="rabbitmq-resilience job")
+    return beside(arguments, program=program)
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "setup": setup,
-    "init": init,
-    "fault-file": fault_file,
-    "nightly": nightly,
-    "trend": trend,
-    "compare": compare,
-    "capacity": capacity,
-    "presets": presets,
-    "cluster": cluster,
-    "find-pods": find_pods,
-    "heal": heal,
-    "job": job,
+COMMANDS: Mapping[str, Command] = {
+    "try": Command("Set up what one scenario needs, play it, and say where its page is.", _try),
+    "setup": Command(f"Find RabbitMQ, Toxiproxy and Prometheus, and fetch what is missing into {TOOLS}.", _setup),
+    "init": Command("Make a folder with fault files, topologies and a pytest.ini to begin with.", _init),
+    "fault-file": Command("Make a first fault file from broker logs or a timeline.", _fault_file),
+    "nightly": Command("Play a night with pytest, and collect what came of it.", _nightly),
+    "trend": Command("Make a page of what many nights say together.", _trend),
+    "compare": Command("Tell what differs between two nights, sweeps, fault files, settings or versions.", _compare),
+    "capacity": Command("Tell what a load needs, by a sweep of messages for a CPU-second.", _capacity),
+    "presets": Command("List the loads that are known by name.", _presets),
+    "cluster": Command("Tell what was found of a cluster that runs already, and what may be done to it.", _cluster),
+    "heal": Command("Heal what a run has left on a cluster that runs already.", _heal),
+    "find-pods": Command("Write a first cluster file of the brokers in pods that have a label.", _find_pods),
+    "job": Command("Play fault files by a Job beside brokers in pods, and fetch what was recorded.", _job),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 2 for what is no command."""
+    """Run the command that the arguments name; return its exit status, and 2 without one."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if name in ("-h", "--help"):
-        print(USAGE.format(tools=TOOLS), end="")
-        return 0
-    return COMMANDS[name](rest) if name in COMMANDS else _misused([name])
+    parser = _parser()
+    if not name:
+        parser.print_help(sys.stderr)
+        return 2
+    command: str = parser.parse_args([name]).command
+    return COMMANDS[command].run(f"{PROGRAM} {command}", rest)
 
 
-def _misused(arguments: Sequence[str]) -> int:
-    print(f"{USAGE.format(tools=TOOLS)}\ngot: {' '.join(arguments) or 'no command'}", file=sys.stderr)
-    return 2
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of what comes first: a command, or an option that asks about all of them."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description="Play chaos and resilience scenarios on RabbitMQ clusters."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version(PACKAGE)}")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", description="COMMAND --help tells its arguments"
+    )
+    for name, command in COMMANDS.items():
+        # A percent sign would be a format of argparse; what a folder is called is not ours.
+        commands.add_parser(name, help=command.does.replace("%", "%%"), add_help=False)
+    return parser
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from rabbitmq_resilience.tools import command
 from rabbitmq_resilience.tools.steps import take
@@ -16,19 +17,13 @@ from setup import environment, kubernetes_steps
 
 
 def main(arguments: Sequence[str]) -> int:
-    match arguments or ["all"]:
-        case ["all"]:
-            return command.status_of(lambda: take((environment.STEP, *command.STEPS)))
-        case ["python"]:
-            return command.status_of(lambda: take((environment.STEP,)))
-        case ["kubernetes" | "kubernetes-suite" as what]:
-            return command.status_of(lambda: take(kubernetes_steps.BY_NAME[what]))
-        case ["kubernetes-stop"]:
-            return command.status_of(lambda: print(kubernetes_steps.stop()))
-        case ["engine"] | ["images", *_]:
-            return command.status_of(lambda: _in_environment(arguments))
-        case _:
-            return command.main(arguments)
+    """Set up what the arguments say; return the exit status."""
+    word, *rest = arguments or ["all"]
+    if word in _WORK and not rest:
+        return command.status_of(_WORK[word])
+    if word == "images" or (word == "engine" and not rest):
+        return command.status_of(lambda: _in_environment(arguments))
+    return command.main(arguments, program="setup/start")
 
 
 def _in_environment(arguments: Sequence[str]) -> None:
@@ -37,6 +32,15 @@ def _in_environment(arguments: Sequence[str]) -> None:
         take((environment.STEP,))
     python = str(environment.PYTHON)
     os.execv(python, [python, "-m", command.__name__, *arguments])  # noqa: S606 - no shell is needed
+
+
+_WORK: Mapping[str, Callable[[], object]] = {
+    "all": lambda: take((environment.STEP, *command.STEPS)),
+    "try": lambda: take((environment.STEP, *command.FIRST_STEPS)),
+    "python": lambda: take((environment.STEP,)),
+    **{word: partial(take, steps) for word, steps in kubernetes_steps.BY_NAME.items()},
+    "kubernetes-stop": lambda: print(kubernetes_steps.stop()),
+}
 
 
 if __name__ == "__main__":

@@ -26,9 +26,6 @@ from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_ni
 from rabbitmq_resilience.nights.summary import summary
 from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.tools.locations import CHECKOUT
-
-PROGRAM = "rabbitmq-resilience nightly" if CHECKOUT is None else ".venv/bin/python -m rabbitmq_resilience nightly"
 
 #: What each status means; pytest's own end at 5.
 MEANINGS: Mapping[int, str] = {
@@ -44,9 +41,9 @@ MEANINGS: Mapping[int, str] = {
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], *, program: str) -> int:
     """Returns pytest's exit status, or LIMIT_REACHED, or 128 and the number of the signal that killed it."""
-    given, for_pytest = _parser().parse_known_args(list(arguments))
+    given, for_pytest = _parser(program).parse_known_args(list(arguments))
     fresh = Path("reports/night") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     to, nights, runs = (folder.resolve() for folder in (given.to or fresh, given.nights, given.runs))
     if to.exists() and any(to.iterdir()):
@@ -65,9 +62,9 @@ def main(arguments: Sequence[str]) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=PROGRAM,
+        prog=program,
         description="Plays one night with pytest, which takes all other options, and collects what came of it.",
         allow_abbrev=False,
     )

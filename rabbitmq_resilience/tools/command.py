@@ -1,9 +1,4 @@
-"""Provides what is no Python package, as its arguments say.
-
-``all``, or nothing, finds or fetches broker, Toxiproxy, Prometheus and HAProxy. ``perf-test`` fetches PerfTest, for
-sweeps and benchmarks whose numbers stand beside its own. ``engine`` provides a container engine,
-and ``engine-stop`` ends the one that it started. ``images`` builds container images: of the broker versions named after
-it, or of all.
+"""Provides what is no Python package, as its arguments say (``WORDS``).
 
 Engines and images need docker's package, which is imported only when they are asked for. All else needs no package:
 ``python -m setup`` does it before there is any.
@@ -11,8 +6,10 @@ Engines and images need docker's package, which is imported only when they are a
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from rabbitmq_resilience.tools import broker, dockerd, perf_test, toxiproxy
 from rabbitmq_resilience.tools.haproxy import HAPROXY
@@ -21,27 +18,36 @@ from rabbitmq_resilience.tools.prometheus import PROMETHEUS
 from rabbitmq_resilience.tools.steps import Missing, take
 
 STEPS = (*broker.steps(), toxiproxy.STEP, PROMETHEUS.step, HAPROXY.step)
-_WORDS = "perf-test|engine|engine-stop"
-WORDS = f"all|{_WORDS}" if CHECKOUT is None else f"all|python|{_WORDS}"
+#: What a first scenario needs: the broker that is taken first, and proxies.
+FIRST_STEPS = (STEPS[0], toxiproxy.STEP)
+WORDS = {
+    "all": "brokers, Toxiproxy, Prometheus and HAProxy (the default)",
+    "try": "what a first scenario needs: one broker and Toxiproxy",
+    **({} if CHECKOUT is None else {"python": "Python packages alone"}),
+    "perf-test": "PerfTest, whose numbers sweeps and benchmarks set beside ours; Java and Maven are needed",
+    "engine": "a container engine",
+    "engine-stop": "end the engine that it started",
+    "images": "build container images, where they cannot be pulled: of the VERSIONs, or of all",
+}
 PROGRAM = "rabbitmq-resilience setup" if CHECKOUT is None else "setup/start"
-USAGE = f"{PROGRAM} [{WORDS}|images [VERSION ...]]"
 
 
-def main(arguments: Sequence[str]) -> int:
-    match arguments or ["all"]:
-        case ["all"]:
-            return status_of(lambda: take(STEPS))
-        case ["perf-test"]:
-            return status_of(lambda: take((perf_test.STEP,)))
-        case ["engine"]:
-            return status_of(_engine)
-        case ["engine-stop"]:
-            return status_of(lambda: print(dockerd.stop()))
-        case ["images", *versions]:
-            return status_of(lambda: _images(versions))
-        case _:
-            print(f"usage: {USAGE}, got: {' '.join(arguments)}", file=sys.stderr)
-            return 2
+def main(arguments: Sequence[str], *, program: str = PROGRAM) -> int:
+    """Provide what the arguments say; return the exit status. ``program`` is how it was called, for the help."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Find what scenarios need and is no Python package, and fetch or build what is missing.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(["what:", *(f"  {word:12} {meaning}" for word, meaning in WORDS.items())]),
+    )
+    parser.add_argument("what", nargs="?", default="all", choices=WORDS, metavar="WHAT", help="see below")
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help="of images: broker versions, such as 4.0.5")
+    asked = parser.parse_args(arguments)
+    if asked.versions and asked.what != "images":
+        parser.error(f"only images takes versions, and {asked.what} got {' '.join(asked.versions)}")
+    if asked.what not in _WORK:
+        parser.error(f"{asked.what} is done by setup/start of a checkout")
+    return status_of(partial(_WORK[asked.what], asked.versions))
 
 
 def status_of(work: Callable[[], object]) -> int:
@@ -67,6 +73,16 @@ def _images(versions: Sequence[str]) -> None:
     from rabbitmq_resilience.tools import images  # noqa: PLC0415 - it needs docker's package
 
     take(images.steps(versions))
+
+
+_WORK: Mapping[str, Callable[[Sequence[str]], object]] = {
+    "all": lambda _: take(STEPS),
+    "try": lambda _: take(FIRST_STEPS),
+    "perf-test": lambda _: take((perf_test.STEP,)),
+    "engine": lambda _: _engine(),
+    "engine-stop": lambda _: print(dockerd.stop()),
+    "images": _images,
+}
 
 
 if __name__ == "__main__":

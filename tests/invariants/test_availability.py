@@ -339,12 +339,3 @@ def test_time_in_which_the_load_pauses_makes_nobody_late() -> None:
     within = load(10, 10, (10, 20), (0, 12), (10, 48))
     elsewhen = [event(at_s, "machine", busy=1.0, others=0.95 if 30 < at_s <= 42 else 0.0) for at_s in range(1, 96)]
     assert check(confirms((0, 22), (50.5, 90)), within, elsewhen).verdict is Verdict.INVALID
-
-
-def test_pathological_gone_by_itself_before_it_had_a_reason() -> None:
-    """That a step takes it away later excuses nothing from before."""
-    away = node_states(unlike={"b1": [(25, 60, "down")], "c1": [(12, 14, "down"), (26, 32, "down")]})
-    steps = fault(12, 13, step=0, down=["c1"]), fault(58, 59, step=1, down=["b1"])
-    finding = check(confirms((0, 33), (57, 90)), away, *steps)
-    assert finding.verdict is Verdict.INVALID
-    assert finding.numbers["stall_start_s"] == pytest.approx(32.9, abs=0.1)

@@ -51,8 +51,15 @@ def test_what_is_optional_and_missing_is_told_and_left_out(
 
 
 def test_an_unknown_word_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["everything"]) == 2
-    assert "all|python" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["everything"])
+    assert "'everything' (choose from 'all', 'try', 'python'" in capsys.readouterr().err
+
+
+def test_only_images_take_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["engine", "4.0.5"])
+    assert "only images takes versions, and engine got 4.0.5" in capsys.readouterr().err
 
 
 @pytest.mark.core

@@ -17,7 +17,7 @@ from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClu
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal, told
 from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.command import find_pods
+from rabbitmq_resilience.command import main as command
 from rabbitmq_resilience.record.events import FaultEvent
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
@@ -147,7 +147,7 @@ def test_a_first_cluster_file_is_found(
 ) -> None:
     asked = ["app=rabbit", "--namespace", pods.namespace, "--kubeconfig", str(pods.kubeconfig)]
     capsys.readouterr()
-    assert find_pods(asked) == 0
+    assert command(["find-pods", *asked]) == 0
     written = tmp_path / "found.cluster.yaml"
     written.write_text(capsys.readouterr().out, encoding="utf-8")
     monkeypatch.setenv("RABBITMQ_USER", "chaos")
@@ -155,7 +155,9 @@ def test_a_first_cluster_file_is_found(
     assert told([str(written)]) == 0
     stated, by_hand = load(written).stated, load(pods.cluster_file("by-hand", allow="{}")).stated
     assert [(node.name, node.zone) for node in stated.nodes] == [(node.name, node.zone) for node in by_hand.nodes]
-    assert find_pods(["app=nothing", "--namespace", pods.namespace, "--kubeconfig", str(pods.kubeconfig)]) == 1
+    assert (
+        command(["find-pods", "app=nothing", "--namespace", pods.namespace, "--kubeconfig", str(pods.kubeconfig)]) == 1
+    )
 
 
 def test_addresses_may_be_ports_of_pods(pods: BrokersInPods, tmp_path: Path) -> None:
