@@ -15,6 +15,8 @@ from rabbitmq_resilience.tools.extras import PACKAGE
 from rabbitmq_resilience.tools.locations import TOOLS, content
 
 PROGRAM = "rabbitmq-resilience"
+#: What ``init`` copies of the examples, unless it is to copy all.
+FIRST_EXAMPLES = ("zone_cut_off.fault.yaml", "test_broker_dies.py", "topologies/three_zones.yaml")
 PYTEST_INI = """\
 # What holds for each session here; `pytest --help` has all of it, under "RabbitMQ resilience".
 [pytest]
@@ -48,28 +50,36 @@ def _try(program: str, arguments: Sequence[str]) -> int:
 def _init(program: str, arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=program, description=COMMANDS["init"].does)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("incidents"), help="default: incidents")
-    folder = parser.parse_args(arguments).folder
+    parser.add_argument("--all", action="store_true", help="all examples, not the first ones alone")
+    asked = parser.parse_args(arguments)
+    folder: Path = asked.folder
     try:
-        return _made(folder)
+        return _made(folder, every=asked.all)
     except OSError as error:
         print(f"{folder} cannot be made: {error.strerror or error}", file=sys.stderr)
         return 1
 
 
-def _made(folder: Path) -> int:
+def _made(folder: Path, *, every: bool) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "is not empty" if folder.is_dir() else "is no folder"
         print(f"{folder} is there already and {what}: name another folder", file=sys.stderr)
         return 1
-    shutil.copytree(
-        content("faults") / "examples", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".*")
-    )
+    examples = content("faults") / "examples"
+    if every:
+        shutil.copytree(examples, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    else:
+        for name in FIRST_EXAMPLES:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(examples / name, folder / name)
     (folder / "pytest.ini").write_text(PYTEST_INI, encoding="utf-8")
     print(f"made {folder}:")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"  {path.relative_to(folder)}")
     name = shlex.quote(str(folder))
     print(f"next: pytest --check-only {name}, then pytest {name}")
+    if not every:
+        print("more examples: rabbitmq-resilience init --all FOLDER")
     return 0
 
 
