@@ -79,6 +79,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(HOME, versions, indirect=True)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, Any, Any]:
+    """Let a test pass whose scenario was to be checked alone."""
+    try:
+        return (yield)
+    except preparing.Checked:
+        return True
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     playing = [item for item in items if PLAYING & {*getattr(item, "fixturenames", ())}]
@@ -264,7 +273,9 @@ def resilience_play(
     config, tell = request.config, resilience_tell
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
-        return preparing.checked(config, tell)
+        from rabbitmq_resilience.checking import checked
+
+        return checked(config, tell)
     grounds: Grounds = request.getfixturevalue("resilience_grounds")
 
     def once(scenario: Scenario, run: str, ground: Ground) -> Result:

@@ -5,7 +5,6 @@ Light, as the plugin is: what is heavy is imported when a scenario is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,10 @@ if TYPE_CHECKING:
     from rabbitmq_resilience.play.grounds import Ground, Grounds
     from rabbitmq_resilience.play.judging import Result
     from rabbitmq_resilience.scenarios.model import Scenario
+
+
+class Checked(BaseException):
+    """Ends a test whose scenario was to be checked alone, and can be played: what follows in it is for runs."""
 
 
 def ignore(_: Result) -> None:
@@ -50,20 +53,3 @@ def at_home(scenario: Scenario, version: str | None, grounds: Grounds) -> Ground
     if reason := reason_against(version, scenario):
         pytest.skip(reason)
     return grounds.at(None, version)
-
-
-def checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[..., Result]:
-    """Return what stands in for ``play`` where scenarios are only checked: it plays nothing, needs no broker, and lists
-    what would be done to an attached cluster."""
-    from rabbitmq_resilience.scenarios import fault_file
-
-    def check(scenario: Scenario, **_: object) -> Result:
-        scenario, file = fitted(seeded(scenario, config), config), options.folder(config, "cluster")
-        fault_file.check(scenario, driver=options.driver(config))
-        if file is not None:
-            from rabbitmq_resilience.scenarios.plan import plan
-
-            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file)]))
-        pytest.skip("checked, not played")
-
-    return check

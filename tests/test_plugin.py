@@ -210,10 +210,12 @@ def test_short_names_hold_in_the_checkout_for_files_that_lie_elsewhere(folder: P
 @pytest.mark.installed
 def test_checking_needs_no_broker(folder: Path) -> None:
     (folder / "some.fault.yaml").write_text(SCENARIO)
-    done = session(folder, "--check-only", "-rs", "some.fault.yaml", RABBITMQ_HOME="/nowhere")
+    done = session(folder, "--check-only", "some.fault.yaml", RABBITMQ_RESILIENCE_TOOLS=str(folder / "nothing"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "checked, not played" in done.stdout
-    assert "no broker in /nowhere" in session(folder, "some.fault.yaml", RABBITMQ_HOME="/nowhere").stdout
+    assert "no broker is here yet" in done.stdout
+    for options in ([], ["--check-only"]):
+        named = session(folder, *options, "some.fault.yaml", RABBITMQ_HOME="/nowhere")
+        assert (named.returncode, "no broker in /nowhere" in named.stdout) == (4, True)
 
 
 @pytest.mark.installed

@@ -68,5 +68,10 @@ def refusal(rabbitmq: str, erlang: str) -> str:
     return f"RabbitMQ {rabbitmq} is not supported on Erlang {erlang}, but on {least} to {row.newest}.x ({SOURCE})"
 
 
+def known_series() -> list[str]:
+    """Return the series of RabbitMQ that are known, such as "4.3", oldest first."""
+    return [".".join(map(str, series)) for series in sorted({line.since[:2] for line in _TABLE})]
+
+
 def _numbers(version: str) -> Numbers:
     return tuple(map(int, takewhile(str.isdecimal, re.split(r"[.\-+~]", version))))

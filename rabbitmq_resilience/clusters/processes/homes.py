@@ -22,6 +22,18 @@ def of_version(wanted: str) -> BrokerHome:
 
     Raises WrongBrokerError where there is none, and ToolMissingError where there is no Erlang for it.
     """
+    found = at_home(wanted)
+    if found is not None:
+        return found
+    try:
+        return find_broker(releases.provide(wanted if wanted.count(".") > 1 else releases.newest(wanted)))
+    except Failed as error:
+        raise _wrong(wanted, brokers_at_home(), f"RabbitMQ's release could not be had: {error}") from error
+
+
+def at_home(wanted: str) -> BrokerHome | None:
+    """Return the broker in a folder, or the one on this machine of a version or a series; None where RabbitMQ's own
+    release would have to be downloaded. Raises WrongBrokerError and ToolMissingError."""
     if "/" in wanted:
         return find_broker(Path(wanted))
     there = brokers_at_home() if named_broker() is None else [find_broker()]
@@ -32,10 +44,7 @@ def of_version(wanted: str) -> BrokerHome:
             return home
     if named_broker() is not None:
         raise _wrong(wanted, there, "RABBITMQ_HOME names another one")
-    try:
-        return find_broker(releases.provide(wanted if wanted.count(".") > 1 else releases.newest(wanted)))
-    except Failed as error:
-        raise _wrong(wanted, there, f"RabbitMQ's release could not be had: {error}") from error
+    return None
 
 
 def _wrong(wanted: str, there: Sequence[BrokerHome], why: str) -> WrongBrokerError:

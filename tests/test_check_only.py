@@ -1,0 +1,119 @@
+"""What ``--check-only`` says: which scenarios are right, which cannot be played on the version that is asked for, and
+which broker there is not. Nothing is started, and no broker need be here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience import checking
+from rabbitmq_resilience.clusters.processes import homes
+from rabbitmq_resilience.tools.distributions import BrokerHome
+
+pytest_plugins = ["pytester"]
+
+SCENARIO = """
+version: 1
+title: A client goes and comes
+topology: three_nodes_three_zones
+workload: {{queue_type: {queue_type}, queues: 1, rate_per_s: 100}}
+phases: {{steady_s: 2, recovery_s: 60, settled_s: 1}}
+schedule:
+  - {{at_s: 1, for_s: 1, fault: kill_client, client: "publisher:0"}}
+invariants: {{no_loss: {{}}}}
+{more}
+"""
+PYTHON = """
+import pytest
+from rabbitmq_resilience import load
+
+def test_played(play):
+    result = play(load("some.fault.yaml"))
+    pytest.fail(f"what follows is for runs, and there is none: {result}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def at_home(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
+    """Two brokers on this machine."""
+    monkeypatch.chdir(pytester.path)
+    for name in ("RABBITMQ_HOME", "RABBITMQ_RESILIENCE_BROKER", "RABBITMQ_RESILIENCE_DRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    there = [BrokerHome(Path(f"/brokers/{version}"), Path("/erlang"), version) for version in ("4.0.5", "4.3.6")]
+    for module in (checking, homes):
+        monkeypatch.setattr(module, "brokers_at_home", lambda: there)
+
+
+def checked(pytester: pytest.Pytester, *options: str, queue_type: str = "quorum", more: str = "") -> pytest.RunResult:
+    (pytester.path / "some.fault.yaml").write_text(SCENARIO.format(queue_type=queue_type, more=more))
+    return pytester.runpytest("--check-only", "-rs", *options, "some.fault.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ([], "RabbitMQ 4.0.5; at home"),
+        (["--resilience-broker=4.3"], "RabbitMQ 4.3.6; at home"),
+        (["--resilience-broker=4.2.2"], "RabbitMQ 4.2.2; the release of 4.2.2 is fetched when it is played"),
+        (["--resilience-broker=4.2"], "the release of 4.2 is fetched when it is played"),
+        (["--resilience-driver=containers"], "RabbitMQ 4.0.5; as an image"),
+        (
+            ["--resilience-driver=containers", "--resilience-broker=my/rabbit:7"],
+            "whether there is an image of my/rabbit:7 is seen when it is played",
+        ),
+    ],
+)
+def test_what_is_right_is_told(pytester: pytest.Pytester, options: list[str], where: str) -> None:
+    result = checked(pytester, *options)
+    result.assert_outcomes(passed=1)
+    assert f"OK       A client goes and comes ({where})" in result.outlines
+
+
+def test_no_broker_need_be_here(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "brokers_at_home", list)
+    result = checked(pytester)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["OK *(no broker is here yet: rabbitmq-resilience setup)"])
+
+
+def test_what_a_version_has_not_fails(pytester: pytest.Pytester) -> None:
+    result = checked(pytester, "--resilience-broker=4.3.6", queue_type="mirrored")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*RabbitMQ 4.3.6 has no mirrored queues*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_what_is_for_another_version_is_skipped(pytester: pytest.Pytester) -> None:
+    result = checked(pytester, "--resilience-broker=4.3.6", more='broker: "<4"')
+    result.assert_outcomes(skipped=1)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*for RabbitMQ <4, this is 4.3.6"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--resilience-broker=9.9.9"], "broker 9.9.9: this suite knows no RabbitMQ 9.9, but 3.8 to 4.4"),
+        (["--resilience-broker=/nope"], "no broker in /nope"),
+        (["--resilience-rabbitmq-home=/nope"], "no broker in /nope"),
+        (["--resilience-broker=newest"], "It is neither a version, such as 4.2.2, nor a series"),
+        (["--resilience-driver=containers", "--resilience-broker=9.9"], "this suite knows no RabbitMQ 9.9"),
+        (["--resilience-driver=containers", "--resilience-broker=a b"], "is neither a broker version nor an image"),
+    ],
+)
+def test_a_broker_that_there_is_not_ends_the_session(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: list[str], told: str
+) -> None:
+    monkeypatch.setenv("RABBITMQ_HOME", "")
+    result = checked(pytester, *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert told in result.stdout.str()
+    result.assert_outcomes()
+
+
+def test_a_scenario_in_python_passes_and_ends_where_it_would_be_played(pytester: pytest.Pytester) -> None:
+    (pytester.path / "some.fault.yaml").write_text(SCENARIO.format(queue_type="quorum", more=""))
+    pytester.makepyfile(test_it=PYTHON)
+    result = pytester.runpytest("--check-only", "test_it.py")
+    result.assert_outcomes(passed=1)
