@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from rabbitmq_resilience import collecting, options, preparing, sessions, side_by_side
+from rabbitmq_resilience import collecting, explaining, options, preparing, sessions, side_by_side
 
 if TYPE_CHECKING:
     from rabbitmq_resilience.clusters.drivers import OpenDriver
@@ -86,6 +86,20 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
         return (yield)
     except preparing.Checked:
         return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say what went wrong before a verdict in a sentence; its traceback goes to a file."""
+    report = yield
+    played = not PLAYING.isdisjoint(getattr(item, "fixturenames", ()))
+    if report.failed and played and call.excinfo and not item.config.option.fulltrace:
+        report.longrepr = (
+            explaining.shown(call.excinfo, item.nodeid, options.runs_folder(item.config)) or report.longrepr
+        )
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -281,7 +295,8 @@ def resilience_play(
     def once(scenario: Scenario, run: str, ground: Ground) -> Result:
         where = "; ".join(filter(None, [ground.description, run, pace.told(request.node.nodeid)]))
         sessions.plays(config, scenario.title, where)
-        with side_by_side.turn(config, alone=scenario.takes_the_machine):
+        turn = side_by_side.turn(config, alone=scenario.takes_the_machine)
+        with turn, explaining.interrupted(scenario.title, tell):
             result = run_scenario(scenario, ground.testbed)
         tell(outcome_line(result.document, result.run.path))
         return result

@@ -22,6 +22,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.finishing import finish
 from rabbitmq_resilience.clusters.formed import Formed
 from rabbitmq_resilience.clusters.host import Host
+from rabbitmq_resilience.clusters.last_words import last_words
 from rabbitmq_resilience.clusters.layout import Layout, broker_name, ports_needed
 from rabbitmq_resilience.clusters.linking import round_trips, start_links
 from rabbitmq_resilience.clusters.machine.claims import LOOPBACK, default_root, take_claim
@@ -276,16 +277,18 @@ class RunningCluster(Formed):
             raise ClusterError(f"{error}; {self._story(node)}") from error
 
     def _story(self, node: str) -> str:
-        """The last lines of the node's log (or of the process's own output, where it got no log)."""
+        return last_words(node, self._told_by(node))
+
+    def _told_by(self, node: str) -> Path:
+        """Return the log of a node, or the output of its process where it got no log."""
         files = self._layout.files[node]
-        source = files.log if files.log.exists() else files.output
-        text = source.read_text(errors="replace") if source.exists() else ""
-        return f"{source.name} of {node} ends:\n" + "\n".join(text.splitlines()[-15:])
+        return files.log if files.log.exists() else files.output
 
     def _copy_logs(self, folder: Path) -> None:
-        for log in self.logs().values():
-            if log.exists():
-                shutil.copy(log, folder)
+        told = {node: self._told_by(node) for node in self._layout.files} | self.balancers.logs()
+        for name, file in told.items():
+            if file.exists():
+                shutil.copy(file, folder / f"{name}.log")
 
     def _boot(self, *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

@@ -14,7 +14,7 @@ from rabbitmq_resilience.invariants.gaps import UNWATCHED_S_MAX
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.traffic import TICK_US
-from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.units import counted, seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Number, Scope, Verdict
 from rabbitmq_resilience.record.events import ENDED_EARLY, DrainEvent, FaultEvent, NoteEvent
 
@@ -37,7 +37,9 @@ class FaultsProven:
         mended_by_steps = facts.cluster is not None and facts.cluster.splits and not facts.cluster.heals_splits
         begun = [step for step in facts.steps if mended_by_steps or not _never_began(step)]
         problems = [_told(facts, step, *_unproven(step)) for step in begun if any(_unproven(step))]
-        return _finding(problems, f"{len(begun)} faults were proven, and their healing", faults=len(begun))
+        return _finding(
+            problems, f"{counted(len(begun), 'fault was', 'faults were')} proven, with the healing", faults=len(begun)
+        )
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class FaultsBegun:
     def check(self, history: History) -> Finding:
         facts = history.facts
         problems = [_told(facts, step, "skipped", "never began") for step in facts.steps if _never_began(step)]
-        return _finding(problems, f"{len(facts.steps)} faults began", faults=len(facts.steps))
+        return _finding(problems, f"{counted(len(facts.steps), 'fault')} began", faults=len(facts.steps))
 
 
 def _told(facts: Facts, step: Step, state: str, problem: str) -> str:
@@ -103,7 +105,7 @@ class LoadNotZero:
         confirmed = 0 if ledger.traffic is None else int(np.sum(ledger.traffic.messages[:ticks]))
         problems = [] if confirmed else ["nothing was confirmed in the steady phase"]
         problems += [] if ledger.read else ["nothing was delivered"]
-        good = f"{confirmed} messages were confirmed in the steady phase"
+        good = f"{counted(confirmed, 'message was', 'messages were')} confirmed in the steady phase"
         return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)
 
 

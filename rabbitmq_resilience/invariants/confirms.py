@@ -19,6 +19,7 @@ from rabbitmq_resilience.invariants.oracle import members_needed
 from rabbitmq_resilience.invariants.pauses import Pauses
 from rabbitmq_resilience.invariants.times import Period, Times, periods
 from rabbitmq_resilience.invariants.truth import Truth
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.unrouted import sharing
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.invariants.worlds import Side
@@ -43,8 +44,8 @@ class _Confirmed:
 
     def told(self, facts: Facts, queue: QueueFacts, node: str) -> str:
         return (
-            f"{self.count} messages of {queue.name} were confirmed through {node}, where nothing could be written to "
-            f"it, from {facts.at(self.first_us)} to {facts.at(self.last_us)}, "
+            f"{counted(self.count, 'message')} of {queue.name} had a confirm through {node}, where nothing could be "
+            f"written to it, from {facts.at(self.first_us)} to {facts.at(self.last_us)}, "
             f"{facts.beside(self.first_us, self.last_us)}"
         )
 

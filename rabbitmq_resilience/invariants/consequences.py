@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.held_back import held_back
@@ -18,6 +19,7 @@ from rabbitmq_resilience.invariants.times import Period, periods, times
 from rabbitmq_resilience.invariants.traffic import Traffic
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
 from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.record.history import Outcome
 
 #: What ends a client's connection, and what begins one.
 _LOST = ("connection_lost", "killed", "started")
@@ -31,6 +33,7 @@ def consequences(history: History) -> dict[str, Any] | None:
     ``worst`` the longest: {queue, start_s, lasts_s, beside}, seconds since the run's first event.
     ``publishers`` tells for how long any was blocked, got nacks, or had no connection, and ``consumers`` for how long
     those of a queue received nothing though messages were due, or any had no connection: each {longest_s, total_s}.
+    ``returned`` is there where messages were returned as unroutable: how many ``messages``, ``of`` how many sent.
     ``network`` is there only where round trips were measured (``invariants.network``), and ``held_back`` where brokers
     were asked whom they hold back (``invariants.held_back``).
     """
@@ -40,7 +43,7 @@ def consequences(history: History) -> dict[str, Any] | None:
     flows = {facts.queue_name(index): flow for index, flow in sorted(traffic.flows.items())}
     by_queue = {name: found for name, flow in flows.items() if (found := outages(traffic, flow)).periods}
     starved = {name: without_deliveries(traffic, flow) for name, flow in flows.items() if flow.delivered.any()}
-    further = {"network": network(history), "held_back": held_back(history)}
+    further = {"returned": _returned(history), "network": network(history), "held_back": held_back(history)}
     nacked = joined(np.unique([tick for of_one in traffic.nacks.values() for tick in np.flatnonzero(of_one)]), traffic)
     return {
         "publishing_s": traffic.span_s,
@@ -58,6 +61,14 @@ def consequences(history: History) -> dict[str, Any] | None:
         },
         **{name: told for name, told in further.items() if told is not None},
     }
+
+
+def _returned(history: History) -> dict[str, int] | None:
+    sent = returned = 0
+    for (outcome,) in pieces(history.publishes(), "outcome"):
+        sent += int(np.count_nonzero(outcome != Outcome.NEVER_SENT))
+        returned += int(np.count_nonzero(outcome == Outcome.RETURNED))
+    return {"messages": returned, "of": sent} if returned else None
 
 
 def _as_dict(found: Outages) -> dict[str, float]:

@@ -19,6 +19,7 @@ from rabbitmq_resilience.invariants.ledger import Flags, Ledger, ledger_of, noth
 from rabbitmq_resilience.invariants.lost_letters import FELT_FOR_S, Moments, disturbed, meets
 from rabbitmq_resilience.invariants.owners import absences
 from rabbitmq_resilience.invariants.times import NEVER, Times, times
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
@@ -75,7 +76,10 @@ class DeadLetterPromise(InvariantSpec):
             "duplicates": ledger.letters_read - arrived,
             "duplicates_forbidden": len(doubled),
         }
-        summary = f"{numbers['owed']} messages became dead letters; {numbers['lost']} of them never arrived"
+        summary = (
+            f"{counted(numbers['owed'], 'message became a dead letter', 'messages became dead letters')}; "
+            f"{numbers['lost']} of them never arrived"
+        )
         if numbers["lost_permitted"]:
             reasons = {_AT_MOST_ONCE: known.excused, _IN_HAND.format(promised.acks): known.in_hand}
             told = [why for why, flags in reasons.items() if any((missing[key] & flags[key]).any() for key in missing)]

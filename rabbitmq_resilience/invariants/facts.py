@@ -335,10 +335,10 @@ class Facts:
         """Say which faults were on in that time, or which one had been healed shortly before it."""
         begun = [step for step in self.steps if step.injected and step.possible_us[0] <= end_us]
         if on := [step for step in begun if start_us <= step.possible_us[1]]:
-            return "beside " + ", ".join(map(str, on))
+            return "during " + ", ".join(map(str, on))
         last = max(begun, key=lambda step: step.possible_us[1], default=None)
         if last is None or start_us - last.possible_us[1] > SOON_AFTER_S * 1e6:
-            return "beside no fault"
+            return "with no fault active"
         return f"{seconds(start_us - last.possible_us[1]):.1f} s after {last} was healed"
 
 

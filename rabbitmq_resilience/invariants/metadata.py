@@ -18,6 +18,7 @@ from rabbitmq_resilience.invariants.splits import splits
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, periods
 from rabbitmq_resilience.invariants.truth import truth_of
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
     Coverage,
@@ -215,12 +216,18 @@ def _finding(
         fates[fate, d.item in excused].append(d)
     beside_cut = [d for d in declared if _beside_cut(facts, d)]
     wrong = [_told(facts, d, asked_nodes) for d in [*fates["differing", False], *fates["lost", False]]]
-    told = f"{len(declared)} items were declared, {len(beside_cut)} of them beside a cut"
+    told = f"{counted(len(declared), 'item was', 'items were')} declared, {len(beside_cut)} of them during a cut"
     minority = [f"{_told(facts, d, asked_nodes)}; {d.node} was in a minority" for d in impossible]
     if wrong:
-        verdict, told = Verdict.INVALID, f"{told}; {len(wrong)} are on some nodes only, or gone: {wrong[0]}"
+        verdict, told = (
+            Verdict.INVALID,
+            f"{told}; {counted(len(wrong), 'is', 'are')} on some nodes only, or gone: {wrong[0]}",
+        )
     elif minority:
-        verdict, told = Verdict.INVALID, f"{told}; {len(minority)} were created in a minority: {minority[0]}"
+        verdict, told = (
+            Verdict.INVALID,
+            f"{told}; {counted(len(minority), 'was', 'were')} created in a minority: {minority[0]}",
+        )
     elif silent:
         verdict, told = Verdict.UNKNOWN, f"{told}; {', '.join(silent)} did not tell which of them they know"
     elif not declared:

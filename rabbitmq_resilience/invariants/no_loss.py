@@ -18,6 +18,7 @@ from rabbitmq_resilience.invariants.ledger import Flags, Lane, Ledger, Messages,
 from rabbitmq_resilience.invariants.loss_permits import LossPermit, loss_permits
 from rabbitmq_resilience.invariants.owners import gone_with_owners
 from rabbitmq_resilience.invariants.times import periods
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.unrouted import passed_over
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
@@ -63,7 +64,10 @@ class NoLoss(InvariantSpec):
         doubled = forbidden(history, ledger) if counts["duplicates_unmarked"] else ()
         counts["duplicates_forbidden"] = len(doubled)
         wrong = counts["lost"] or unexpected or doubled
-        summary = f"{counts['confirmed']} messages were {_owed_since(history)}; {counts['lost']} of them never arrived"
+        summary = (
+            f"{counted(counts['confirmed'], 'message was', 'messages were')} {_owed_since(history)}; "
+            f"{counts['lost']} of them never arrived"
+        )
         if counts["lost_permitted"]:
             summary += f", and {counts['lost_permitted']} more that may be lost: {'; '.join(reasons)}"
         if doubled:
@@ -214,7 +218,10 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: Sequ
             f"{facts.queue_name(row['queue'])} by consumer {row['consumer']} at {facts.at(row['received_us'])}"
         )
     if ledger.broken:
-        yield f"unexpected: {ledger.broken} deliveries were not intact (header or checksum wrong, or of another run)"
+        yield (
+            f"unexpected: {counted(ledger.broken, 'delivery was', 'deliveries were')} not intact (header or checksum "
+            "wrong, or of another run)"
+        )
     for one in doubled[:EXAMPLES_MAX]:
         yield (
             f"duplicate: publisher {one.publisher} sequence {one.sequence} was received from "
@@ -222,7 +229,8 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: Sequ
             f"{facts.at(one.received_us)}, without the redelivered flag, {facts.beside(one.before_us, one.received_us)}"
         )
     if ledger.misrouted:
-        yield f"unexpected: {ledger.misrouted} deliveries came from another queue than their messages were sent to"
+        came = counted(ledger.misrouted, "delivery came", "deliveries came")
+        yield f"unexpected: {came} from a queue to which no such message was sent"
 
 
 def _missing(ledger: Ledger, permitted: Chosen) -> Iterator[tuple[int, int, int]]:

@@ -21,6 +21,7 @@ from rabbitmq_resilience.invariants.ledger import (
     nothing_after,
 )
 from rabbitmq_resilience.invariants.loss_permits import permits_loss, splits_of
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
@@ -91,7 +92,9 @@ class Order(InvariantSpec):
         found = list(_violations(history, itertools.chain(suspects, unruly)))
         violations = list(_not_of_two_sides(history, found))
         numbers["overtaken"], numbers["overtaken_permitted"] = len(violations), len(found) - len(violations)
-        summary = f"{len(violations)} messages were overtaken in {len(judged)} queues"
+        summary = (
+            f"{counted(len(violations), 'message was', 'messages were')} overtaken in {counted(len(judged), 'queue')}"
+        )
         if len(found) > len(violations):
             summary += f", and {len(found) - len(violations)} more that one side of a split took and another did not"
         if shared:

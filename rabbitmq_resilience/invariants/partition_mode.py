@@ -22,7 +22,7 @@ from rabbitmq_resilience.invariants.pauses import Pauses, pauses_of
 from rabbitmq_resilience.invariants.restarts import Restarts
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import NEVER, Period, periods
-from rabbitmq_resilience.invariants.units import seconds
+from rabbitmq_resilience.invariants.units import counted, seconds
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
     Coverage,
@@ -239,7 +239,9 @@ def _paused_late(pauses: Pauses, node: str, t_us: float) -> str:
 
 def _summary(had_to: Sequence[str], wrong: Sequence[str]) -> str:
     expected = f"{', '.join(had_to)} had to pause" if had_to else "no node had to pause"
-    return f"{expected}, and it was so" if not wrong else f"{expected}; {len(wrong)} things went otherwise: {wrong[0]}"
+    if not wrong:
+        return f"{expected}, and it was so"
+    return f"{expected}; {counted(len(wrong), 'thing')} went otherwise: {wrong[0]}"
 
 
 def _numbers(had_to: Sequence[str], pauses: Sequence[_Pause]) -> dict[str, Number]:

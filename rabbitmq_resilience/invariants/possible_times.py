@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rabbitmq_resilience.invariants.columns import Array, grouped, pieces
 from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.history import Outcome
 
@@ -108,4 +109,4 @@ class _Found:
     def lines(self) -> Iterator[str]:
         """Yield one line if any was wrong."""
         if self._count:
-            yield f"{self._count} messages {self._what}, which cannot be; the first is {self._first}"
+            yield f"{counted(self._count, 'message')} {self._what}, which cannot be; the first is {self._first}"

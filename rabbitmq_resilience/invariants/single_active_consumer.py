@@ -16,6 +16,7 @@ from rabbitmq_resilience.invariants.ledger import ledger_of, nothing_after
 from rabbitmq_resilience.invariants.machine import OTHERS_CPU_MIN, looks_of, others_cpu
 from rabbitmq_resilience.invariants.stints import Delivery, Rows, Stint, Stints, connection_ends, rows_of, stints_of
 from rabbitmq_resilience.invariants.times import Period
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.invariants.worlds import TICKS_MIN
 
@@ -75,10 +76,13 @@ class SingleActiveConsumer(InvariantSpec):
             return Finding(*_broken(facts, broken), numbers, lines, coverage)
         if unexplained:
             lines = tuple(_change_line(facts, change) for change in unexplained[:EXAMPLES_MAX])
-            summary = f"{len(unexplained)} times another consumer took over, and nothing tells why: {lines[0]}"
+            summary = (
+                f"{counted(len(unexplained), 'time')} another consumer took over, and nothing tells why: {lines[0]}"
+            )
             return Finding(Verdict.UNKNOWN, summary, numbers, lines, coverage)
         summary = (
-            f"{len(found)} queues had one active consumer at a time; {numbers['handovers']} times another took over"
+            f"{counted(len(found), 'queue')} had one active consumer at a time; "
+            f"{counted(numbers['handovers'], 'time')} another took over"
         )
         if unseen := nothing_after(history, ledger_of(history)) or _unsettled(facts, queues):
             return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
@@ -104,7 +108,7 @@ def _unsettled(facts: Facts, queues: Mapping[int, Stints]) -> str:
 def _broken(facts: Facts, found: Sequence[_OfQueue]) -> tuple[Verdict, str]:
     names = ", ".join(facts.queue_name(one.breaches[0].queue) for one in found[:5])
     beside = sum(one.beside for one in found)
-    summary = f"{beside} messages of {names} were received beside another consumer that was active"
+    summary = f"{counted(beside, 'message')} of {names} came to a consumer while another one was active"
     if all(_perhaps_parted(facts, one) for one in found):
         return Verdict.UNKNOWN, f"{summary}; other programs took so much of the machine that brokers may have parted"
     return Verdict.INVALID, summary

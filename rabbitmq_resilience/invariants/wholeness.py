@@ -12,6 +12,7 @@ import numpy as np
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.ledger import NO_ROW, Ledger, Messages, ledger_of
 from rabbitmq_resilience.invariants.possible_times import impossible_times
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, History, Scope, Verdict
 from rabbitmq_resilience.record.events import (
     ClusterEvent,
@@ -66,7 +67,7 @@ class HistoryWhole:
             problems += _problems_of_record(history, recorded, lives) if recorded is not None else ()
         numbers = {"workers": len(lives)}
         if not problems:
-            return Finding(Verdict.VALID, f"{len(lives)} workers told all that they saw", numbers)
+            return Finding(Verdict.VALID, f"{counted(len(lives), 'worker')} told all that they saw", numbers)
         more = len(problems) - EXAMPLES_MAX
         summary = "; ".join(problems[:EXAMPLES_MAX]) + (f"; and {more} more" if more > 0 else "")
         return Finding(Verdict.UNKNOWN, summary, numbers, tuple(problems[:EXAMPLES_MAX]))

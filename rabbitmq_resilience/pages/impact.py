@@ -51,23 +51,25 @@ def impact(verdict: Mapping[str, Any]) -> Iterator[str]:
         return
     worst, whole = told["worst"], told["outages"]
     if not worst:
-        yield "No queue was out for a second: each went on confirming what was due."
+        yield "No queue had an outage of a second or longer."
     else:
         first = worst[0]
         yield (
-            f"{first['queue']} was out for {first['lasts_s']:.1f} s from +{first['start_s']:.1f} s on, "
-            f"{first['beside']}: the longest time in which a queue confirmed nothing of what was due."
+            f"{first['queue']} confirmed nothing for {first['lasts_s']:.1f} s from +{first['start_s']:.1f} s on, "
+            f"{first['beside']}: the longest outage of a queue."
         )
     if whole["count"]:
         yield (
-            f"No queue at all confirmed anything for {whole['longest_s']:.1f} s at the longest and "
+            f"All queues together confirmed nothing for {whole['longest_s']:.1f} s at the longest and "
             f"{whole['total_s']:.1f} s in all, {whole['ratio']:.0%} of the time of publishing."
         )
     publishers, consumers = told["publishers"], told["consumers"]
     refused = (("blocked", "blocked"), ("got nacks", "nacked"), ("had no connection", "disconnected"))
     yield from _lengths("Some publisher", [(words, publishers[name]) for words, name in refused])
-    missed = (("received nothing of what was due", "without"), ("had no connection", "disconnected"))
+    missed = (("received nothing, though messages were due,", "without"), ("had no connection", "disconnected"))
     yield from _lengths("Consumers of some queue", [(words, consumers[name]) for words, name in missed])
+    if returned := told.get("returned"):
+        yield f"{returned['messages']:,} of {returned['of']:,} messages were returned as unroutable: no queue got them."
     yield from _held_back(told.get("held_back") or {})
     if network := told.get("network"):
         yield network_text(network)
@@ -122,10 +124,10 @@ def queue_rows(verdict: Mapping[str, Any]) -> list[QueueRow]:
 
 def _lengths(who: str, parts: Iterable[tuple[str, Mapping[str, float]]]) -> Iterator[str]:
     """Only what lasted for a tenth of a second and more."""
-    said = [
-        f"{words} for {found['longest_s']:.1f} s at the longest and {found['total_s']:.1f} s in all"
-        for words, found in parts
-        if found["longest_s"] >= 0.1
-    ]
+    said = []
+    for words, found in parts:
+        if found["longest_s"] >= 0.1:
+            longest, whole = f"{found['longest_s']:.1f} s", f"{found['total_s']:.1f} s"
+            said.append(f"{words} for {longest}" + (f" at the longest and {whole} in all" if whole != longest else ""))
     if said:
         yield f"{who} {', '.join(said)}."

@@ -143,6 +143,7 @@ def _trends(rows: Iterable[Row]) -> list[Scenario]:
     scenarios: dict[str, list[Row]] = {}
     for row in rows:
         scenarios.setdefault(row.scenario, []).append(row)
+    repeated = {title: runs for title, runs in scenarios.items() if len(runs) > 1}  # one run shows no trend
     return [
         Scenario(
             title=title,
@@ -152,7 +153,7 @@ def _trends(rows: Iterable[Row]) -> list[Scenario]:
             recovery=_trend([run.recovery_s for run in runs], _seconds),
             outage=_trend([run.outage_s for run in runs], _seconds),
         )
-        for title, runs in sorted(scenarios.items())
+        for title, runs in sorted(repeated.items())
     ]
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rabbitmq_resilience.pages import log_lines
 from rabbitmq_resilience.pages.charts import charts
 from rabbitmq_resilience.pages.html import asset, render
 from rabbitmq_resilience.pages.impact import impact, queue_rows
@@ -51,6 +52,7 @@ class Finding:
     covered: str
     numbers: Sequence[tuple[str, str]]
     examples: Sequence[Any]
+    logged: Sequence[str] = ()
 
 
 def write_page(run: RunDirectory) -> Path:
@@ -76,12 +78,14 @@ def write_page(run: RunDirectory) -> Path:
 def _page(run: RunDirectory, verdict: Mapping[str, Any], seen: Series, troubles: Sequence[str]) -> str:
     word = verdict_word(verdict)
     invariants, assumptions = (_findings(verdict.get(kind) or {}) for kind in ("invariants", "assumptions"))
+    invariants = _explained(run, verdict, invariants, seen)
     script = asset("report.js")
     return render(
         "report.html",
         word=word,
         meaning=" ".join(filter(None, (MEANINGS[word], expectation_text(verdict)))),
-        title=verdict.get("title") or run.name,
+        title=verdict.get("name") or verdict.get("title") or run.name,
+        labels=_labels(verdict),
         troubles=troubles,
         reasons=[finding for finding in (*assumptions, *invariants) if finding.word == word != "VALID"],
         notes=verdict.get("notes") or (),
@@ -108,18 +112,48 @@ def _page(run: RunDirectory, verdict: Mapping[str, Any], seen: Series, troubles:
 def _facts(verdict: Mapping[str, Any], seen: Series) -> dict[str, Any]:
     """None where nothing is known."""
     return {
-        "Broker": verdict.get("broker_version"),
         "Erlang": verdict.get("erlang_version"),
         "Upgraded to": ", ".join(verdict.get("upgraded_to") or ()) or None,
         "Driver": verdict.get("driver"),
         "Seed": verdict.get("seed"),
         "Reference": verdict.get("reference"),
-        "Started": verdict.get("started_at"),
+        "Started": (verdict.get("started_at") or "")[:19].replace("T", " ") or None,
         "Duration": duration_text(float(verdict.get("duration_s") or seen.duration_s)),
         "Sent": f"{seen.totals['sent']:,}",
         "Confirmed": f"{seen.totals['confirmed']:,}",
         "Received": f"{seen.totals['received']:,}",
     }
+
+
+def _labels(verdict: Mapping[str, Any]) -> list[str]:
+    """Return what was played on, in words for people."""
+    version, kind = verdict.get("broker_version"), verdict.get("queue_type")
+    told = [
+        version and f"RabbitMQ {version}",
+        kind and f"{kind} queues",
+        verdict.get("partition_handling"),
+        (verdict.get("topology") or "").replace("_", " "),
+    ]
+    return [label for label in told if label]
+
+
+def _explained(
+    run: RunDirectory, verdict: Mapping[str, Any], findings: Sequence[Finding], seen: Series
+) -> list[Finding]:
+    """Return the findings; those that are INVALID with what brokers logged around the first moment that they name."""
+    started_at = verdict.get("started_at")
+    if started_at is None or all(finding.word != "INVALID" for finding in findings):
+        return list(findings)
+    entries = log_lines.read({log.stem: log for log in sorted(run.logs.glob("*.log"))}, started_at=started_at)
+    begun_s = [fault.start_s for fault in seen.timeline.faults]
+    explained = []
+    for finding in findings:
+        moments = log_lines.moments_s([finding.summary, *map(str, finding.examples)])
+        if finding.word == "INVALID" and moments:
+            explained.append(replace(finding, logged=log_lines.around(entries, moments[0], begun_s)))
+        else:
+            explained.append(finding)
+    return explained
 
 
 def _findings(findings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:

@@ -27,7 +27,7 @@ from rabbitmq_resilience.play.measuring import measured, stored_looked_at
 from rabbitmq_resilience.play.round_trips import round_trips_watched
 from rabbitmq_resilience.play.status_line import StatusLine, status_line
 from rabbitmq_resilience.record.event_log import EventLog
-from rabbitmq_resilience.record.events import ENDED_EARLY
+from rabbitmq_resilience.record.events import ENDED_EARLY, PhaseEvent
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.record.manifest import seal
 from rabbitmq_resilience.record.routes import Routes
@@ -104,10 +104,17 @@ def run_scenario(scenario: Scenario, testbed: Testbed, *, proxied: frozenset[Lin
             except BaseException as error:
                 events.record("note", detail=f"{ENDED_EARLY}: {type(error).__name__}: {error}")
                 raise
-    except BaseException:
+    except BaseException as error:
         _judged(run, testbed)
+        error.add_note(f"It ended {_ended_in(run)}. What was recorded: {run.report}")
         raise
     return _judged(run, testbed)
+
+
+def _ended_in(run: RunDirectory) -> str:
+    """Return in which phase a run ended, in words."""
+    phases = [event.phase for event in run.events() if isinstance(event, PhaseEvent)]
+    return f"in the phase {phases[-1]}" if phases else "before the load began"
 
 
 def _judged(run: RunDirectory, testbed: Testbed) -> Result:
@@ -294,7 +301,7 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         detector_poll_s=detector_poll_s(topology.settings),
         driver=cluster.driver,
         formed_in_s=round(cluster.formed_in_s, 1),
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         addresses=topology.addresses,
     )
     if cluster.versions:

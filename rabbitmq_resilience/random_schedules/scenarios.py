@@ -71,8 +71,10 @@ def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int
 
 @st.composite
 def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
-    """Draw ``base`` with another schedule, which a fault file may state."""
-    scenario = base.model_copy(update={"schedule": draw(schedules(base.topology, base.workload, driver))})
+    """Draw ``base`` with another schedule, which a fault file may state, and with a title that says so."""
+    named = {field: f"{said[:180]}, random schedule" for field in ("title", "name") if (said := getattr(base, field))}
+    schedule = draw(schedules(base.topology, base.workload, driver))
+    scenario = base.model_copy(update={**named, "schedule": schedule})
     try:
         fault_file.check(scenario, driver=driver)
     except fault_file.FaultFileError:

@@ -26,7 +26,7 @@ CALM = {
     "publishers": {"blocked": NOTHING, "nacked": NOTHING, "disconnected": NOTHING},
     "consumers": {"without": NOTHING, "disconnected": NOTHING},
 }
-WORST = {"queue": "q2", "start_s": 21.3, "lasts_s": 40.12, "beside": "beside step 0 (partition)"}
+WORST = {"queue": "q2", "start_s": 21.3, "lasts_s": 40.12, "beside": "during step 0 (partition)"}
 HARD: dict[str, Any] = {
     **CALM,
     "outages": {"longest_s": 38.0, "total_s": 39.5, "ratio": 0.66, "count": 2},

@@ -38,7 +38,7 @@ def test_the_verdict_comes_first(tmp_path: Path, word: str) -> None:
 
     body = page[page.index("<body>") :]
     assert f'<div class="word">{word}<span>' in body[:200]
-    assert body.index("Invariants") < body.index("Assumptions") < body.index("Timeline")
+    assert body.index("Timeline") < body.index("Invariants") < body.index("Assumptions")
     assert ".venv/bin/pytest " in body and "/fault.yaml" in body
     assert "pytest --recheck" in body
     assert 'href="logs/a1.log"' in body

@@ -1,0 +1,99 @@
+"""What is shown where something goes wrong before a verdict: a sentence and its remedy, and where the traceback is."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.clusters.last_words import last_words
+from rabbitmq_resilience.explaining import REMEDIES, TRACEBACKS, interrupted, sentence
+from rabbitmq_resilience.play import run
+
+pytest_plugins = ["pytester"]
+
+SCENARIO = """
+version: 1
+title: A client goes and comes
+topology: three_nodes_three_zones
+workload: {queue_type: quorum, queues: 1, rate_per_s: 100}
+phases: {steady_s: 2, recovery_s: 60, settled_s: 1}
+schedule:
+  - {at_s: 1, for_s: 1, fault: kill_client, client: "publisher:0"}
+invariants: {no_loss: {}}
+"""
+
+
+def played(pytester: pytest.Pytester, *options: str) -> str:
+    (pytester.path / "some.fault.yaml").write_text(SCENARIO)
+    result = pytester.runpytest("some.fault.yaml", "-p", "no:cacheprovider", *options)
+    return result.stdout.str()
+
+
+@pytest.mark.core
+def test_a_run_directory_that_cannot_be_made(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pytester.path)
+    told = played(pytester, "--resilience-runs-dir=/proc/runs")
+    assert (
+        "/proc/runs: No such file or directory; make the folder that it is in, or name another place for runs" in told
+    )
+    assert "Traceback" not in told
+    assert ", line " not in told
+
+
+@pytest.mark.core
+def test_its_traceback_is_in_a_file(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pytester.path)
+
+    def broken(*_: object, **__: object) -> None:
+        raise ClusterError("b1 ended with status 1; it says why")
+
+    monkeypatch.setattr(run, "_play", broken)
+    told = played(pytester)
+    assert "b1 ended with status 1; it says why" in told
+    assert "It ended before the load began. What was recorded: " in told
+    kept = pytester.path / "reports" / "runs" / TRACEBACKS
+    assert f"Where this came up in the code: {kept}" in told
+    assert "in broken" in kept.read_text()
+    assert "raise ClusterError" not in told
+    assert "raise ClusterError" in played(pytester, "--full-trace")
+
+
+def test_each_errno_has_its_remedy() -> None:
+    for number in REMEDIES:
+        told = sentence(OSError(number, "it cannot be", "/some/file"))
+        assert told.startswith("/some/file: it cannot be; ")
+    assert sentence(OSError(errno.EIO, "Input/output error")) == "Input/output error"
+
+
+def test_what_is_of_no_known_kind_is_a_defect_of_this_suite() -> None:
+    assert sentence(KeyError("q1")) == "this suite failed by itself, which is a defect of it: KeyError: 'q1'"
+
+
+def test_an_interrupted_run_says_where_it_was_and_where_its_record_is() -> None:
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt), interrupted("A zone is cut off", told.append):
+        error = KeyboardInterrupt()
+        error.add_note("It ended in the phase steady. What was recorded: /runs/1/report.html")
+        raise error
+    assert told == [
+        "STOPPED  A zone is cut off: It ended in the phase steady. What was recorded: /runs/1/report.html",
+    ]
+
+
+def test_the_first_errors_of_a_broker_are_told_before_reports_of_what_ended_for_them(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.write_text(
+        "2026-11-29 10:29:54.316347+00:00 [error] <0.160.0> You've tried to set heartbeatt, but there is no such\n"
+        "\nBOOT FAILED\n"
+        "2026-11-29 10:29:54.364140+00:00 [error] <0.160.0> BOOT FAILED\n"
+        "2026-11-29 10:29:55.365851+00:00 [error] <0.160.0>     supervisor: {local,rabbit_prelaunch_sup}\n"
+    )
+    assert last_words("b1", output) == (
+        "output of b1 has these errors first:\nYou've tried to set heartbeatt, but there is no such"
+    )
+    output.write_text("\n".join(f"line {number}" for number in range(20)))
+    assert last_words("b1", output).startswith("output of b1 ends:\nline 5\n")
+    assert last_words("b1", tmp_path / "nothing") == "nothing of b1 ends:"
