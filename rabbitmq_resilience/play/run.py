@@ -21,6 +21,7 @@ from rabbitmq_resilience.faults.nemesis import Nemesis
 from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.play.aftermath import await_acknowledged, await_recovery, depths
+from rabbitmq_resilience.play.beginning import LOAD_FLOWS_WITHIN_S, await_flow
 from rabbitmq_resilience.play.cpu_watch import cpu_watched
 from rabbitmq_resilience.play.judging import Result, judge_run
 from rabbitmq_resilience.play.measuring import measured, stored_looked_at
@@ -42,8 +43,8 @@ from rabbitmq_resilience.workloads.exchanges import establish
 from rabbitmq_resilience.workloads.queues import QueuePlace, declare, declared_by_consumers
 from rabbitmq_resilience.workloads.run import RunningWorkload
 from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workloads.worker import LoadNotBegunError
 
-LOAD_FLOWS_WITHIN_S = 90.0
 #: A consumer subscribes to its queues one after another.
 SUBSCRIBED_WITHIN_S = 0.03
 LAST_CONFIRMS_WITHIN_S = 5.0
@@ -104,6 +105,8 @@ def run_scenario(scenario: Scenario, testbed: Testbed, *, proxied: frozenset[Lin
             except BaseException as error:
                 events.record("note", detail=f"{ENDED_EARLY}: {type(error).__name__}: {error}")
                 raise
+    except LoadNotBegunError:
+        return _judged(run, testbed)  # it is known how far it came, and that nothing was to be judged
     except BaseException as error:
         _judged(run, testbed)
         error.add_note(f"It ended {_ended_in(run)}. What was recorded: {run.report}")
@@ -191,7 +194,7 @@ def _phases(
         live.phase(name)
 
     connected_within_s = LOAD_FLOWS_WITHIN_S + SUBSCRIBED_WITHIN_S * scenario.workload.queues
-    _await_flow(load, connected_within_s=scenario.workload.start_spread_s + connected_within_s)
+    await_flow(context, connected_within_s=scenario.workload.start_spread_s + connected_within_s)
     if scraping is not None:
         scraping.await_scraping(nodes=len(scenario.topology.nodes))
     with declaring(context.cluster, scenario.workload, vhost=load.load.vhost, record=events.record):
@@ -250,17 +253,6 @@ def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:
     told = workload.model_dump(mode="json", include=fields)
     services = [service.model_dump(mode="json") for service in workload.services]
     return {"begins_us": begins_us, "in_flight": limit, **told, **({"services": services} if services else {})}
-
-
-def _await_flow(load: RunningWorkload, *, connected_within_s: float) -> None:
-    """Every worker is connected and messages arrive: only then is the steady phase steady."""
-    load.await_connected(timeout_s=connected_within_s)
-    consumed = len(load.consumers) > 0
-    wait_until(
-        lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),
-        timeout_s=LOAD_FLOWS_WITHIN_S,
-        what="the first confirms and deliveries",
-    )
 
 
 def _spend(load: RunningWorkload, *, seconds_s: float) -> None:

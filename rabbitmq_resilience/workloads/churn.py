@@ -78,6 +78,8 @@ class Churn:
             self._told_s = now_s
             self._tell()
 
+    def publish(self) -> None: ...
+
     def vary(self, begins_us: int) -> None: ...
 
     def stop(self) -> None:

@@ -90,6 +90,8 @@ class Consumer:
         elif self._processing is not None:
             self._work_off()
 
+    def publish(self) -> None: ...
+
     def vary(self, begins_us: int) -> None:
         if self._processing is not None:
             self._processing.vary(begins_us)

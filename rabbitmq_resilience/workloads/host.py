@@ -1,6 +1,7 @@
 """One worker process: the clients of one role that share it, on one I/O loop, and what it is told to do.
 
-A process is told what to do on its standard input, in lines: ``vary 1234`` says when the load begins to vary (monotonic
+A process is told what to do on its standard input, in lines: ``publish`` lets publishers, which have connected, begin
+to publish; ``vary 1234`` says when the load begins to vary (monotonic
 us), ``stop`` lets its clients finish in good order. The end of that input lets it end at once; it comes also when the
 process that started it dies, in whatever way.
 """
@@ -48,6 +49,9 @@ class Client(Protocol):
 
     def tick(self) -> None:
         """Comes as often as some client of the process needs, or less often where many share it."""
+
+    def publish(self) -> None:
+        """Begin to publish, if that is what it does: by now all clients of the load are connected."""
 
     def vary(self, begins_us: int) -> None:
         """Play the variable part of the load from that moment on, which may be long past."""
@@ -136,6 +140,9 @@ class Host:
 
     def _obey(self, order: str) -> None:
         match order.split():
+            case ["publish"]:
+                for client in self._clients:
+                    client.publish()
             case ["vary", begins_us]:
                 for client in self._clients:
                     client.vary(int(begins_us))

@@ -43,6 +43,8 @@ class IdleConnections:
             self._told_s = now_s
             self._tell()
 
+    def publish(self) -> None: ...
+
     def vary(self, begins_us: int) -> None: ...
 
     def stop(self) -> None:

@@ -58,7 +58,8 @@ class Publisher:
         self._encoders = [Encoder(load.run, index, payloads[kind.message_bytes]) for kind in self._mix.kinds]
         self._rate = load.rate  # of all publishers together
         self._rate_now = load.rate.plain
-        self._pace = Pace(self._own_rate_per_s(), now_us=now_us(), ahead=index / load.publishers)
+        self._pace = self._new_pace()
+        self._waits = True  # until all clients of the load are connected: brokers that are busy take them slowly
         self._next = self._session.counted(Count.SENT)
         self._in_flight = 0
         self._channels: dict[int, Outstanding] = {}  # by channel number
@@ -108,6 +109,11 @@ class Publisher:
         if self._rate.begins_us is not None:
             self._keep_up()
         self._publish()
+
+    def publish(self) -> None:
+        if self._waits:
+            self._waits, self._pace = False, self._new_pace()
+            self._publish()
 
     def vary(self, begins_us: int) -> None:
         self._rate = replace(self._rate, begins_us=begins_us)
@@ -193,6 +199,9 @@ class Publisher:
 
     # What follows from that.
 
+    def _new_pace(self) -> Pace:
+        return Pace(self._own_rate_per_s(), now_us=now_us(), ahead=self._index / self._load.publishers)
+
     def _own_rate_per_s(self) -> float | None:
         return None if self._rate_now is None else self._rate_now / self._load.publishers
 
@@ -235,7 +244,7 @@ class Publisher:
             if not self._in_flight:
                 self._session.finish(all_read=self._promised_when_written)
             return
-        if connection is None or self._blocked or not connection.is_open:
+        if self._waits or connection is None or self._blocked or not connection.is_open:
             return
         room = self._load.in_flight - self._in_flight
         if self._promised_when_written and connection.unsent_bytes > UNSENT_BYTES_MAX:

@@ -16,6 +16,7 @@ from rabbitmq_resilience.record.letters import Letters
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workloads.busy import BusySince
 from rabbitmq_resilience.workloads.counters import Count, Counters
 from rabbitmq_resilience.workloads.drain import Depths, DrainResult, Tally, drain
 from rabbitmq_resilience.workloads.idle import connected_now
@@ -25,7 +26,7 @@ from rabbitmq_resilience.workloads.routing import Turn
 from rabbitmq_resilience.workloads.services import Service
 from rabbitmq_resilience.workloads.settlement import settle
 from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.worker import Worker, WorkloadError
+from rabbitmq_resilience.workloads.worker import LoadNotBegunError, Worker, WorkloadError
 
 #: Even a busy machine connects as many in a second.
 IDLE_CONNECT_PER_S_MIN = 20
@@ -132,7 +133,25 @@ class RunningWorkload(Closing):
         self._to_start = [worker for worker in self.workers if worker not in idle] if idle else []
 
     def await_connected(self, *, timeout_s: float) -> None:
-        """Wait until every client is connected to some node, idle ones too, for which there is more time."""
+        """Wait until every client is connected to some node, idle ones too, for which there is more time; then let
+        publishers begin. Raises LoadNotBegunError."""
+        busy = BusySince()
+        try:
+            self._await_connected(timeout_s=timeout_s)
+        except WaitTimeout as error:
+            seen = self.progress()
+            there = self.load.idle_connections - self.idle_missing() + seen.publishers_connected
+            there += seen.consumers_connected
+            whole = self.load.idle_connections + self.load.publishers + self.load.consumers
+            raise LoadNotBegunError(
+                f"{there:,} of {whole:,} clients were connected after {error.timeout_s:.0f} s, in which "
+                f"{busy.ratio:.0%} of this machine was in use; take fewer clients, a larger machine, or more time "
+                "(workload.start_spread_s)"
+            ) from error
+        for worker in self.publishers:
+            worker.publish()
+
+    def _await_connected(self, *, timeout_s: float) -> None:
 
         def idle_connected() -> bool:
             self.check()

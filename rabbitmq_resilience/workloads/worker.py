@@ -21,6 +21,10 @@ class WorkloadError(Exception):
     """A worker ended by itself, or did not do what it was asked; the text names it and its log."""
 
 
+class LoadNotBegunError(WorkloadError):
+    """Not all clients connected in time, or nothing came through; the text tells how many did, and what is known."""
+
+
 class Worker:
     """The place of one worker process, which successive processes fill."""
 
@@ -34,6 +38,7 @@ class Worker:
         self._lives = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
+        self._publishes = False
         self._varies_from_us: int | None = None
         self.expected_to_run = False
 
@@ -80,8 +85,15 @@ class Worker:
         self._lives += 1
         self._killed = False
         self.expected_to_run = True
+        if self._publishes:
+            self.publish()
         if self._varies_from_us is not None:
             self.vary(self._varies_from_us)
+
+    def publish(self) -> None:
+        """Let its publishers begin, in this life and the next ones."""
+        self._publishes = True
+        self._order("publish")
 
     def vary(self, begins_us: int) -> None:
         """Let its load vary from that moment on, in this life and the next ones."""

@@ -44,7 +44,9 @@ def publisher(load: Load, folder: Path, notes: Any, *, index: int = 0) -> Any:
     history = publishes(
         folder, load.in_flight, lambda _, count: notes.add(Count.RECORDED, count), name=f"publisher-{index}"
     )
-    return HostedPublisher(notes, load, history, index=index)
+    made = HostedPublisher(notes, load, history, index=index)
+    made.publish()  # as where all clients of the load are connected
+    return made
 
 
 def consumer(load: Load, folder: Path, notes: Any, *, later: Callable[[Callable[[], None]], object]) -> Any:

@@ -231,6 +231,23 @@ def test_workers_go_to_another_node(cluster: LocalCluster, tmp_path: Path) -> No
     assert story[:4] == [("started", "b1"), ("connected", "b1"), ("connection_lost", "b1"), ("connected", "c1")]
 
 
+def test_all_clients_connect_before_the_first_message_is_sent(cluster: LocalCluster, tmp_path: Path) -> None:
+    workload = Workload(queue_type="classic", queues=2, publishers=4, consumers=2, rate_per_s=400)
+    vhost = "connected-first"
+    queues = list(declare(cluster, workload, vhost=vhost))
+    shared: dict[str, Any] = {"addresses": addresses(cluster), "queues": queues, "vhost": vhost}
+    with start(workload, run=next(_numbers), seed=1, folder=tmp_path, **shared) as load:
+        everybody = lambda: (load.progress().publishers_connected, load.progress().consumers_connected)  # noqa: E731
+        wait_until(everybody, timeout_s=60, what="all clients to connect", until=lambda seen: seen == (4, 2))
+        assert load.progress().published == 0
+        load.await_connected(timeout_s=60)
+        await_confirmed(load, 20)
+    cluster.api("a1").delete_vhost(vhost)
+    connected = [event.t_us for event in worker_events(tmp_path) if event.event == "connected"]
+    assert len(connected) == 6
+    assert max(connected) <= min(row["sent_us"] for row in publishes(tmp_path))
+
+
 def test_a_worker_that_fails_is_noticed(cluster: LocalCluster, tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match="publisher-0 ended"), running(cluster, tmp_path) as load:
         assert load.publishers[0].pid is not None

@@ -12,6 +12,7 @@ from rabbitmq_resilience.workloads.publishes import Publishes
 from rabbitmq_resilience.workloads.run import RunningWorkload
 from rabbitmq_resilience.workloads.settlement import SETTLED, settle
 from rabbitmq_resilience.workloads.under_way import UnderWay
+from rabbitmq_resilience.workloads.worker import LoadNotBegunError
 
 
 def load(*, publishers: int = 1, queues: int = 1) -> Load:
@@ -163,3 +164,14 @@ def test_progress_can_be_read_between_the_end_of_the_workers_and_that_of_the_run
             counters.set(0, Count.SENT, 7)
         running.stop()
         assert running.progress().published == 7
+
+
+def test_a_load_that_does_not_begin_says_how_far_it_came(tmp_path: Path) -> None:
+    stated = load(publishers=2)
+    stated.save(tmp_path)
+    with RunningWorkload(stated, tmp_path) as running:
+        with Counters(tmp_path, workers=3) as counters:
+            counters.set(0, Count.NODE, 1)
+        told = r"1 of 3 clients were connected after 0 s, in which \d+% of this machine was in use; take fewer clients"
+        with pytest.raises(LoadNotBegunError, match=told):
+            running.await_connected(timeout_s=0)

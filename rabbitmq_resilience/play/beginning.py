@@ -1,0 +1,43 @@
+"""The begin of a load: all clients connect first, then publishers begin, and messages arrive."""
+
+from __future__ import annotations
+
+from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.clusters.protocol import Cluster
+from rabbitmq_resilience.faults.fault import FaultContext
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workloads.worker import LoadNotBegunError
+
+LOAD_FLOWS_WITHIN_S = 90.0
+
+
+def await_flow(context: FaultContext, *, connected_within_s: float) -> None:
+    """Wait until every client is connected and messages arrive: only then is the steady phase steady. Raises
+    LoadNotBegunError."""
+    load = context.load
+    load.await_connected(timeout_s=connected_within_s)
+    consumed = len(load.consumers) > 0
+    try:
+        wait_until(
+            lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),
+            timeout_s=LOAD_FLOWS_WITHIN_S,
+            what="the first confirms and deliveries",
+        )
+    except WaitTimeout as error:
+        seen = load.progress()
+        raise LoadNotBegunError(
+            f"of {seen.published:,} messages {seen.confirmed:,} were confirmed and {seen.received:,} received "
+            f"{LOAD_FLOWS_WITHIN_S:g} s after all clients had connected{_alarms_told(context.cluster)}"
+        ) from error
+
+
+def _alarms_told(cluster: Cluster) -> str:
+    """Return which alarms of brokers are on, and what mends them; empty where none is, or nobody tells."""
+    try:
+        alarms = sorted(cluster.api(cluster.topology.node_names[0]).alarms())
+    except (ApiError, ApiUnreachable):
+        return ""
+    if not alarms:
+        return ""
+    told = ", ".join(f"{resource} of {node}" for node, resource in alarms)
+    return f"; brokers block publishers by an alarm ({told}): free memory or space on the disk that they use"
