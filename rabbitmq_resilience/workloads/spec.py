@@ -83,7 +83,8 @@ class Workload(Spec):
       default.)
     - ``variable_rate`` and ``variable_processing``: peaks and steps. They are values and how long each holds, played
       once, one after another, from the end of the steady phase on. Before and after them the plain values hold.
-    - ``start_spread_s``: at the start, publishers connect one after another over this time, and so do consumers.
+    - ``start_spread_s``: at the start, publishers connect one after another over this time, and so do consumers. All
+      clients connect before the first message is sent.
     - ``copy_every``: every so many messages of a publisher, one goes to one more queue too. Nobody reads or judges what
       is there; a confirm waits for both.
     - ``declare_every_s``: how often something new is declared, in turn through each node: a queue, a binding, a policy.
