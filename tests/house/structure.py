@@ -47,7 +47,7 @@ CLUSTERS: list[set[str]] = [
     {"processes", "containers"},
     {"running"},
     {"balancing", "linking", "finishing"},
-    {"layout", "prometheus", "observer"},
+    {"layout", "last_words", "prometheus", "observer"},
     {"network"},
     {"host"},
     {"container_protocol"},
