@@ -39,9 +39,11 @@ def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
         rows.setdefault(str(verdict["title"]), {}).setdefault(platform(verdict), []).append(verdict)
     told = {title for title, _ in REFUSED}
     shared = {title: row for title, row in rows.items() if len(row) > 1 or title in told}
+    platforms = sorted({where for row in shared.values() for where in row})
     return markdown(
         TEMPLATES / "platforms.md.j2",
-        platforms=sorted({where for row in shared.values() for where in row}),
+        platforms=platforms,
+        versions=" ".join(map(str, platforms)),
         rows={title: {where: _seen(runs) for where, runs in row.items()} for title, row in sorted(shared.items())},
         refused=REFUSED,
     )

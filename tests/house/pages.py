@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rabbitmq_resilience import command, options, options_page
+from rabbitmq_resilience import Fault, Invariant, command, options, options_page
 from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.faults.conditions import When
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
@@ -130,16 +130,27 @@ def wrong_in(line: str) -> Iterator[str]:
     if "pytest" in words[0]:
         given = {word.partition("=")[0] for word in words if word.startswith("--")}
         yield from (f"no option {name}" for name in sorted(given - known_options() - OTHERS_OPTIONS))
-    for name in re.findall(r"(?<![\w/.-])((?:faults|suites|tests|topologies|setup)/[\w./-]+)", line):
+    for name in re.findall(r"(?<![\w/.-])((?:faults|suites|sweeps|tests|topologies|setup)/[\w./-]+)", line):
         if "NAME" not in name and not (ROOT / name).exists():
             yield f"no file {name}"
 
 
 def missing_files(page: Path) -> Iterator[str]:
     """Yield each file that a page names in its sentences and that is not there."""
-    named = re.findall(r"`((?:rabbitmq_resilience|tests|faults|docs|suites)/[\w./-]+)`", without_blocks(page))
+    named = re.findall(r"`((?:rabbitmq_resilience|tests|faults|docs|suites|sweeps)/[\w./-]+)`", without_blocks(page))
     gone = {"suites/test_incidents.py", "suites/test_unsafe.py"} if page.name == "CHANGELOG.md" else set()
     yield from (f"no file {name}" for name in named if name not in gone and not (ROOT / name).exists())
+
+
+def unknown_members() -> Iterator[str]:
+    """Yield each member of a class that a page on how to add one names, and the class has not."""
+    for page, made in (("add-a-fault.md", Fault), ("add-an-invariant.md", Invariant)):
+        _, _, table = text_of(ROOT / "docs" / page).partition("## What a class must have")
+        for cell in re.findall(r"^\| (`[^|]*) \|", table.split("\n\n")[2], re.MULTILINE):
+            for name in re.findall(r"`(\w+)", cell):
+                stated = any(name in vars(base).get("__annotations__", {}) for base in made.__mro__)
+                if not stated and not hasattr(made, name) and name != "fault":
+                    yield f"{page}: {made.__name__} has no {name}"
 
 
 def wrong_on_pages() -> Iterator[str]:

@@ -40,6 +40,7 @@ def test_pages_lead_somewhere() -> None:
 
 def test_pages_describe_what_there_is() -> None:
     assert [*pages.undescribed_names(), *pages.undescribed_options(), *pages.outdated_pages()] == []
+    assert list(pages.unknown_members()) == []
 
 
 def test_the_readme_is_short_and_its_fault_file_is_accepted() -> None:
