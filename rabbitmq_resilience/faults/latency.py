@@ -7,16 +7,25 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Link, Topology, balancers_of
 from rabbitmq_resilience.faults.carrying import Healing
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.faults.silence import named, unproxied
 from rabbitmq_resilience.faults.step import Step
-from rabbitmq_resilience.faults.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
+from rabbitmq_resilience.faults.targets import (
+    Resolver,
+    TargetError,
+    check_links,
+    fixed_links,
+    resolved_links,
+    split_links,
+)
+from rabbitmq_resilience.faults.two_forms import BETWEEN_SCHEMA, as_links, either_of
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
@@ -42,7 +51,8 @@ ARRIVES_BEFORE_MS = 500
 
 
 class Latency(Step):
-    """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> b1`` for both directions. With its jitter
+    """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> rest`` for both directions; ``between`` of a
+    ``partition`` says the same. With its jitter
     and with what the topology's network does, it is 6500 ms at most between brokers and 9500 ms for clients: brokers do
     not answer who is silent for longer, so nobody could see it act."""
 
@@ -50,6 +60,10 @@ class Latency(Step):
     links: str
     latency_ms: Annotated[int, Field(ge=1, le=60_000)]
     jitter_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
+
+    model_config = ConfigDict(json_schema_extra=partial(either_of, own="links", other="between", more=BETWEEN_SCHEMA))
+
+    _two_forms = model_validator(mode="before")(as_links)
 
     acts_on: ClassVar[str] = "links"
 
@@ -95,7 +109,7 @@ class Latency(Step):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return tuple(end.strip() for end in self.links.replace("<->", "->").split("->"))
+        return tuple(split_links(self.links)[0])
 
     @property
     def slows_by_s(self) -> float:

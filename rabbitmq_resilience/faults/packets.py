@@ -11,9 +11,10 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from rabbitmq_resilience.clusters.container_protocol import ContainerCluster
 from rabbitmq_resilience.clusters.packets import By, Disturbance, DisturbedPackets, PacketActs
@@ -21,7 +22,14 @@ from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.faults.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.faults.step import Step
-from rabbitmq_resilience.faults.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
+from rabbitmq_resilience.faults.targets import (
+    Resolver,
+    TargetError,
+    check_links,
+    fixed_links,
+    resolved_links,
+)
+from rabbitmq_resilience.faults.two_forms import BETWEEN_SCHEMA, as_links, either_of
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
@@ -61,6 +69,10 @@ class PacketStep(Step):
     """``links`` as for latency, between brokers only."""
 
     links: str
+
+    model_config = ConfigDict(json_schema_extra=partial(either_of, own="links", other="between", more=BETWEEN_SCHEMA))
+
+    _two_forms = model_validator(mode="before")(as_links)
 
     acts_on: ClassVar[str] = "packets"
 

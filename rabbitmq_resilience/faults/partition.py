@@ -37,8 +37,9 @@ _TELLING: Mapping[NodeState, str] = {
 
 class Partition(DirectedSidesStep):
     """``between``: two or more sides, each a target or a client (``publisher:0``), at most one of them ``rest``.
-    Packets stop on every link between the sides, and come again when it heals. ``one_way``: only what the first of two
-    sides sends to the second is lost. ``["publisher:0", all]`` cuts that publisher from every broker."""
+    ``links: "a1 <-> rest"`` says the same. Packets stop on every link between the sides, and come again when it heals.
+    ``one_way``: only what the first of two sides sends to the second is lost. ``["publisher:0", all]`` cuts that
+    publisher from every broker."""
 
     fault: Literal["partition"] = "partition"
 

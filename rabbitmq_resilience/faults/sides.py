@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import Link, Topology, balancers_of
 from rabbitmq_resilience.faults.step import Step
@@ -21,6 +22,7 @@ from rabbitmq_resilience.faults.targets import (
     possible_links,
     size_of,
 )
+from rabbitmq_resilience.faults.two_forms import LINKS_SCHEMA, as_between, either_of
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -29,6 +31,13 @@ class SidesStep(Step):
     """``between`` names two or more sides: targets, clients, balancers, and at most one ``rest`` (of the nodes)."""
 
     between: Annotated[tuple[str, ...], Field(min_length=2, max_length=7)]
+
+    model_config = ConfigDict(json_schema_extra=partial(either_of, own="between", other="links", more=LINKS_SCHEMA))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _two_forms(cls, stated: Any) -> Any:
+        return as_between(stated, directed="one_way" in cls.model_fields)
 
     acts_on: ClassVar[str] = "links"
     #: What is done to the links between brokers.

@@ -9,11 +9,11 @@
 ``majority``            the smallest majority, chosen by the seed
 ``one``                 one node, chosen by the seed
 ``all``                 every node
-``rest``                in a list of sides: the nodes that no other side names
+``rest``                as a side: the nodes that no other side names
 ``publisher:0``         that publisher, ``consumer:0`` that consumer; only at the ends of links
 ``balancer:0``          that load balancer; only at the ends of links
 ``X -> Y``              the links from each node of X to each of Y
-``X <-> Y``             the same, in both directions
+``X <-> Y``             the same, in both directions; of more sides, such as ``X <-> Y <-> Z``, those of each pair
 ======================  ==========================================================================
 """
 
@@ -195,8 +195,11 @@ def node_problems(target: str, topology: Topology, workload: Workload) -> Mappin
 
 def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload | None) -> None:
     """Raises TargetError if a link expression is malformed or can never be resolved; see ``check_target``."""
-    for side in _split(expression)[:2]:
-        check_target(side, topology, queues, clients_of=clients_of)
+    sides, _ = split_links(expression)
+    for side in sides:
+        check_target(side, topology, queues, rest=True, clients_of=clients_of)
+    if sides.count(REST) > 1:
+        raise TargetError(f"{expression!r} has rest as two sides: it is what the others leave")
     links = fixed_links(expression, topology)
     if not links:
         raise TargetError(f"{expression!r} names no link: both ends are the same node, or clients")
@@ -213,14 +216,17 @@ def check_ways(links: Collection[Link], topology: Topology) -> None:
 
 def resolved_links(expression: str, resolver: Resolver) -> frozenset[Link]:
     """The directed links of ``X -> Y`` or ``X <-> Y``, resolved now."""
-    source, target, both = _split(expression)
-    return links_between((resolver.nodes(source), resolver.nodes(target)), one_way=not both)
+    sides, both = split_links(expression)
+    ends = resolver.sides(sides) if REST in sides else [resolver.nodes(side) for side in sides]
+    return links_between(ends, one_way=not both)
 
 
 def fixed_links(expression: str, topology: Topology) -> frozenset[Link]:
     """All links that the expression can ever mean: those of any node where an end is not fixed."""
-    source, target, both = _split(expression)
-    return possible_links((source, target), topology, one_way=not both)
+    sides, both = split_links(expression)
+    if REST in sides and all(side == REST or is_fixed(side) for side in sides):
+        return links_between(Resolver.without_chance(topology).sides(sides), one_way=not both)
+    return possible_links(sides, topology, one_way=not both)
 
 
 def possible_links(sides: Sequence[str], topology: Topology, *, one_way: bool = False) -> frozenset[Link]:
@@ -241,12 +247,13 @@ def links_between(sides: Sequence[Sequence[str]], *, one_way: bool = False) -> f
     )
 
 
-def _split(expression: str) -> tuple[str, str, bool]:
-    arrow = "<->" if "<->" in expression else "->"
-    source, found, target = (part.strip() for part in expression.partition(arrow))
-    if not (source and found and target):
+def split_links(expression: str) -> tuple[list[str], bool]:
+    """Return the sides of a link expression, and whether it means both directions. Raises TargetError."""
+    both = "<->" in expression
+    sides = [side.strip() for side in expression.split("<->" if both else "->")]
+    if len(sides) < 2 or not all(sides) or any("->" in side for side in sides) or (len(sides) > 2 and not both):
         raise TargetError(f"{expression!r} is no link; write it as 'zone:a -> zone:b', or with <-> for both directions")
-    return source, target, arrow == "<->"
+    return sides, both
 
 
 def _listed(names: Collection[str]) -> str:

@@ -254,10 +254,12 @@ def _definitions() -> Mapping[str, Any]:
 def _fields(model: type[BaseModel], *, only: set[str] | None = None) -> Iterator[Field]:
     """Of a definition's own fields."""
     made = _definitions()
-    required = made[model.__name__].get("required", ())
+    required = {*made[model.__name__].get("required", ())}
+    # One of two forms; what the text says of the other one is below.
+    either = {name for form in made[model.__name__].get("oneOf", ()) for name in form["required"]}
     for name, told in made[model.__name__]["properties"].items():
         if only is None or name in only:
-            yield Field(name, _kind(told), "needed" if name in required else _default(told))
+            yield Field(name, _kind(told), "needed" if name in required | either else _default(told))
 
 
 def _default(told: Mapping[str, Any]) -> str:
