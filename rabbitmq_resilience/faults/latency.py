@@ -52,8 +52,9 @@ ARRIVES_BEFORE_MS = 500
 
 class Latency(Step):
     """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> rest`` for both directions; ``between`` of a
-    ``partition`` says the same. With its jitter and with what the topology's network does, it is at most 6500 ms between
-    brokers and 9500 ms for clients: brokers do not answer who is silent for longer, so nobody could see it act."""
+    ``partition`` says the same. With its jitter and with what the topology's network does, it is 6500 ms at most
+    between brokers and 9500 ms for clients: brokers do not answer who is silent for longer, so nobody could see it
+    act."""
 
     fault: Literal["latency"] = "latency"
     links: str
