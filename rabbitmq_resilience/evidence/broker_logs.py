@@ -7,13 +7,17 @@ are read: text, and the JSON lines of ``log.file.formatter = json``.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
+from typing import IO, Any
 
 from rabbitmq_resilience.evidence.clock import seconds
 from rabbitmq_resilience.evidence.occurrences import EvidenceError
@@ -60,6 +64,9 @@ _ANY = re.compile(
     r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
     r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
 )
+#: How ``kubectl logs --prefix`` begins each line: the pod, whose node wrote it.
+_POD = re.compile(r"^\[pod/(?P<pod>[^/\]]+)/[^\]]+\] ")
+_OPENERS: Mapping[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
     r"(?:<(?P<pid>[\d.]+)>@?\S* |\S*@\S*<(?P<its>[\d.]+)> )?"
@@ -92,13 +99,13 @@ class NodeLog:
 def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
     """One log a node, of files and of folders; rotated files (``.1``, ``.gz``) are joined. Raises EvidenceError."""
     files = sorted(file for path in paths for file in (_files(path) if path.is_dir() else [path]))
-    read = [(file, _read(file)) for file in files]
+    read = [(file, log) for file in files for log in _read(file)]
     names = {told.about for _, log in read for told in log.sightings if told.about}
     by_node: dict[str, NodeLog] = {}
     for file, log in read:
         if not log.times:
             continue
-        node = log.node or _node_of(file, names)
+        node = log.node if "@" in log.node else _node_of(file, names, pod=log.node)
         joined = by_node.setdefault(node, NodeLog(node))
         joined.sightings += [replace(sighting, by=node) for sighting in log.sightings]
         joined.times = array("d", sorted([*joined.times, *log.times]))
@@ -108,21 +115,36 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file() and re.search(r"\.(log|gz|txt|json|\d+)$", path.name))
+    return (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and re.search(r"\.(log|gz|xz|bz2|txt|json|\d+)$", path.name)
+    )
 
 
-def _read(file: Path) -> NodeLog:
-    log = NodeLog("")
+def _read(file: Path) -> list[NodeLog]:
+    """Return the log of a file; of one that kubectl has made of several pods, the log of each."""
+    by_pod: dict[str, NodeLog] = {}
     try:
-        with gzip.open(file, "rt", errors="replace") if file.suffix == ".gz" else file.open(errors="replace") as lines:
-            for at, text, pid in _lines(lines):
-                log.times.append(at)
-                if _ANY.search(text) and (told := _told(at, text, pid)):
-                    log.sightings.append(told)
-    except OSError as error:
-        raise EvidenceError(f"{file}: cannot be read: {error.strerror or error}") from error
-    log.node = next((told.about for told in log.sightings if told.what == "name"), "")
-    return log
+        with _OPENERS.get(file.suffix, open)(file, "rt", errors="replace") as lines:
+            for pod, its in groupby(lines, key=_pod_of):
+                log = by_pod.setdefault(pod, NodeLog(""))
+                for at, text, pid in _lines(
+                    line[found.end() :] if (found := _POD.match(line)) else line for line in its
+                ):
+                    log.times.append(at)
+                    if _ANY.search(text) and (told := _told(at, text, pid)):
+                        log.sightings.append(told)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise EvidenceError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for pod, log in by_pod.items():
+        log.node = next((told.about for told in log.sightings if told.what == "name"), pod)
+    return list(by_pod.values())
+
+
+def _pod_of(line: str) -> str:
+    found = _POD.match(line)
+    return found["pod"] if found else ""
 
 
 def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
@@ -165,11 +187,12 @@ def _told(at: float, text: str, pid: str) -> Sighting | None:
     return None
 
 
-def _node_of(file: Path, names: Iterable[str]) -> str:
-    """The node whose log a file is where the log does not say it: by the names of file and folder."""
-    called = [re.sub(r"(\.log|\.txt|\.json|\.gz|\.\d+)+$", "", file.name), file.parent.name]
+def _node_of(file: Path, names: Iterable[str], *, pod: str = "") -> str:
+    """The node whose log a file is where the log does not say it: by its pod, or the names of file and folder."""
+    stem = re.sub(r"(\.log|\.txt|\.json|\.gz|\.xz|\.bz2|\.\d+)+$", "", file.name)
+    called = [pod] if pod else [stem, file.parent.name]
     for name in called:
-        fitting = sorted(node for node in names if name == node or name in node.split("@"))
+        fitting = sorted(node for node in names if name == node or name in re.split("[@.]", node))
         if len(fitting) == 1:
             return fitting[0]
     return called[0]

@@ -6,14 +6,19 @@ rabbitmq-resilience fault-file LOGS_OR_TIMELINE [MORE ...] [--to incident.fault.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from packaging.version import Version
 
 from rabbitmq_resilience.evidence import from_logs, timeline
 from rabbitmq_resilience.evidence.draft import draft
 from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError, combined
 from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.tools.distributions import brokers_at_home
+from rabbitmq_resilience.tools.locations import OPTION
 
 _TIMELINES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
@@ -28,6 +33,25 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
     logs = [path for path in paths if path not in timelines]
     parts = [from_logs.evidence_of(logs, net_ticktime_s=net_ticktime_s)] if logs else []
     return combined([*parts, *map(timeline.evidence_of, timelines)])
+
+
+def next_command(file: Path | None, versions: Sequence[str]) -> str:
+    """Return the command that plays a fault file on the version that the evidence is of, and what else there is."""
+    played = f"pytest {shlex.quote(str(file or 'incident.fault.yaml'))}"
+    if not versions:
+        return f"{played} (on a broker at home, as no evidence tells the version; {OPTION}broker VERSION takes another)"
+    version = max(versions, key=Version)
+    there = [home.version for home in brokers_at_home()]
+    whole = f"{played} {OPTION}broker {version}"
+    if version in there or not there:
+        return whole
+    nearest = min(there, key=lambda home: (_distance(home, version), Version(home) < Version(version)))
+    return f"{whole} (its release is fetched; the nearest at home is {nearest})"
+
+
+def _distance(one: str, other: str) -> tuple[int, ...]:
+    """Return how far apart two versions are, part by part."""
+    return tuple(abs(a - b) for a, b in zip(Version(one).release, Version(other).release, strict=False))
 
 
 def _zone(text: str) -> tuple[str, list[str]]:
@@ -46,7 +70,8 @@ def main(arguments: Sequence[str], *, program: str | None = None) -> int:
     parser.add_argument("--net-ticktime-s", type=float, help="the brokers' net_ticktime, where no file tells it (60)")
     given = parser.parse_args(arguments)
     try:
-        text = draft(evidence_of(given.evidence, net_ticktime_s=given.net_ticktime_s), zones=dict(given.zone))
+        evidence = evidence_of(given.evidence, net_ticktime_s=given.net_ticktime_s)
+        text = draft(evidence, zones=dict(given.zone))
     except EvidenceError as error:
         parser.error(str(error))
     if given.to is None:
@@ -61,6 +86,7 @@ def main(arguments: Sequence[str], *, program: str | None = None) -> int:
     try:
         fault_file.parse(text, source=str(given.to or "what was made"), driver=None)
         print(f"It can be played as it is: {text.count('FILL IN')} places say FILL IN.", file=sys.stderr)
+        print(f"Next: {next_command(given.to, evidence.versions)}", file=sys.stderr)
     except fault_file.FaultFileError as error:
         print(f"It is to be filled in before it can be played.\n{error}", file=sys.stderr)
     return 0

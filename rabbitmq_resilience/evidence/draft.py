@@ -7,12 +7,17 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from packaging.version import Version
+
 from rabbitmq_resilience.clusters.spec import PRODUCTION_NET_TICKTIME_S
 from rabbitmq_resilience.evidence.clock import utc
 from rabbitmq_resilience.evidence.layout import Layout, layout
 from rabbitmq_resilience.evidence.occurrences import Evidence, Occurrence
+from rabbitmq_resilience.tools.locations import OPTION
 from rabbitmq_resilience.tools.yaml_files import FILL_IN
 
+#: From this version on nodes do not act upon partitions: metadata is in Khepri.
+HANDLES_NO_PARTITION = Version("4.3")
 _WIDTH = 118
 _PARTED = ("partition", "disconnect")
 _PROCESSES = ("kill", "stop", "lose_disk")
@@ -37,6 +42,8 @@ def _head(evidence: Evidence, zero: float) -> Iterator[str]:
     yield f"# at_s: 0 is {utc(zero)}. {FILL_IN} marks what the evidence does not tell."
     if evidence.versions:
         yield f"# The brokers were RabbitMQ {', '.join(evidence.versions)}."
+    else:
+        yield f"# {FILL_IN}: the version of the brokers, which no evidence tells; {OPTION}broker VERSION plays one."
     for note in evidence.notes:
         yield from _comment(f"- {note}")
     yield "version: 1"
@@ -59,6 +66,8 @@ def _setting(evidence: Evidence, placed: Layout) -> Iterator[str]:
             "" if evidence.partition_handling != "pause_minority" else "  # the logs fit; pause_if_all_down reads alike"
         )
         yield f"  partition_handling: {evidence.partition_handling}{told}"
+    elif evidence.versions and all(Version(version) >= HANDLES_NO_PARTITION for version in evidence.versions):
+        yield "  partition_handling: ignore  # from RabbitMQ 4.3 on there is none"
     else:
         yield f"  partition_handling: ignore  # {FILL_IN}: this is RabbitMQ's default"
     told_s = evidence.net_ticktime_s
