@@ -195,6 +195,8 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
         opened = replace(opened, origin=f"named by {OPTION}broker")
     with closing(opened):
         yield opened
+        if left := opened.not_whole():
+            pytestconfig.stash[sessions.SUMMARY].insert(0, left)
 
 
 @pytest.fixture(scope="session")
@@ -296,7 +298,7 @@ def resilience_play(
         where = "; ".join(filter(None, [ground.description, run, pace.told(request.node.nodeid)]))
         sessions.plays(config, scenario.title, where)
         turn = side_by_side.turn(config, alone=scenario.takes_the_machine)
-        with turn, explaining.interrupted(scenario.title, tell):
+        with turn, sessions.on_whole_cluster(config), explaining.interrupted(scenario.title, tell):
             result = run_scenario(scenario, ground.testbed)
         tell(outcome_line(result.document, result.run.path))
         return result

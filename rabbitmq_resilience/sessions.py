@@ -5,7 +5,8 @@ Light, as the plugin is: what is heavy is imported when the first scenario is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +38,8 @@ ASKED = pytest.StashKey[int]()
 JUDGED = pytest.StashKey[int]()
 #: Lines for the end of the session.
 SUMMARY = pytest.StashKey[list[str]]()
+#: Why nothing more is played on a cluster that runs already.
+NOT_WHOLE = pytest.StashKey[str]()
 
 
 def configure(config: pytest.Config) -> None:
@@ -208,6 +211,20 @@ def give_up(config: pytest.Config, why: str) -> None:
     if side_by_side.is_worker(config):
         pytest.fail(why, pytrace=False)
     pytest.exit(why, returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+@contextmanager
+def on_whole_cluster(config: pytest.Config) -> Iterator[None]:
+    """Fail the test that finds a cluster that runs already to be not whole, and skip those after it."""
+    from rabbitmq_resilience.clusters.attached.whole import NotWholeError
+
+    if why := config.stash.get(NOT_WHOLE, ""):
+        pytest.skip(f"not played: {why}")
+    try:
+        yield
+    except NotWholeError as error:
+        config.stash[NOT_WHOLE] = str(error)
+        raise
 
 
 def homes_asked(config: pytest.Config) -> Sequence[str]:

@@ -64,6 +64,8 @@ class OpenDriver:
     #: Where no broker was named: which versions scenarios may be played on instead, in the order in which they take
     #: them.
     homes: Sequence[str] = ()
+    #: What is wrong with a cluster that runs already, and is not whole; empty otherwise.
+    not_whole: Callable[[], str] = lambda: ""
 
 
 def _local(wanted: str | None) -> OpenDriver:
@@ -165,6 +167,7 @@ def attach(file: Path) -> OpenDriver:
         attachment.form,
         find_prometheus,
         attachment.require,
+        not_whole=attachment.not_whole,
         close=attachment.close,
         keeps=False,
         origin=f"on the cluster of {file.name}",

@@ -32,6 +32,7 @@ from rabbitmq_resilience.clusters.attached.shape import matched
 from rabbitmq_resilience.clusters.attached.spec import ACT, AttachedNode
 from rabbitmq_resilience.clusters.attached.vhosts import GivenVhostApi, Made, api_of, not_empty
 from rabbitmq_resilience.clusters.attached.ways import Ways, reached
+from rabbitmq_resilience.clusters.attached.whole import NotWholeError, WrongClusterError, not_whole
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.clusters.broker.versions import require_features, require_maintenance_mode
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
@@ -48,10 +49,6 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 _ASK_TIMEOUT_S = 15.0
 #: What each node is asked of all of them.
 _COLUMNS = "name,running,partitions,enabled_plugins,db_dir,os_pid,uptime"
-
-
-class WrongClusterError(ClusterError):
-    """It is not the cluster that the file means, or not as the file says; nothing was done."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +113,8 @@ def _refuse_other(known: KnownCluster, names: Mapping[str, str], told: Sequence[
         raise WrongClusterError(f"the cluster has {', '.join(strangers)}, which the file does not name")
     if missing := sorted(stated - found):
         raise WrongClusterError(f"{', '.join(missing)} is no member of the cluster")
-    if away := sorted(str(row["name"]) for row in told if not row.get("running")):
-        raise WrongClusterError(f"{', '.join(away)} does not run")
-    if parted := sorted(str(row["name"]) for row in told if row.get("partitions")):
-        raise WrongClusterError(f"{', '.join(parted)} reports a partition")
+    if text := not_whole(told):
+        raise NotWholeError(f"the cluster {stated_name} is not whole: {text}")
 
 
 def _is_default(name: str, node: str) -> bool:
@@ -236,6 +231,17 @@ class Attachment(Closing):
         """Also what another user, another machine or a Job has left."""
         if text := not_healed(self.known, self._ways, self._hands.journal):
             raise ClusterError(text)
+
+    def not_whole(self) -> str:
+        """Return what is wrong with the cluster, and what mends it, if it is not whole; empty if it is, or does not
+        tell."""
+        try:
+            look_at(self.known)
+        except NotWholeError as error:
+            return str(error)
+        except ClusterError:
+            return ""
+        return ""
 
     def others_changed(self) -> list[str] | None:
         """What has changed since the beginning that belongs to others, whoever has changed it; None where that cannot

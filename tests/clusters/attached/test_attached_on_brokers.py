@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError, look_at
+from rabbitmq_resilience.clusters.attached.attaching import Attachment, look_at
 from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.play.run import Testbed, run_scenario

@@ -11,12 +11,13 @@ from pika import BlockingConnection, ConnectionParameters
 
 from rabbitmq_resilience.clusters.access import Access
 from rabbitmq_resilience.clusters.attached import attaching
-from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.lock import LockedError, tells_queues
 from rabbitmq_resilience.clusters.attached.vhosts import LOCK, MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
+from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
 from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster

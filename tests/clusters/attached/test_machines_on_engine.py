@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters.attached import identity
-from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import told
 from rabbitmq_resilience.clusters.attached.lock import LockedError
+from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.distributions import ToolMissingError

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached.attaching import Attachment, WrongClusterError
+from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.clusters.attached.command import heal, told
+from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.command import main as command
 from rabbitmq_resilience.record.events import FaultEvent
