@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -25,18 +25,25 @@ CONDITION_PATIENCE_S = 120.0
 Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
 
 
+LASTS_S_MAX = 86_400.0
+#: Stands where a step says how long it lasts in ticks alone, until these are known.
+TICKS_NOT_KNOWN_S = LASTS_S_MAX
+
+
 class Step(Spec):
     """``at_s`` counts from the end of the steady phase; ``when`` waits for a condition instead. A step has one of them.
-    ``for_s`` is how long it lasts; then it heals. A condition has 120 s to come true at least, counted from where the
-    step after which it comes is over at the latest, or ``chaos_s`` of the phases if that is given; a step whose
-    condition does not is skipped, and the run is UNKNOWN."""
+    ``for_s`` is how long it lasts; then it heals. ``for_ticks`` says that in times of the cluster's ``net_ticktime``,
+    by which brokers notice that a peer is silent: so it fits any cluster. A condition has 120 s to come true at least,
+    counted from where the step after which it comes is over at the latest, or ``chaos_s`` of the phases if that is
+    given; a step whose condition does not is skipped, and the run is UNKNOWN."""
 
     if TYPE_CHECKING:
         fault: str
 
     at_s: Seconds | None = None
     when: When | None = None
-    for_s: Annotated[float, Field(gt=0, le=86_400)]
+    for_s: Annotated[float, Field(gt=0, le=LASTS_S_MAX)]
+    for_ticks: Annotated[float, Field(gt=0, le=100)] | None = None
 
     #: What a driver must offer for it (``clusters.drivers``).
     acts_on: ClassVar[str]
@@ -52,6 +59,14 @@ class Step(Spec):
     begins_within_s: ClassVar[float] = 0.0
     #: How long it may take to heal it.
     heals_within_s: ClassVar[float] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lasts_for_ticks(cls, stated: Any) -> Any:
+        """How long that is the scenario says, which knows its cluster."""
+        if isinstance(stated, Mapping) and "for_s" not in stated and "for_ticks" in stated:
+            return {**stated, "for_s": TICKS_NOT_KNOWN_S}
+        return stated
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:

@@ -256,7 +256,7 @@ def _fields(model: type[BaseModel], *, only: set[str] | None = None) -> Iterator
     made = _definitions()
     required = {*made[model.__name__].get("required", ())}
     # One of two forms; what the text says of the other one is below.
-    either = {name for form in made[model.__name__].get("oneOf", ()) for name in form["required"]}
+    either = {name for form in made[model.__name__].get("oneOf", ()) for name in form["required"]} | {"for_s"}
     for name, told in made[model.__name__]["properties"].items():
         if only is None or name in only:
             yield Field(name, _kind(told), "needed" if name in required | either else _default(told))

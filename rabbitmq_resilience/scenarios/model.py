@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, create_model
+from pydantic import BeforeValidator, Field, PlainSerializer, create_model, model_validator
 
 from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached.spec import ACT
@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.broker.plugins import PLUGIN
 from rabbitmq_resilience.clusters.equipment import NONE, Equipment
 from rabbitmq_resilience.clusters.spec import Link, Spec, Topology
 from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.step import ends_by_s
+from rabbitmq_resilience.faults.step import LASTS_S_MAX, TICKS_NOT_KNOWN_S, ends_by_s
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
 from rabbitmq_resilience.invariants.verdict import InvariantSpec
 from rabbitmq_resilience.scenarios.expectations import (
@@ -164,4 +164,30 @@ class Scenario(Spec):
         return is_within(broker_version, self.broker)
 
     def with_topology(self, **changes: Any) -> Self:
-        return self.model_copy(update={"topology": self.topology.model_copy(update=changes)})
+        return self.on(self.topology.model_copy(update=changes))
+
+    def on(self, topology: Topology) -> Self:
+        """Return the scenario on another topology; what lasts for ticks lasts for as many of that one."""
+        schedule = in_ticks(self.schedule, topology.net_ticktime_s)
+        return self.model_copy(update={"topology": topology, "schedule": schedule})
+
+    @model_validator(mode="after")
+    def _ticks_are_known(self) -> Self:
+        schedule = in_ticks(self.schedule, self.topology.net_ticktime_s)
+        for number, (stated, step) in enumerate(zip(self.schedule, schedule, strict=True)):
+            if stated.for_s not in {TICKS_NOT_KNOWN_S, step.for_s}:
+                told = f"for_s is {stated.for_s:g}, and for_ticks: {step.for_ticks:g} is {step.for_s:g} s here"
+                raise ValueError(f"schedule[{number}]: {told}; write one of them")
+        object.__setattr__(self, "schedule", schedule)  # it is not anybody's yet
+        return self
+
+
+def in_ticks(schedule: Sequence[AnyFault], tick_s: float) -> tuple[AnyFault, ...]:
+    """Return steps that last for as long as their ``for_ticks`` say."""
+    found = []
+    for step in schedule:
+        if step.for_ticks is None:
+            found.append(step)
+            continue
+        found.append(step.model_copy(update={"for_s": min(step.for_ticks * tick_s, LASTS_S_MAX)}))
+    return tuple(found)

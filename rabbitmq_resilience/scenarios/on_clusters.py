@@ -30,7 +30,7 @@ def fitted(scenario: Scenario, file: Path) -> Scenario:
         topology = fitted_topology(scenario.topology, stated)
     except ShapeError as error:
         raise NotPlayableError(f"another cluster than {file.name} describes is needed: {error}") from None
-    found = scenario.model_copy(update={"topology": topology})
+    found = scenario.on(topology)
     if refused := [text for _, text in refusals(found, stated)]:
         raise NotPlayableError(f"{file.name} does not let it be played: {'; '.join(refused)}")
     return found
@@ -44,7 +44,7 @@ def check(scenario: Scenario, file: Path, *, source: str) -> None:
         topology = fitted_topology(scenario.topology, stated)
     except ShapeError:
         return
-    refused = list(refusals(scenario.model_copy(update={"topology": topology}), stated))
+    refused = list(refusals(scenario.on(topology), stated))
     if refused:
         raise FaultFileError(source, [Problem(location, None, text) for location, text in refused])
 

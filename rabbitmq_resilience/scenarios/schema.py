@@ -20,7 +20,8 @@ def schema() -> dict[str, Any]:
     made["title"] = "Fault file"
     for step in made["$defs"].values():
         if "fault" in step.get("properties", ()):
-            step["required"] = [*step["required"], "fault"]
+            step["required"] = [*(name for name in step["required"] if name != "for_s"), "fault"]
+            step["allOf"] = [{"anyOf": [{"required": ["for_s"]}, {"required": ["for_ticks"]}]}]
     topology = made["properties"]["topology"]
     named = {"enum": list(catalogue.names()), "description": "a topology that is known by name"}
     file = {"type": "string", "pattern": r"\.ya?ml$", "description": "its own file, seen from this one"}
