@@ -187,7 +187,7 @@ def _of_queue(case: Case, queue: int, slack_s: float) -> str:
                 if counted_s > STALL_S + slack_s:
                     until_s = _end_of_stall(may, at_s, after_s)
                     came = is_ended and until_s == after_s
-                    paused_s = max(0.0, min(until_s, case.pause_s[1]) - max(from_s, case.pause_s[0]))
+                    paused_s = max(0.0, min(until_s, case.pause_s[1]) - max(at_s, case.pause_s[0]))
                     answers.add(_too_long(case, until_s - at_s + counted_s - paused_s, came, slack_s))
             at_s += FINE_S
         if not is_ended and after_s - _next_due(case, mine, before_s) > _usual_s(case, confirms):
