@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -156,6 +157,16 @@ def test_a_first_folder_is_made_and_checked(installed: Installed) -> None:
     again = installed.run("rabbitmq-resilience", "init", "incidents")
     assert again.returncode == 1
     assert "is not empty" in again.stderr
+
+
+@pytest.mark.plays
+def test_a_first_scenario_is_played_and_its_page_named(installed: Installed) -> None:
+    done = installed.run("rabbitmq-resilience", "try", "--runs", "first")
+    assert done.returncode in (0, 10), done.stdout + done.stderr  # a busy machine may leave it UNKNOWN
+    (page,) = (installed.folder / "first").glob("*/report.html")
+    assert f"The page of this run is one file: {page}\nOpen it: " in done.stdout
+    assert "[1/2] RabbitMQ 4.0" in done.stdout
+    shutil.rmtree(installed.folder / "first")
 
 
 def test_programs_are_found_or_fetched(installed: Installed) -> None:
