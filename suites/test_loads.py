@@ -190,7 +190,7 @@ def scenario(case: Case, queue_type: str, net_ticktime_s: int, *, breaks: bool) 
         [case.fault(topology)] if breaks else [],
         demanded=demanded,
         phases=Phases.model_validate({**PHASES, **_phases(case, breaks=breaks)}),
-        broker=versions(load),
+        broker=versions(load, topology),
         about=f"{topology.partition_handling}{', lazy' if load.lazy else ''}",
     )
 

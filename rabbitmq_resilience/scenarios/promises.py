@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from packaging.version import Version
+
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.catalogue import AnyFault
 from rabbitmq_resilience.invariants.availability import Availability
@@ -77,7 +79,14 @@ def promising(
     )
 
 
-def versions(workload: Workload, *, since: str = "3.8", until: str = "") -> str:
-    """The broker versions, as a scenario states them, that have such queues."""
-    ends = "3.12" if workload.lazy else "4" if workload.queue_type == "mirrored" else until
-    return f">={since},<{ends}" if ends else f">={since}"
+#: From which version on brokers have no such thing.
+_GONE_FROM = {"RAM nodes": "4.2", "queues that are not durable": "4.3"}
+
+
+def versions(workload: Workload, topology: Topology | None = None, *, since: str = "3.8", until: str = "") -> str:
+    """Return the broker versions, as a scenario states them, that have such queues, and such a cluster."""
+    needs = workload.needs | (topology.needs if topology else frozenset())
+    ends = [until] if until else []
+    ends += [end for is_so, end in ((workload.lazy, "3.12"), (workload.queue_type == "mirrored", "4")) if is_so]
+    ends += [end for need, end in _GONE_FROM.items() if need in needs]
+    return f">={since},<{min(ends, key=Version)}" if ends else f">={since}"
