@@ -44,7 +44,7 @@ def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping
         version = str(run.verdict["broker_version"])
         cells[family(str(run.verdict["title"])), version].append(run)
         cells[ALL, version].append(run)
-    versions = sorted({version for _, version in cells}, key=_numbers, reverse=True)
+    versions = newest_first(version for _, version in cells)
     rows = [name for name in (*FAMILIES, OTHER, ALL) if any((name, version) in cells for version in versions)]
     return markdown(
         TEMPLATES / "evidence.md.j2",
@@ -55,8 +55,9 @@ def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping
     )
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
+def newest_first(versions: Iterable[str]) -> list[str]:
+    """Return versions, each once."""
+    return sorted(set(versions), key=lambda version: list(map(int, re.findall(r"\d+", version))), reverse=True)
 
 
 def _broken(runs: Sequence[Run]) -> list[tuple[str, int, str]]:

@@ -1,6 +1,8 @@
 """The table of all scenarios and their verdicts on each driver and broker version, made from run directories.
 
-.venv/bin/python -m rabbitmq_resilience.tables.verdicts reports/runs [MORE ...] > reports/verdicts.md
+.venv/bin/python -m rabbitmq_resilience.tables.verdicts reports/runs [MORE ...] > verdicts.md
+
+`reports/verdicts.md` is of the ledger (`tables/by_version.py`); this is of run directories that one has.
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""Show scenario by scenario what came of it on each version: versions as columns, the newest first.
+
+.venv/bin/python -m rabbitmq_resilience.tables.by_version > reports/verdicts.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rabbitmq_resilience.tables.evidence import newest_first
+from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
+from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+
+
+def by_version(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page, in Markdown, of lines of the ledger. ``explained``: why runs did not end as they should."""
+    cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for line in lines:
+        run = Run(line["run"], line, **explained.get(line["run"].partition("-")[0], {}))
+        cells[str(line["title"]), str(line["broker_version"])].append(run)
+    versions = newest_first(version for _, version in cells)
+    return markdown(
+        TEMPLATES / "by_version.md.j2",
+        versions=versions,
+        titles=sorted({title for title, _ in cells}),
+        cells={key: Counts.of(found) for key, found in cells.items()},
+        played={version: sum(version == other for _, other in cells) for version in versions},
+    )
+
+
+def main() -> None:
+    """Print the page."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
+    print(by_version(read_ledger(), read_explained()), end="")
+
+
+if __name__ == "__main__":
+    main()
