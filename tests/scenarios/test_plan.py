@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.clusters.attached.kubernetes.finding import NEEDED
 from rabbitmq_resilience.faults.catalogue import FAULTS
 from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted
+from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted, known
 from rabbitmq_resilience.scenarios.plan import plan
+from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 from tests.scenarios.test_fault_file_pages import STEPS
 
@@ -240,3 +243,24 @@ def test_check_only_tells_it_and_plays_nothing(
     result.stdout.fnmatch_lines(["WOULD DO t", "*step 0, 2 s *6 s, kill*b1:", "*rabbit@host2*"])
     (line,) = (line for line in result.outlines if "step 0, " in line)
     message(line)
+
+
+def shipped(cluster: Path, allow: Mapping[str, int]) -> list[str]:
+    """Those of ``faults/platforms`` that are refused where that is allowed."""
+    cluster.write_text(CLUSTER.partition("allow:")[0] + f"allow: {dict(allow)}\n")
+    known.cache_clear()
+    refused = []
+    for path in sorted((content("faults") / "platforms").glob("*.fault.yaml")):
+        scenario = fault_file.load(path, driver="attached")
+        try:
+            fitted(scenario, cluster)
+        except NotPlayableError:
+            refused.append(path.name)
+    return refused
+
+
+def test_what_find_pods_says_is_needed_is_enough_and_no_more(cluster: Path) -> None:
+    assert shipped(cluster, NEEDED) == []
+    for act, nodes in NEEDED.items():
+        less = {other: count for other, count in NEEDED.items() if other != act}
+        assert shipped(cluster, {**less, act: nodes - 1} if nodes > 1 else less) != []

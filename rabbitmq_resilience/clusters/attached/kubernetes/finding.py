@@ -1,13 +1,14 @@
 """``rabbitmq-resilience find-pods``: a first cluster file of the brokers that a label selects.
 
-It asks the API server, and a broker by its own tools. Nothing is changed, and nothing is allowed in the file.
+It asks the API server, and a broker by its own tools. Nothing is changed, and nothing is allowed in the file, which
+says which numbers shipped scenarios need.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,12 @@ _WHO = 'io:format("~s~n~s~n", [node(), rabbit_nodes:cluster_name()]).'
 _TOOL_TIMEOUT_S = 60.0
 _HEAD = """\
 # What was found of {count} pods with the label {label} in {namespace}. Still to be written: who we are there (user and
-# password, by reference), and in allow: what may be done, and at how many nodes at once.
+# password, by reference), and in allow: what may be done, and at how many nodes at once. Where each zone has one node,
+# the scenarios of faults/platforms need {needed};
+# `pytest --cluster THIS_FILE --check-only SCENARIO` says what others need.
 """
+#: What the scenarios of ``faults/platforms`` do at most at once, on three nodes in three zones.
+NEEDED: Mapping[str, int] = {"kill": 1, "stop": 1, "pause": 1, "cut": 1, "lose_packets": 2}
 
 
 def found_file(offer: Kubernetes, label: str) -> str:
@@ -62,7 +67,8 @@ def found_file(offer: Kubernetes, label: str) -> str:
         "offers": {"kubernetes": offering},
         "allow": {},
     }
-    head = _HEAD.format(count=len(names), label=label, namespace=offer.namespace)
+    needed = f"allow: {{{', '.join(f'{act}: {nodes}' for act, nodes in NEEDED.items())}}}"
+    head = _HEAD.format(count=len(names), label=label, namespace=offer.namespace, needed=needed)
     return head + yaml.safe_dump(stated, sort_keys=False, width=110)
 
 
