@@ -22,6 +22,7 @@ import pytest
 
 from rabbitmq_resilience.clusters.drivers import OpenDriver
 from rabbitmq_resilience.play import run
+from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.play.judging import judge_run
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import fault_file
@@ -35,7 +36,7 @@ def staged(scenario, testbed, *, proxied=None):
         Path("hangs").touch()
         time.sleep(600)
     if name == "raises":
-        raise RuntimeError("the cluster did not form\\nbecause of this")
+        raise ClusterError("the cluster did not form\\nbecause of this")
     (made.path / "manifest.json").unlink()
     shutil.copytree(RECORDED / name, made.path, dirs_exist_ok=True)
     result = judge_run(made)

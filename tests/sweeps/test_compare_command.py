@@ -182,7 +182,7 @@ def test_two_fault_files_are_played_in_turn_as_often_as_tells_something(tmp_path
     (tmp_path / "after.fault.yaml").write_text(yaml.safe_dump(other))
     status, text = checked(tmp_path, "before.fault.yaml", "after.fault.yaml")
     assert status == 0, text
-    order = [row.split("scenario ")[1].split(" ")[0] for row in text.splitlines() if "::scenario" in row]
+    order = [row.split("scenario ")[1].split(" ")[0] for row in text.splitlines() if " PASSED" in row]
     assert len(order) % 2 == 0 and len(order) >= 12
     assert all(set(order[i : i + 2]) == {"before", "after"} for i in range(0, len(order), 2))
 
