@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -13,7 +12,6 @@ from typing import Self
 
 from rabbitmq_resilience.clusters.access import Endpoint
 from rabbitmq_resilience.clusters.balancing import RunningBalancers
-from rabbitmq_resilience.clusters.broker.configuration import joins_in_order
 from rabbitmq_resilience.clusters.broker.environment import joining_folder
 from rabbitmq_resilience.clusters.broker.handshake import accepts
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
@@ -32,6 +30,7 @@ from rabbitmq_resilience.clusters.prometheus import PrometheusServer, scraping
 from rabbitmq_resilience.clusters.protocol import NodeState, ProcessState, Wanted
 from rabbitmq_resilience.clusters.round_trips import RoundTrips
 from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Link, Topology, is_balancer
+from rabbitmq_resilience.clusters.starting import start_in_turns
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -292,32 +291,19 @@ class RunningCluster(Formed):
 
     def _boot(self, *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        self._start_in_turns(timeout_s=timeout_s)
-        self.await_formed(timeout_s=deadline - time.monotonic())
-        finish(self.topology, self._apis[self.topology.node_names[0]])
-
-    def _start_in_turns(self, *, timeout_s: float) -> None:
-        """Start a few nodes, and another whenever one gets as far as joining.
-
-        Joining is serial and cheap, getting there is parallel and costs most of the CPU. Started all at
-        once they would all arrive together, and idle cores would watch them join.
-        """
-        waiting = list(self._brokers)
-        ahead = (os.cpu_count() or 1) + 1 if joins_in_order(self._broker.release) else len(waiting)
-        turns = joining_folder(self._layout.folder)
-
-        def start_next() -> list[str]:
-            self._raise_if_one_ended()
-            arrived = sum(1 for _ in turns.iterdir())
-            while waiting and len(self._brokers) - len(waiting) - arrived < ahead:
-                self._brokers[waiting.pop(0)].start()
-            return waiting
-
         try:
-            what = "all nodes to be started"
-            wait_until(start_next, timeout_s=timeout_s, poll_s=0.02, what=what, until=lambda left: not left)
+            start_in_turns(
+                self._brokers,
+                release=self._broker.release,
+                ram_nodes=self.topology.ram_nodes,
+                joining=joining_folder(self._layout.folder),
+                check=self._raise_if_one_ended,
+                timeout_s=timeout_s,
+            )
         except WaitTimeout as error:
             raise ClusterError(f"{error}; {self._story(next(iter(self._layout.files)))}") from error
+        self.await_formed(timeout_s=deadline - time.monotonic())
+        finish(self.topology, self._apis[self.topology.node_names[0]])
 
     def _raise_if_one_ended(self) -> None:
         for node, broker in self._brokers.items():
