@@ -34,11 +34,17 @@ def _in_environment(arguments: Sequence[str]) -> None:
     os.execv(python, [python, "-m", command.__name__, *arguments])  # noqa: S606 - no shell is needed
 
 
+def _kubernetes() -> None:
+    take(kubernetes_steps.STEPS)
+    print(kubernetes_steps.what_next())
+
+
 _WORK: Mapping[str, Callable[[], object]] = {
     "all": lambda: take((environment.STEP, *command.STEPS)),
     "try": lambda: take((environment.STEP, *command.FIRST_STEPS)),
     "python": lambda: take((environment.STEP,)),
-    **{word: partial(take, steps) for word, steps in kubernetes_steps.BY_NAME.items()},
+    "kubernetes-suite": partial(take, kubernetes_steps.SUITE),
+    "kubernetes": _kubernetes,
     "kubernetes-stop": lambda: print(kubernetes_steps.stop()),
 }
 

@@ -1,4 +1,5 @@
-"""``make kubernetes``: a Kubernetes of three nodes on this machine, each a zone of its own, for trying; and its end.
+"""``make kubernetes``: a Kubernetes of three nodes on this machine, each a zone of its own, with the brokers of
+``docs/kubernetes/cluster.yaml`` and a cluster file of them, for trying; and its end.
 ``make kubernetes-suite``: an image of this checkout for its pods.
 
 It installs packages of Debian's and builds Kubernetes from its modules, as root: the scripts beside this file do so in
@@ -8,9 +9,9 @@ It installs packages of Debian's and builds Kubernetes from its modules, as root
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rabbitmq_resilience.tools.locations import TOOLS
@@ -24,6 +25,11 @@ KUBECONFIG = PLACE / "conf" / "admin.kubeconfig"
 _SCRIPTS = Path(__file__).parent / "kubernetes"
 
 _NEEDED = ("containerd", "runc", "etcd", "conntrack", "iptables", "ip", "mmdebstrap", "gcc", "openssl", "busybox")
+#: The example, and what its brokers are here: of Debian, where no registry of images can be reached.
+_EXAMPLE = environment.ROOT / "docs" / "kubernetes" / "cluster.yaml"
+_BROKER = "local/rabbitmq:3.10.8"
+CLUSTER_FILE = PLACE / "rabbit.cluster.yaml"
+
 _IMAGES = ("pause", "busybox", "coredns", "rabbitmq")
 
 _MISSING = """\
@@ -92,6 +98,58 @@ def _cluster() -> str:
     return f"goes on running, `make kubernetes-stop` ends it; KUBECONFIG={within_root(KUBECONFIG)}"
 
 
+def _brokers_found() -> str | None:
+    if not CLUSTER_FILE.exists():
+        return None
+    ready = ["get", "statefulset", "rabbit", "-o", "jsonpath={.status.readyReplicas}"]
+    try:
+        return _stated() if run([PLACE / "kubectl", *ready], doing="asking for brokers").strip() == "3" else None
+    except Failed:
+        return None
+
+
+def _brokers() -> str:
+    _script("brokers.sh", str(_EXAMPLE), _BROKER, doing="starting three brokers, each in a zone")
+    find: list[str | Path] = [
+        environment.PYTHON,
+        "-m",
+        "rabbitmq_resilience",
+        "find-pods",
+        "app=rabbit",
+        "--kubeconfig",
+        KUBECONFIG,
+    ]
+    try:
+        found = run(find, doing="asking the brokers for a cluster file", cwd=environment.ROOT)
+    except Failed as error:
+        raise Missing(f"The brokers run, and no cluster file could be written: {error}") from error
+    example = _EXAMPLE.read_text(encoding="utf-8")
+    for role, key in (("user", "default_user"), ("password", "default_pass")):
+        stated = re.search(rf"{key} = (\S+)", example)
+        (PLACE / role).write_text(f"{stated[1] if stated else ''}\n", encoding="utf-8")
+    CLUSTER_FILE.write_text(completed(found), encoding="utf-8")
+    return _stated()
+
+
+def _stated() -> str:
+    return f"three run, of the cluster file {within_root(CLUSTER_FILE)}"
+
+
+def completed(found: str) -> str:
+    """Return the cluster file that ``find-pods`` prints with the example's user, from files next to it, and with the
+    numbers in ``allow`` that its comment names."""
+    needed = re.search(r"allow: \{.+\}", found)
+    for role in ("user", "password"):
+        found = re.sub(rf"^{role}:\n  env: \w+$", f"{role}: {{file: {role}}}", found, flags=re.MULTILINE)
+    return found.replace("\nallow: {}", f"\n{needed[0]}") if needed else found
+
+
+def what_next() -> str:
+    """Return the command that plays a first scenario on the brokers."""
+    play = f".venv/bin/python -m pytest --cluster {within_root(CLUSTER_FILE)} faults/platforms/minority_zone.fault.yaml"
+    return f"A first scenario on these brokers:\n  {play}"
+
+
 def _suite() -> str:
     checkout = str(environment.ROOT)
     _script("suite.sh", str(environment.PYTHON), checkout, doing="making an image of this checkout, for all nodes")
@@ -103,14 +161,17 @@ def stop() -> str:
     if not (PLACE / "run").exists():
         return "No Kubernetes that set-up started is running; others are left alone."
     _script("down.sh", doing="ending the nodes")
+    CLUSTER_FILE.unlink(missing_ok=True)
     return "Kubernetes has ended; the packages that it came from are still installed."
 
 
 STEPS = (
+    environment.STEP,
     Step("Packages of Kubernetes", _packages_found, _packages),
     Step("Programs of Kubernetes", _programs_found, _programs),
     Step("Images for pods", _images_found, _images),
     Step("Kubernetes", _cluster_found, _cluster),
+    Step("Brokers", _brokers_found, _brokers),
 )
 #: Made anew each time: it is of the checkout as it is now.
 SUITE = (
@@ -118,4 +179,3 @@ SUITE = (
     Step("Packages of Kubernetes", _packages_found, _packages),
     Step("Image of the suite", lambda: None, _suite),
 )
-BY_NAME: Mapping[str, Sequence[Step]] = {"kubernetes": STEPS, "kubernetes-suite": SUITE}
