@@ -10,7 +10,7 @@
 # make perf-test    fetches PerfTest, whose numbers sweeps and benchmarks set beside ours; Java and Maven are needed
 # make engine       only provides a container engine for them
 # make engine-stop  ends the container engine, if it was set-up that started it
-# make kubernetes   brings up a Kubernetes of three nodes on this machine, for trying: Debian, root and Go are needed
+# make kubernetes   brings up a Kubernetes with three brokers on this machine, for trying: Debian, root and Go are needed
 # make kubernetes-suite  makes an image of this checkout for its pods (local/resilience:1)
 # make kubernetes-stop  ends it
 # make fault-file   makes a first fault file (TO=incident.fault.yaml) FROM="logs/ timeline.csv"

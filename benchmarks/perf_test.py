@@ -127,6 +127,7 @@ def ours(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> M
         )
         with load:
             load.await_connected(timeout_s=120)
+            load.publish()
             pids = [worker.pid for worker in load.workers if worker.pid is not None]
             let_run(load, seconds=plan.warm_up_s)
             first, before, began_s = load.progress(), cpu_seconds(cluster, pids), time.monotonic()

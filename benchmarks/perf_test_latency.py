@@ -130,6 +130,7 @@ def ours(server: Server, workload: Workload, plan: Plan) -> Measured:
         )
         with load:
             load.await_connected(timeout_s=120)
+            load.publish()
             let_run(load, seconds=plan.warm_up_s)
             began_us = now_us()
             let_run(load, seconds=plan.measure_s)

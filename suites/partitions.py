@@ -13,7 +13,7 @@ from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, pause_marg
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.known_defects import NEVER_PAUSES, STAYS_APART_UNPAUSED, WAITS_TO_PAUSE, as_demanded
+from rabbitmq_resilience.scenarios.known_defects import DOES_NOT_PAUSE, as_demanded
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
 from rabbitmq_resilience.scenarios.promises import WINDOW_S, promised, promising, stall_s_max, throughput_kept, versions
 from rabbitmq_resilience.workloads.queue_settings import Mirroring
@@ -91,7 +91,7 @@ def partition_scenario(
     }
     chosen = [name for name, bounds in demanded.items() if bounds is not None]
     pauses = topology.partition_handling == "pause_minority" and "partition_mode" in chosen
-    known = as_demanded([NEVER_PAUSES, STAYS_APART_UNPAUSED, WAITS_TO_PAUSE] if pauses else [], chosen)
+    known = as_demanded(DOES_NOT_PAUSE if pauses else (), chosen)
     # The modes have no effect from 4.3 on: only what any cluster promises goes on there.
     lasting = workload.queue_type == "quorum" and topology.partition_handling == "pause_minority"
     return promising(

@@ -150,6 +150,8 @@ def check_client(client: str, workload: Workload) -> None:
     there = {"publisher": workload.publishers, "consumer": workload.consumers}[role]
     if int(number) >= there:
         raise TargetError(f"{client} is not there: the workload has {there} {role}s, from {role}:0 on")
+    if role == "consumer" and int(number) in workload.late_consumers:
+        raise TargetError(f"{client} connects when the drain begins (consume: at_drain), after all faults")
 
 
 def check_target(

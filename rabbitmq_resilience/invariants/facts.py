@@ -90,8 +90,8 @@ class QueueFacts:
     elsewhere: frozenset[str] = frozenset()
     #: The consumer that declares the queue: with it an exclusive one moves, and an expiring one may.
     consumer: int | None = None
-    #: For how long a queue must have had no consumer to be gone.
-    expires_s: float | None = None
+    expires_s: float | None = None  # without a consumer for so long it is gone
+    bound: bool = False  # that consumer also binds it to exchanges
 
     @property
     def holders(self) -> frozenset[str]:
@@ -334,8 +334,8 @@ class Facts:
     def beside(self, start_us: float, end_us: float) -> str:
         """Say which faults were on in that time, or which one had been healed shortly before it."""
         begun = [step for step in self.steps if step.injected and step.possible_us[0] <= end_us]
-        if on := [step for step in begun if start_us <= step.possible_us[1]]:
-            return "during " + ", ".join(map(str, on))
+        if on := [str(step) for step in begun if start_us <= step.possible_us[1]]:
+            return f"during {', '.join(on)}"
         last = max(begun, key=lambda step: step.possible_us[1], default=None)
         if last is None or start_us - last.possible_us[1] > SOON_AFTER_S * 1e6:
             return "with no fault active"
@@ -346,4 +346,4 @@ def _queue(name: str, told: Mapping[str, Any], nodes: frozenset[str]) -> QueueFa
     kind, members, consumer = told["type"], frozenset(told["members"]), told.get("consumer")
     moves = consumer is not None or (kind == "mirrored" and len(members) >= COPIES_THAT_MOVE_MIN)
     elsewhere = nodes - members if moves else frozenset()
-    return QueueFacts(name, kind, members, elsewhere, consumer, told.get("expires_s"))
+    return QueueFacts(name, kind, members, elsewhere, consumer, told.get("expires_s"), bool(told.get("bound")))

@@ -7,6 +7,10 @@ may come later, and begins anew when its node starts). A broker may notice later
 gone; until then it takes messages for the queue, and does not let the consumer declare an exclusive one anew. So what
 was sent before the consumer was connected again may be gone, unless the broker must have deleted the queue before that.
 It may also notice earlier, where nothing gets through.
+
+A consumer may also bind its queue to exchanges. While the queue is away, what goes to other queues too is routed
+without it and confirmed; and another node may route without it for a moment after the binding is there, as nodes get to
+know it one after another (with Khepri a majority knows it when the broker answers).
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ EXPIRED = 'a queue expires with what it holds when it had no consumer for limits
 NOTICED_EARLIER_S = 10.0
 #: How much later a broker that nothing disturbs may delete the queue: two heartbeats, over links that are slow.
 DELETED_LATER_S = 30.0
+#: How long after its consumer is back all nodes route to a queue that it has bound, where nothing disturbs them.
+BOUND_LATER_S = 2.0
 _CONSUMER = "consumer"
 #: What ends a connection before the end of the run.
 _ENDS = ("connection_lost", "killed")
@@ -129,17 +135,29 @@ def may_be_gone(facts: Facts, queue: QueueFacts) -> list[Period]:
     found = []
     if queue.expires_s is None:
         for start_us, again_us in absences(facts, queue.consumer):
-            found.append((start_us, min(again_us, _deleted_by_us(facts, queue, start_us))))
+            if queue.bound:
+                found.append((start_us, _routed_by_us(facts, queue, again_us)))
+            else:
+                found.append((start_us, min(again_us, _deleted_by_us(facts, queue, start_us))))
         return found
     for stay, again_us in _absences(facts, queue.consumer):
         if again_us - _noticed_us(facts, stay) >= queue.expires_s * 1e6:
-            found.append((stay.end_us, again_us))
+            found.append((stay.end_us, _routed_by_us(facts, queue, again_us) if queue.bound else again_us))
     return found
 
 
 def _deleted_by_us(facts: Facts, queue: QueueFacts, gone_us: float) -> float:
     """Return when an exclusive queue was deleted at the latest, on all nodes, after its connection was gone."""
-    until_us = gone_us + DELETED_LATER_S * 1e6
+    return _later_by_us(facts, queue, gone_us + DELETED_LATER_S * 1e6)
+
+
+def _routed_by_us(facts: Facts, queue: QueueFacts, again_us: float) -> float:
+    """Return when all nodes route to the queue at the latest, after its consumer has bound it again."""
+    return _later_by_us(facts, queue, again_us + BOUND_LATER_S * 1e6)
+
+
+def _later_by_us(facts: Facts, queue: QueueFacts, until_us: float) -> float:
+    """Return the end of the disturbances that began before that moment, or the moment itself."""
     for start_us, end_us in periods(disturbances(facts, queue.name)):
         if start_us <= until_us:
             until_us = max(until_us, end_us)

@@ -14,7 +14,7 @@ from rabbitmq_resilience.invariants.gaps import gaps
 from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.events import LoadEvent, SampleEvent, WorkerEvent
+from rabbitmq_resilience.record.events import LoadEvent, QueuesEvent, SampleEvent, WorkerEvent
 
 #: A broker or a client that gets little of a busy machine is slow for seconds; nobody is for as long as this.
 STARVED_S = 30.0
@@ -25,13 +25,20 @@ _GOES = frozenset({"connection_lost", "killed", "hung", "stopped"})
 def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapping[str, Sequence[Period]]:
     """Return, for each queue that did so, when it delivered nothing for ``STARVED_S`` or longer (and the time that a
     consumer takes for a message) although each look found ready messages in it, and none that was delivered and not
-    acknowledged, and all consumers were connected. ``perhaps``: also where a look did not find how many there were."""
+    acknowledged, and all consumers were connected. Queues that are read at the drain only count from then on.
+    ``perhaps``: also where a look did not find how many there were."""
     facts = history.facts
     least_s = STARVED_S + _processing_s(facts)
     served = times([span_us]) & _all_connected(facts)
+    drained = times([(facts.phases.get("drain", NEVER_US), NEVER_US)])
     names = {index: queue.name for index, queue in enumerate(facts.queues)}
     could = _could_deliver(facts, least_s, perhaps=perhaps)
-    suspects = {index: _lasting(times(could[name]) & served, least_s) for index, name in names.items() if name in could}
+    unread = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
+    suspects = {
+        index: _lasting(times(could[name]) & (served & drained if name in unread else served), least_s)
+        for index, name in names.items()
+        if name in could
+    }
     suspects = {index: spans for index, spans in suspects.items() if spans}
     arrived_us = _arrivals(history, suspects)
     found = {

@@ -37,6 +37,7 @@ def await_recovery(
     observer, load = context.observer, context.load
     confirmed_before = load.confirmed_by_publisher()
     arrivals = _Arrivals(load.received_by_consumer())
+    early = frozenset(load.load.early_consumers)
     declared = [QueueFacts(name, place["type"], frozenset(place["members"])) for name, place in queues.items()]
 
     def lacking() -> str:
@@ -49,7 +50,9 @@ def await_recovery(
         idle = {i for i, _ in without}
         others = (i for i in range(arrivals.count) if takes_turns and i not in idle)
         served = {queue for i in others for queue in load.queues_of_consumer(i)}
-        starved = sorted({i for i, queues in without if (queues - served) & set(load.queues_of_consumer(i))})
+        starved = sorted(
+            {i for i, queues in without if i in early and (queues - served) & set(load.queues_of_consumer(i))}
+        )
         parts = (
             ill_nodes(observer.states),
             ill_queues(declared, observer.queues),

@@ -6,17 +6,21 @@ from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreacha
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.faults.fault import FaultContext
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workloads.exchanges import await_bound
+from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import LoadNotBegunError
 
 LOAD_FLOWS_WITHIN_S = 90.0
 
 
-def await_flow(context: FaultContext, *, connected_within_s: float) -> None:
+def await_flow(context: FaultContext, workload: Workload, *, connected_within_s: float) -> None:
     """Wait until every client is connected and messages arrive: only then is the steady phase steady. Raises
     LoadNotBegunError."""
     load = context.load
     load.await_connected(timeout_s=connected_within_s)
-    consumed = len(load.consumers) > 0
+    await_bound(context.cluster, workload, vhost=load.load.vhost)
+    load.publish()
+    consumed = len(load.load.early_consumers) > 0
     try:
         wait_until(
             lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),

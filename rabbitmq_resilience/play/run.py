@@ -194,7 +194,8 @@ def _phases(
         live.phase(name)
 
     connected_within_s = LOAD_FLOWS_WITHIN_S + SUBSCRIBED_WITHIN_S * scenario.workload.queues
-    await_flow(context, connected_within_s=scenario.workload.start_spread_s + connected_within_s)
+    spread_s = scenario.workload.start_spread_s
+    await_flow(context, scenario.workload, connected_within_s=spread_s + connected_within_s)
     if scraping is not None:
         scraping.await_scraping(nodes=len(scenario.topology.nodes))
     with declaring(context.cluster, scenario.workload, vhost=load.load.vhost, record=events.record):
@@ -234,6 +235,8 @@ def _phases(
 def _queues_besides(workload: Workload, queues: Sequence[str], routes: Routes) -> dict[str, Any]:
     """What of the event "queues" only some loads have."""
     told: dict[str, Any] = {}
+    if workload.drained_queues:
+        told["read_at_drain"] = workload.drained_queues
     if routes.shards:
         told["shards"] = [[queues[queue] for queue in group] for group in routes.shards]
     if workload.dead_letters is not None:

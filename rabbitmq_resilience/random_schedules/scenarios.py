@@ -31,12 +31,10 @@ from rabbitmq_resilience.scenarios.known_defects import (
     CONFIRMED_WHILE_PAUSING,
     DECIDES_TOO_SOON,
     DISCARDS_TOO_MUCH,
-    NEVER_PAUSES,
+    DOES_NOT_PAUSE,
     PARTED_WHILE_STARTING,
-    RESUMES_APART,
     STARTS_APART,
     STAYS_PARTED_AFTER_A_BLIP,
-    WAITS_TO_PAUSE,
     as_demanded,
 )
 from rabbitmq_resilience.scenarios.model import Phases, Scenario
@@ -175,6 +173,6 @@ def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> t
     if topology.partition_handling != "autoheal":
         known += [CONFIRMED_IN_A_MINORITY, CONFIRMED_WHILE_PAUSING, STAYS_PARTED_AFTER_A_BLIP]
     if topology.partition_handling == "pause_minority" and "partition_mode" in demanded:
-        known += [NEVER_PAUSES, WAITS_TO_PAUSE, RESUMES_APART]
+        known += DOES_NOT_PAUSE
     mine = [k for k in known if not k.queue_types or workload.queue_type in k.queue_types]
     return tuple(as_demanded(mine, demanded))

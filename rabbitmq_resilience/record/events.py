@@ -73,8 +73,8 @@ class ClusterEvent(Event):
 @dataclass(frozen=True, kw_only=True)
 class QueuesEvent(Event):
     """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}, and
-    of those that consumers declare the number of that "consumer"; "expires_s": for how long one must have had none to
-    be gone.
+    of those that consumers declare the number of that "consumer", "bound" if it binds them to exchanges too, and
+    "expires_s": for how long one must have had none to be gone. ``read_at_drain``: those without a consumer until then.
     ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses.
     ``dead_letters``, where they go on to other queues: {"queues": {queue: [each that takes them]}, "strategy",
     "reject_one_in", "limited": whether queues drop messages, "held_s": how long consumers hold one at most, "acks": how
@@ -84,13 +84,13 @@ class QueuesEvent(Event):
 
     queues: Mapping[str, Mapping[str, Any]]
     shards: Sequence[Sequence[str]] = ()
+    read_at_drain: Sequence[str] = ()
     dead_letters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetUpEvent(Event):
-    """Brokers took so many queues or bindings of the load, one after another, in ``took_s``: the requests alone,
-    without the wait until every node knows."""
+    """Brokers took ``count`` queues or bindings of the load, one by one, in ``took_s`` (not the wait for all nodes)."""
 
     kind: ClassVar[str] = "set_up"
 

@@ -13,7 +13,7 @@ from rabbitmq_resilience.faults.combining import Combination
 from rabbitmq_resilience.faults.conditions import Setting
 from rabbitmq_resilience.faults.targets import TargetError, check_target
 from rabbitmq_resilience.invariants.catalogue import INVARIANTS
-from rabbitmq_resilience.invariants.latency import LatencyBounds
+from rabbitmq_resilience.invariants.latency import LatencyBound, LatencyBounds
 from rabbitmq_resilience.invariants.order import Order
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.scenarios.expectations import excuse_problems
@@ -118,11 +118,14 @@ def _dead_letter_problems(scenario: Scenario, confirming: Sequence[str]) -> Iter
     if known and letters.rejects_none(publishers=scenario.workload.publishers, messages=most or 0):
         text = f"consumers reject none of the {most} messages that there are at most"
         yield ("workload", "dead_letters", "reject_one_in"), f"{text}; lower it, or send more"
-    latency = scenario.chosen_invariants.get("latency")
-    bounds = latency.bounds if isinstance(latency, LatencyBounds) and letters.limited(limits) else ()
-    if any(bound.of == "end_to_end" for bound in bounds):
+    if letters.limited(limits) and any(bound.of == "end_to_end" for bound in _latency_bounds(scenario)):
         text = "what expires or is dropped never arrives, so that its latency has no end"
         yield ("invariants", "latency"), f"{text}; demand that of confirms (of: confirm), or leave limits out"
+
+
+def _latency_bounds(scenario: Scenario) -> Sequence[LatencyBound]:
+    latency = scenario.chosen_invariants.get("latency")
+    return latency.bounds if isinstance(latency, LatencyBounds) else ()
 
 
 def _messages_max(scenario: Scenario) -> int | None:
@@ -147,6 +150,9 @@ def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
             alone = scenario.workload.single_active_consumer
             instead = "write order: {shared_queues: judged}" if alone else "do not demand order"
             yield at, f"{text}; have no more consumers, or {instead}"
+        if group.consume == "at_drain" and any(bound.of == "end_to_end" for bound in _latency_bounds(scenario)):
+            text = "messages wait for the drain, which is no latency of the cluster"
+            yield ("invariants", "latency"), f"{text}; demand that of confirms (of: confirm), or leave consume out"
         if "single_active_consumer" in scenario.chosen_invariants and group.consumers < 2 * group.queues:
             text = f"for another consumer to take over, each of {group.queues} queues needs two, and there are fewer"
             yield at, f"{text}; have {2 * group.queues} consumers, or fewer queues"

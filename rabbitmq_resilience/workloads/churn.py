@@ -12,7 +12,7 @@ from pika import ConnectionParameters
 from pika.channel import Channel
 
 from rabbitmq_resilience.record.history import now_us
-from rabbitmq_resilience.workloads.host import TICK_S, Host, run_worker
+from rabbitmq_resilience.workloads.host import TICK_S, Client, Host, run_worker
 from rabbitmq_resilience.workloads.load import Address, Load, Process
 from rabbitmq_resilience.workloads.pace import Pace
 from rabbitmq_resilience.workloads.session import BACKOFF_S, CLOSE_TIMEOUT_S, SETUP_TIMEOUT_S, parameters
@@ -31,7 +31,7 @@ class Done(Protocol):
     def __call__(self, *, well: bool) -> None: ...
 
 
-class Churn:
+class Churn(Client):
     """The one client of its process. Connections are those that churn; the rest goes over one connection that is held,
     and stands still while that is lost."""
 
@@ -77,10 +77,6 @@ class Churn:
         if now_s - self._told_s >= TELL_EVERY_S:
             self._told_s = now_s
             self._tell()
-
-    def publish(self) -> None: ...
-
-    def vary(self, begins_us: int) -> None: ...
 
     def stop(self) -> None:
         self._stopping = True

@@ -12,7 +12,7 @@ from pika.channel import Channel
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads.counters import Count
 from rabbitmq_resilience.workloads.deliveries import FLUSH_ROWS, Deliveries, Row, Settling
-from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S, Host, run_worker
+from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S, Client, Host, run_worker
 from rabbitmq_resilience.workloads.load import Load, Process, deliveries_path
 from rabbitmq_resilience.workloads.message import decode
 from rabbitmq_resilience.workloads.processing import Processing
@@ -23,7 +23,7 @@ from rabbitmq_resilience.workloads.wire import Connection
 LAST_FEW_S = 0.1
 
 
-class Consumer:
+class Consumer(Client):
     """A client of its process, with one channel and one AMQP consumer a queue.
 
     Without a time to process messages, all that is recorded is acknowledged at once. With one, they are acknowledged
@@ -42,6 +42,10 @@ class Consumer:
         self._settling = settling
         self._recorded = settling.history.rows
         self._queues = {load.queues[queue].encode(): queue for queue in load.consumer_queues(index)}  # by consumer tag
+        self._rebindings = {
+            queue: [one for one in load.rebindings if one.queue == queue] for queue in self._queues.values()
+        }
+        self._waits = load.consumes_at_drain(index)
         self._automatic = load.acks == "automatic"
         self._early = load.acks == "early"
         #: What has arrived: where it is acknowledged early, it is recorded when it is done.
@@ -64,7 +68,13 @@ class Consumer:
         return RARE_TICK_S if self._processing is None else TICK_S
 
     def begin(self) -> None:
-        self._session.begin(self)
+        if not self._waits:
+            self._session.begin(self)
+
+    def consume(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._session.begin(self)
 
     def opened(self, connection: Connection, node: int) -> None:  # noqa: ARG002 - one form for all
         self._connection = connection
@@ -89,8 +99,6 @@ class Consumer:
             self._work_off(last_few=True)
         elif self._processing is not None:
             self._work_off()
-
-    def publish(self) -> None: ...
 
     def vary(self, begins_us: int) -> None:
         if self._processing is not None:
@@ -121,6 +129,8 @@ class Consumer:
         for tag, queue in self._queues.items():
             if self._load.declared_with is not None:
                 channel.queue_declare(self._load.queues[queue], **self._load.declared_with)
+                for _, exchange, key, arguments in self._rebindings[queue]:
+                    channel.queue_bind(self._load.queues[queue], exchange, key, dict(arguments))
             channel.basic_consume(
                 self._load.queues[queue],
                 _never_called,
@@ -221,7 +231,7 @@ def open_history(host: Host, folder: Path, process: Process) -> Deliveries:
 def hosted(host: Host, settling: Settling, index: int) -> Consumer:
     """The consumer of this index in its process."""
     load = host.load
-    begins_after_s = load.start_spread_s * index / load.consumers
+    begins_after_s = 0.0 if load.consumes_at_drain(index) else load.start_spread_s * index / load.consumers
     row = load.publishers + index
     session = Session(host, worker=f"consumer-{index}", row=row, home=index, begins_after_s=begins_after_s)
     return Consumer(session, load, settling, index=index)

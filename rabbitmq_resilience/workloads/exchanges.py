@@ -15,6 +15,7 @@ from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreacha
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.load import Rebinding
 from rabbitmq_resilience.workloads.matching import Bound, Reached
 from rabbitmq_resilience.workloads.queues import insist, timed, untold
 from rabbitmq_resilience.workloads.routing import Exchange, Routing, Turn
@@ -26,6 +27,8 @@ AT_ONCE = 500
 KNOWN_WITHIN_S = 180.0
 TRIED_WITHIN_S = 180.0
 
+#: What tells one exchange or binding from others.
+_Key = tuple[str, ...]
 _NUMBER = struct.Struct(">I")
 _CALLED = {"consistent_hash": "x-consistent-hash"}
 
@@ -44,9 +47,9 @@ def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Calla
     index = {queue: number for number, queue in enumerate(queues)}
     if routing is None:
         return Routes.of([[index[queue]] for queue in workload.published_queues])
-    declare_routing(cluster, routing, queues, vhost=vhost, record=record)
+    declare_routing(cluster, routing, queues, vhost=vhost, record=record, to_queues=not workload.owned)
     shards = [[index[queue] for queue in its] for its in routing.shards(queues).values()]
-    if workload.limits is not None:  # a queue that may drop messages proves nothing by what it lacks
+    if workload.owned or workload.limits is not None:  # a queue that may drop messages proves nothing by what it lacks
         ways = [reached.queues for reached in routing.reached(queues)]
     else:
         ways = prove(cluster, routing, queues, vhost=vhost)
@@ -60,23 +63,48 @@ def declare_routing(
     *,
     vhost: str,
     record: Callable[..., object] = untold,
+    to_queues: bool = True,
 ) -> None:
-    """Return when every node knows the exchanges and bindings, by its own account."""
+    """Declare the exchanges and the bindings, those to queues only if ``to_queues``; return when every node lists
+    them."""
     exchanges = [_exchange(one, vhost) for one in routing.exchanges]
-    bindings = [_binding(one, vhost) for one in routing.bound(queues)]
+    bindings = [_binding(one, vhost) for one in routing.bound(queues) if to_queues or one.to_exchange]
     api = cluster.api(cluster.topology.node_names[0])
     insist(lambda: api.import_definitions({"exchanges": exchanges}), what="exchanges", timeout_s=KNOWN_WITHIN_S)
     with timed(record, what="bindings", count=len(bindings)):
         for first in range(0, len(bindings), AT_ONCE):
             some = {"bindings": bindings[first : first + AT_ONCE]}
             insist(partial(api.import_definitions, some), what="bindings", timeout_s=KNOWN_WITHIN_S)
-    wanted = {_key(one) for one in [*exchanges, *bindings]}
+    await_known(cluster, [*exchanges, *bindings], vhost=vhost, known=_definitions)
+
+
+def await_bound(cluster: Cluster, workload: Workload, *, vhost: str) -> None:
+    """Wait until every node lists the bindings that consumers have made. Raises ``WaitTimeout``."""
+    if workload.owned and workload.routing is not None:
+        bound = workload.routing.bound(workload.queue_names)
+        await_known(cluster, [_binding(one, vhost) for one in bound], vhost=vhost, known=_bindings)
+
+
+def rebindings(workload: Workload) -> tuple[Rebinding, ...]:
+    """Return what consumers bind the queues to that they declare; nothing where queues are there before them."""
+    if not workload.owned or workload.routing is None:
+        return ()
+    index = {queue: number for number, queue in enumerate(workload.queue_names)}
+    bound = (one for one in workload.routing.bound(workload.queue_names) if not one.to_exchange)
+    return tuple(Rebinding(index[one.destination], one.exchange, one.routing_key, _asked(one)) for one in bound)
+
+
+def await_known(
+    cluster: Cluster, declared: Sequence[Json], *, vhost: str, known: Callable[[ManagementApi, str], set[_Key]]
+) -> None:
+    """Wait until every node lists all of these exchanges and bindings, as ``known`` asks it. Raises ``WaitTimeout``."""
+    wanted = {_key(one) for one in declared}
 
     def lacking() -> list[str]:
         return [
             f"{node} lacks {len(missing)} of {len(wanted)}, such as {missing[0]}"
             for node in cluster.topology.node_names
-            if (missing := sorted(wanted - _known(cluster.api(node), vhost)))
+            if (missing := sorted(wanted - known(cluster.api(node), vhost)))
         ]
 
     wait_until(
@@ -101,24 +129,37 @@ def _exchange(exchange: Exchange, vhost: str) -> Json:
 
 
 def _binding(bound: Bound, vhost: str) -> Json:
-    asked = {"x-match": bound.match, **dict(bound.headers)} if bound.headers or bound.match != "all" else {}
     return {
         "source": bound.exchange,
         "vhost": vhost,
         "destination": bound.destination,
         "destination_type": "exchange" if bound.to_exchange else "queue",
         "routing_key": bound.routing_key,
-        "arguments": asked,
+        "arguments": _asked(bound),
     }
 
 
-def _key(declared: Json) -> tuple[str, ...]:
+def _asked(bound: Bound) -> dict[str, str]:
+    """Return the arguments of a binding, by which a headers exchange chooses."""
+    return {"x-match": bound.match, **dict(bound.headers)} if bound.headers or bound.match != "all" else {}
+
+
+def _key(declared: Json) -> _Key:
     """What tells one exchange or binding from others."""
     names = ("name", "type", "source", "destination", "destination_type", "routing_key")
     return (*(str(declared.get(name, "")) for name in names), *map(str, sorted(declared["arguments"].items())))
 
 
-def _known(api: ManagementApi, vhost: str) -> set[tuple[str, ...]]:
+def _bindings(api: ManagementApi, vhost: str) -> set[_Key]:
+    """Return the bindings that a node lists; its definitions leave those of exclusive queues out."""
+    try:
+        return {_key(declared) for declared in api.bindings(vhost)}
+    except (ApiError, ApiUnreachable):
+        return set()
+
+
+def _definitions(api: ManagementApi, vhost: str) -> set[_Key]:
+    """Return the exchanges and bindings that a node lists."""
     try:
         told = api.definitions(vhost, timeout_s=60.0)
     except (ApiError, ApiUnreachable):

@@ -39,8 +39,9 @@ def owner_problems(workload: Workload) -> Iterator[str]:
             f"{workload.queues} queues, not {workload.consumers}"
         )
     others = {
+        "consume: at_drain": workload.consume == "at_drain",
         "services": bool(workload.services),
-        "routing": workload.routing is not None,
+        "a consistent_hash exchange": workload.routing is not None and bool(workload.routing.plugins),
         "dead_letters": workload.dead_letters is not None,
         "single_active_consumer": workload.single_active_consumer,
         "copy_every": workload.copy_every is not None,

@@ -1,9 +1,9 @@
 """One worker process: the clients of one role that share it, on one I/O loop, and what it is told to do.
 
-A process is told what to do on its standard input, in lines: ``publish`` lets publishers, which have connected, begin
-to publish; ``vary 1234`` says when the load begins to vary (monotonic
-us), ``stop`` lets its clients finish in good order. The end of that input lets it end at once; it comes also when the
-process that started it dies, in whatever way.
+A process gets its orders on its standard input, in lines: ``publish`` lets publishers, which have connected, begin to
+publish; ``vary 1234`` says when the load begins to vary (monotonic us); ``consume`` lets those consumers connect that
+wait for the drain; ``stop`` lets its clients finish in good order. The end of that input lets it end at once; it comes
+also when the process that started it dies, in whatever way.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 import resource
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from pika.adapters.select_connection import IOLoop
 
@@ -37,28 +37,36 @@ TICK_OF_EACH_S = 40e-6
 CONNECTING_MAX = 8
 
 
-class Client(Protocol):
-    """What the process asks of each of its clients."""
+class Client(ABC):
+    """What the process asks of each of its clients; what one does not have is not for it."""
 
     @property
+    @abstractmethod
     def tick_s(self) -> float:
         """How often ``tick`` is to come: ``TICK_S`` or ``RARE_TICK_S``."""
 
+    @abstractmethod
     def begin(self) -> None:
         """Connect, when it is time."""
 
+    @abstractmethod
     def tick(self) -> None:
         """Comes as often as some client of the process needs, or less often where many share it."""
 
-    def publish(self) -> None:
+    def publish(self) -> None:  # noqa: B027 - not for every client
         """Begin to publish, if that is what it does: by now all clients of the load are connected."""
 
-    def vary(self, begins_us: int) -> None:
+    def consume(self) -> None:  # noqa: B027 - not for every client
+        """Connect now, if that is a consumer that waits for the drain."""
+
+    def vary(self, begins_us: int) -> None:  # noqa: B027 - not for every client
         """Play the variable part of the load from that moment on, which may be long past."""
 
+    @abstractmethod
     def stop(self) -> None:
         """Finish in good order, then call ``Host.finished``."""
 
+    @abstractmethod
     def close(self) -> None:
         """Record what is left; the last call."""
 
@@ -143,6 +151,9 @@ class Host:
             case ["publish"]:
                 for client in self._clients:
                     client.publish()
+            case ["consume"]:
+                for client in self._clients:
+                    client.consume()
             case ["vary", begins_us]:
                 for client in self._clients:
                     client.vary(int(begins_us))

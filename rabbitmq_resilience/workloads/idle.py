@@ -7,7 +7,7 @@ import random
 import time
 from pathlib import Path
 
-from rabbitmq_resilience.workloads.host import CONNECTING_MAX, RARE_TICK_S, Host, Turns, run_worker
+from rabbitmq_resilience.workloads.host import CONNECTING_MAX, RARE_TICK_S, Client, Host, Turns, run_worker
 from rabbitmq_resilience.workloads.load import Load, Process
 from rabbitmq_resilience.workloads.session import BACKOFF_S, parameters
 from rabbitmq_resilience.workloads.wire import Connection
@@ -15,7 +15,7 @@ from rabbitmq_resilience.workloads.wire import Connection
 TELL_EVERY_S = 1.0
 
 
-class IdleConnections:
+class IdleConnections(Client):
     """The connections of one process, as the one client of it. ``number``: which of the processes of idle connections
     it is; they take the connections in turn."""
 
@@ -42,10 +42,6 @@ class IdleConnections:
         if now_s - self._told_s >= TELL_EVERY_S:
             self._told_s = now_s
             self._tell()
-
-    def publish(self) -> None: ...
-
-    def vary(self, begins_us: int) -> None: ...
 
     def stop(self) -> None:
         """They end with the process: thousands that took leave of a busy broker would take longer than it may."""

@@ -65,14 +65,24 @@ class Process(NamedTuple):
         return f"{self.role}{'s' if len(self.clients) > 1 else ''}-{self.clients[0]}"
 
 
+class Rebinding(NamedTuple):
+    """A binding that the consumer of a queue (by its index) makes whenever it has declared it."""
+
+    queue: int
+    exchange: str
+    routing_key: str
+    arguments: Mapping[str, str]
+
+
 class Served(NamedTuple):
-    """A service: so many of the queues and of the consumers, counted on from where the service before it ends, and what
-    each consumer takes for a message."""
+    """A service: its numbers of queues and of consumers, counted on from where the service before it ends, what each
+    consumer takes for a message, and when it connects."""
 
     queues: int
     consumers: int
     processing_ms: float
     variable_processing: Sequence[Mapping[str, Any]]
+    consume: str = "always"
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,8 @@ class Load:
     their routes (``record.routes``); without them each queue has its own. ``services`` say who reads what at which
     pace; without them all consumers read all queues. ``dead_letter_queues`` has for the index of each queue whose dead
     letters go on to others the indexes of those; consumers of such queues reject one message in ``reject_one_in``.
-    ``declared_with``: what consumers declare their exclusive queues with; None where queues are there."""
+    ``declared_with``: what consumers declare their own queues with; None where queues are there before them;
+    ``rebindings``: what they bind them to then."""
 
     run: int
     seed: int
@@ -124,6 +135,8 @@ class Load:
     dead_letter_queues: Mapping[int, Sequence[int]] = field(default_factory=dict)
     reject_one_in: int | None = None
     declared_with: Mapping[str, Any] | None = None
+    rebindings: tuple[Rebinding, ...] = ()
+    consume: str = "always"
 
     @property
     def rate(self) -> Variation:
@@ -201,6 +214,15 @@ class Load:
         its = share(consumer - first_consumer, service.consumers, service.queues)
         return tuple(first_queue + queue for queue in its)
 
+    def consumes_at_drain(self, consumer: int) -> bool:
+        """Return whether the consumer connects only when the drain begins."""
+        return (self._service(consumer)[0].consume if self.services else self.consume) == "at_drain"
+
+    @property
+    def early_consumers(self) -> list[int]:
+        """Return the indexes of the consumers that connect at the start of the load."""
+        return [consumer for consumer in range(self.consumers) if not self.consumes_at_drain(consumer)]
+
     def rejects(self, consumer: int) -> Rejected | None:
         """Which messages the consumer rejects; None where it rejects none."""
         if self.reject_one_in is None or not self.dead_letter_queues.keys() & {*self.consumer_queues(consumer)}:
@@ -242,6 +264,7 @@ class Load:
             int(queue): tuple([taking] if isinstance(taking, int) else taking) for queue, taking in letters.items()
         }
         fields["turns"] = tuple(Turn(*row) for row in fields.get("turns", ()))
+        fields["rebindings"] = tuple(Rebinding(*row) for row in fields.get("rebindings", ()))
         fields["services"] = tuple(Served(*row) for row in fields.get("services", ()))
         return cls(addresses=addresses, proxied_addresses=proxied_addresses, **fields)
 

@@ -16,7 +16,7 @@ from pika.frame import Method
 
 from rabbitmq_resilience.record.history import Outcome, now_us
 from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S, Host, run_worker
+from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S, Client, Host, run_worker
 from rabbitmq_resilience.workloads.load import COPIES, Load, Process, publishes_path, under_way_path
 from rabbitmq_resilience.workloads.message import HEADER_BYTES, Encoder, decode
 from rabbitmq_resilience.workloads.outstanding import Outstanding
@@ -40,7 +40,7 @@ class Outgoing(NamedTuple):
     frames: list[PublishFrames]
 
 
-class Publisher:
+class Publisher(Client):
     """A client of its process. Its messages are numbered by sequence, whatever channel they go over."""
 
     def __init__(self, session: Session, load: Load, history: Publishes, *, index: int) -> None:

@@ -30,12 +30,14 @@ POLICY = "workload"
 
 class QueuePlace(TypedDict):
     """Where a queue is; nodes by their names in the topology, the leader first among the members. ``consumer``: the
-    number of the one that declares it. ``expires_s``: for how long it must have had none to be gone."""
+    number of the one that declares it. ``bound``: it also binds it to
+    exchanges. ``expires_s``: for how long it must have had none to be gone."""
 
     type: str
     members: list[str]
     leader: str
     consumer: NotRequired[int]
+    bound: NotRequired[bool]
     expires_s: NotRequired[float]
 
 
@@ -154,6 +156,8 @@ def _with_their_consumers(workload: Workload, topology: Topology) -> dict[str, Q
     for queue, name in enumerate(queue_names(workload)):
         node = homes[owners[queue] % len(homes)]
         found[name] = QueuePlace(type=kind, members=[node], leader=node, consumer=owners[queue])
+        if workload.routing is not None:
+            found[name]["bound"] = True
         if expires_ms is not None:
             found[name]["expires_s"] = expires_ms / 1000
     return found

@@ -167,10 +167,9 @@ class Routing(Spec):
         exchanges = {one.name: (one.type, one.alternate_exchange) for one in self.exchanges}
         return Router(exchanges, self.bound(queues))
 
-    def check(self, queues: Sequence[str]) -> None:
-        """Raises ValueError with what does not go together, or leads nowhere."""
-        for trouble in self._troubles(queues):
-            raise ValueError(f"routing: {trouble}")
+    def problems(self, queues: Sequence[str]) -> Iterator[str]:
+        """Yield what does not go together, or leads nowhere. Raises ValueError for a queue that is not there."""
+        return (f"routing: {trouble}" for trouble in self._troubles(queues))
 
     def _troubles(self, queues: Sequence[str]) -> Iterator[str]:
         yield from self._unknown(queues)

@@ -19,6 +19,7 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workloads.busy import BusySince
 from rabbitmq_resilience.workloads.counters import Count, Counters
 from rabbitmq_resilience.workloads.drain import Depths, DrainResult, Tally, drain
+from rabbitmq_resilience.workloads.exchanges import rebindings
 from rabbitmq_resilience.workloads.idle import connected_now
 from rabbitmq_resilience.workloads.load import ROLES, Address, Load, Served, grouped, worker_name
 from rabbitmq_resilience.workloads.matching import DEFAULT_EXCHANGE
@@ -133,8 +134,8 @@ class RunningWorkload(Closing):
         self._to_start = [worker for worker in self.workers if worker not in idle] if idle else []
 
     def await_connected(self, *, timeout_s: float) -> None:
-        """Wait until every client is connected to some node, idle ones too, for which there is more time; then let
-        publishers begin. Raises LoadNotBegunError."""
+        """Wait until every client that connects before the drain is connected to some node, idle ones too, for which
+        there is more time. Raises LoadNotBegunError."""
         busy = BusySince()
         try:
             self._await_connected(timeout_s=timeout_s)
@@ -142,12 +143,15 @@ class RunningWorkload(Closing):
             seen = self.progress()
             there = self.load.idle_connections - self.idle_missing() + seen.publishers_connected
             there += seen.consumers_connected
-            whole = self.load.idle_connections + self.load.publishers + self.load.consumers
+            whole = self.load.idle_connections + self.load.publishers + len(self.load.early_consumers)
             raise LoadNotBegunError(
                 f"{there:,} of {whole:,} clients were connected after {error.timeout_s:.0f} s, in which "
                 f"{busy.ratio:.0%} of this machine was in use; take fewer clients, a larger machine, or more time "
                 "(workload.start_spread_s)"
             ) from error
+
+    def publish(self) -> None:
+        """Let publishers begin."""
         for worker in self.publishers:
             worker.publish()
 
@@ -160,7 +164,7 @@ class RunningWorkload(Closing):
         def all_connected() -> bool:
             seen = self.progress()
             connected = seen.publishers_connected, seen.consumers_connected
-            return idle_connected() and connected == (self.load.publishers, self.load.consumers)
+            return idle_connected() and connected == (self.load.publishers, len(self.load.early_consumers))
 
         idle_s = self.load.idle_connections / IDLE_CONNECT_PER_S_MIN
         if self._to_start:
@@ -191,9 +195,12 @@ class RunningWorkload(Closing):
         return not self._cut_off
 
     def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-        """Wait for the consumers to receive what is confirmed; call it after ``stop_publishers``. What publishers that
+        """Let those consumers connect that wait for this, and wait for all to receive what is confirmed; call it after
+        ``stop_publishers``. What publishers that
         await no confirms had not yet handed over as they were ended is lost by them, not by a broker: then the drain is
         not complete unless everything came."""
+        for consumer in self.consumers:
+            consumer.consume()
         result = drain(self._tally, depths, idle_s=idle_s, timeout_s=timeout_s)
         if not (self._cut_off and self.load.confirms != "awaited" and result.unconsumed):
             return result
@@ -304,6 +311,7 @@ def start(
         reject_one_in=workload.dead_letters.reject_one_in if workload.dead_letters else None,
         services=tuple(map(_served, workload.services)),
         declared_with=declared_with,
+        rebindings=rebindings(workload),
         **fields,
     )
     load.save(folder)

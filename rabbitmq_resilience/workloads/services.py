@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ CLIENTS_MAX = 100_000
 Count = Annotated[int, Field(ge=1, le=CLIENTS_MAX)]
 Duration = Annotated[float, Field(gt=0, le=86_400)]
 Processing = Annotated[float, Field(ge=0, le=60_000)]
+#: When consumers connect.
+Consume = Literal["always", "at_drain"]
 
 
 class ProcessingStep(Spec):
@@ -26,13 +28,15 @@ class ProcessingStep(Spec):
 class Service(Spec):
     """An application with ``queues`` of its own, which only its ``consumers`` read, each at the pace of
     ``processing_ms`` and ``variable_processing`` as in the workload. Its queues are called by its name and their
-    numbers (``billing-1``), and ``service:billing`` stands for all of them in a binding."""
+    numbers (``billing-1``), and ``service:billing`` stands for all of them in a binding. With ``consume: at_drain`` its
+    queues have no consumer before the drain."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z]\w*$", max_length=100)]
     queues: Annotated[int, Field(ge=1, le=1000)] = 1
     consumers: Count = 1
     processing_ms: Processing = 0
     variable_processing: tuple[ProcessingStep, ...] = ()
+    consume: Consume = "always"
 
     @property
     def queue_names(self) -> list[str]:

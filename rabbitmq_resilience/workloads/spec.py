@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,20 +12,16 @@ from pydantic import Field, field_validator, model_validator
 
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.workloads.background import Churn
+from rabbitmq_resilience.workloads.consistency import problems
 from rabbitmq_resilience.workloads.dead_letters import AT_LEAST_ONCE, DeadLetters
-from rabbitmq_resilience.workloads.exclusive import owner_problems
 from rabbitmq_resilience.workloads.mix import MessageBytes, MessageSize, Priority
 from rabbitmq_resilience.workloads.queue_settings import Arguments, Mirroring, QueueLimits, argument_needs
 from rabbitmq_resilience.workloads.routing import Routing
-from rabbitmq_resilience.workloads.services import Count, Duration, Processing, ProcessingStep, Service
+from rabbitmq_resilience.workloads.services import Consume, Count, Duration, Processing, ProcessingStep, Service
 from rabbitmq_resilience.workloads.spread import Spread
 
 RATE_MAX_PER_S = 10_000_000
 QUEUES_MAX = 100_000
-#: Of queues with copies on several nodes, each of which is declared, watched and elected by itself.
-REPLICATED_QUEUES_MAX = 5_000
-#: From 4.3 on; before, all above 4 are one.
-QUORUM_PRIORITY_MAX = 31
 #: What RabbitMQ reserves, and what ``workloads.declarations`` and ``workloads.churn`` name their own.
 CHURN_PREFIX = "churn-"
 RESERVED_PREFIXES = ("amq.", "declared-", CHURN_PREFIX)
@@ -83,6 +80,8 @@ class Workload(Spec):
       default.)
     - ``variable_rate`` and ``variable_processing``: peaks and steps. They are values and how long each holds, played
       once, one after another, from the end of the steady phase on. Before and after them the plain values hold.
+    - ``consume``: when consumers connect. With ``at_drain`` they connect when the drain begins, so that queues have no
+      consumer during the load and its faults, and keep what they take; ``drain_s`` must allow for all of it.
     - ``start_spread_s``: at the start, publishers connect one after another over this time, and so do consumers. All
       clients connect before the first message is sent.
     - ``copy_every``: every so many messages of a publisher, one goes to one more queue too. Nobody reads or judges what
@@ -137,6 +136,7 @@ class Workload(Spec):
     variable_rate: tuple[RateStep, ...] = ()
     processing_ms: Processing = 0
     variable_processing: tuple[ProcessingStep, ...] = ()
+    consume: Consume = "always"
     start_spread_s: Annotated[float, Field(ge=0, le=3600)] = 0
     in_flight: Annotated[int, Field(ge=1, le=65_535)] = 100
     prefetch: Annotated[int, Field(ge=1, le=65_535)] = 200
@@ -160,6 +160,16 @@ class Workload(Spec):
     dead_letters: DeadLetters | None = None
     routing: Routing | None = None
 
+    @field_validator("consumers", mode="before")
+    @classmethod
+    def _some_consumer(cls, number: object) -> object:
+        if number == 0:
+            raise ValueError(
+                "without any consumer nothing would show what the queues hold; for queues that have none during the "
+                "load write consume: at_drain, and in consumers how many empty them then"
+            )
+        return number
+
     @field_validator("queue_pattern")
     @classmethod
     def _names_each_queue(cls, pattern: str) -> str:
@@ -182,8 +192,9 @@ class Workload(Spec):
             self.__dict__[field] = total  # what a load is asked for, also where nobody stated it
         if self.queue_pattern != "q%d":
             raise ValueError("queue_pattern does not go with services, whose queues are called by their names")
-        if self.processing_ms or self.variable_processing:
-            raise ValueError("each of the services has its own processing_ms and variable_processing: write it there")
+        if self.processing_ms or self.variable_processing or self.consume != "always":
+            own = "processing_ms, variable_processing and consume"
+            raise ValueError(f"each of the services has its own {own}: write it there")
         names = [service.name for service in self.services]
         if len(set(names)) < len(names):
             raise ValueError(f"services are called {', '.join(names)}; give each a name of its own")
@@ -191,71 +202,8 @@ class Workload(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.queue_type != "classic" and self.queues > REPLICATED_QUEUES_MAX:
-            raise ValueError(f"queues: more than {REPLICATED_QUEUES_MAX} go with queue_type: classic only")
-        if self.queue_type != "mirrored" and self.mirroring is not None:
-            raise ValueError("mirroring goes with queue_type: mirrored")
-        if self.queue_type != "quorum" and self.group_size is not None:
-            raise ValueError("group_size goes with queue_type: quorum")
-        if self.queue_type == "quorum" and self.lazy:
-            raise ValueError("lazy goes with queue_type: classic or mirrored; quorum has max_in_memory_length")
-        if self.queue_type != "quorum" and self.max_in_memory_length is not None:
-            raise ValueError("max_in_memory_length goes with queue_type: quorum; classic and mirrored have lazy")
-        if self.queue_type != "classic" and not self.durable:
-            raise ValueError("durable: false goes with queue_type: classic; others are durable always")
-        takes_time = any(group.processing_ms or group.variable_processing for group in self.groups)
-        if self.acks == "early" and not takes_time:
-            raise ValueError("acks: early comes before the work: say how long that takes, in processing_ms")
-        if self.acks == "automatic" and takes_time:
-            raise ValueError("processing takes time before the acknowledgement: with acks: automatic there is none")
-        if self.ack_every > self.prefetch:
-            raise ValueError("ack_every is over prefetch: the consumer would wait for ever")
-        return self
-
-    @model_validator(mode="after")
-    def _exclusive(self) -> Self:
-        for problem in owner_problems(self) if self.owned else ():
+        for problem in problems(self):
             raise ValueError(problem)
-        return self
-
-    @model_validator(mode="after")
-    def _spread(self) -> Self:
-        if problem := self.spread.problem(queues=len(self.published_queues), publishers=self.publishers):
-            raise ValueError(problem)
-        if self.spread.run > 1 and self.copy_every is not None:
-            raise ValueError("copy_every takes one message of so many, spread.run sends several alike; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _routed(self) -> Self:
-        if self.routing is None:
-            return self
-        if self.spread.channel == "per_queue":
-            raise ValueError("spread.channel: per_queue does not go with routing, where queues share messages")
-        if self.copy_every is not None:
-            raise ValueError("copy_every does not go with routing, which says where each message goes")
-        if self.routing.plugins and self.limits is not None:
-            raise ValueError(
-                "limits do not go with a consistent_hash exchange: which queue it takes is found out by messages, "
-                "which a queue must not drop"
-            )
-        self.routing.check(self.queue_names)
-        return self
-
-    @model_validator(mode="after")
-    def _dead_lettered(self) -> Self:
-        for problem in self.dead_letters.problems(self) if self.dead_letters is not None else ():
-            raise ValueError(problem)
-        return self
-
-    @model_validator(mode="after")
-    def _messages(self) -> Self:
-        if self.message_sizes and self.message_bytes != type(self).model_fields["message_bytes"].default:
-            raise ValueError("message_bytes is one size and message_sizes are several: leave one of them out")
-        if self.queue_type == "quorum" and max(self.priorities, default=0) > QUORUM_PRIORITY_MAX:
-            raise ValueError(f"quorum queues take priorities up to {QUORUM_PRIORITY_MAX}, not {max(self.priorities)}")
-        if self.priorities and max(self.priorities) == 0:
-            raise ValueError("priorities are all 0, which is to have none: leave them out, or write such as [0, 9]")
         return self
 
     @property
@@ -283,6 +231,18 @@ class Workload(Spec):
         if self.services:
             return [name for service in self.services for name in service.queue_names]
         return [self.queue_pattern.replace("%d", str(number)) for number in range(1, self.queues + 1)]
+
+    @property
+    def drained_queues(self) -> tuple[str, ...]:
+        """Return the names of the queues that have no consumer before the drain, in index order."""
+        late = (group.consume == "at_drain" for group in self.groups for _ in range(group.queues))
+        return tuple(itertools.compress(self.queue_names, late))
+
+    @property
+    def late_consumers(self) -> frozenset[int]:
+        """Return the indexes of the consumers that connect when the drain begins."""
+        late = (group.consume == "at_drain" for group in self.groups for _ in range(group.consumers))
+        return frozenset(itertools.compress(itertools.count(), late))
 
     @property
     def dead_letter_queues(self) -> Mapping[str, tuple[str, ...]]:

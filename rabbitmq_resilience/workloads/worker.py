@@ -39,6 +39,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
         self._publishes = False
+        self._consumes = False
         self._varies_from_us: int | None = None
         self.expected_to_run = False
 
@@ -87,6 +88,8 @@ class Worker:
         self.expected_to_run = True
         if self._publishes:
             self.publish()
+        if self._consumes:
+            self.consume()
         if self._varies_from_us is not None:
             self.vary(self._varies_from_us)
 
@@ -94,6 +97,11 @@ class Worker:
         """Let its publishers begin, in this life and the next ones."""
         self._publishes = True
         self._order("publish")
+
+    def consume(self) -> None:
+        """Let those of its consumers connect that wait for the drain, in this life and the next ones."""
+        self._consumes = True
+        self._order("consume")
 
     def vary(self, begins_us: int) -> None:
         """Let its load vary from that moment on, in this life and the next ones."""

@@ -46,7 +46,7 @@ CLUSTERS: list[set[str]] = [
     {"attached"},
     {"processes", "containers"},
     {"running"},
-    {"balancing", "linking", "finishing"},
+    {"balancing", "linking", "finishing", "starting"},
     {"layout", "last_words", "prometheus", "observer"},
     {"network"},
     {"host"},

@@ -123,6 +123,35 @@ def test_disturbed_brokers_may_delete_it_later() -> None:
         assert NoLoss().check(history([publish(0, at_s)], [], made)).verdict is verdict
 
 
+BOUND = event(
+    0, "queues", queues={"q1": {"type": "exclusive", "members": ["a1"], "leader": "a1", "consumer": 0, "bound": True}}
+)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "verdict"),
+    [(35, Verdict.VALID), (37.9, Verdict.VALID), (38.1, Verdict.INVALID)],
+)
+def test_a_queue_that_is_bound_again_is_known_to_all_nodes_soon_after(at_s: float, verdict: Verdict) -> None:
+    made = [cluster(), phases(), BOUND, node_states(), fault(82, 85, down=["b1"]), *of_consumer(LOST_AT_30)]
+    rows = [publish(0, at_s), publish(1, 80)]
+    assert NoLoss().check(history(rows, [deliver(1, 81)], made)).verdict is verdict
+
+
+def test_a_queue_that_is_never_bound_again_takes_nothing_more() -> None:
+    """It is routed without it for good, where one that was not bound would have been missed after half a minute."""
+    made = [cluster(), phases(), BOUND, node_states(), fault(20, 25, down=["b1"]), *of_consumer(LOST_AT_30[:2])]
+    assert NoLoss().check(history([publish(0, 85)], [], made)).verdict is Verdict.VALID
+
+
+def test_disturbed_brokers_may_know_a_binding_later() -> None:
+    disturbed = fault(37, 50, down=["b1"], step=1)
+    made = [cluster(), phases(), BOUND, node_states(), fault(20, 25, down=["b1"]), *of_consumer(LOST_AT_30), disturbed]
+    for at_s, verdict in ((49, Verdict.VALID), (79, Verdict.INVALID)):
+        rows = [publish(0, at_s), publish(1, 80)]
+        assert NoLoss().check(history(rows, [deliver(1, 81)], made)).verdict is verdict
+
+
 @given(st.lists(st.sampled_from(["connected", "connection_lost", "killed", "started", "hung", "stopped"]), max_size=8))
 def test_away_second_by_second(words: list[str]) -> None:
     """One thing a second, at the beginning of which it is so."""

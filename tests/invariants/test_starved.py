@@ -92,6 +92,15 @@ def test_sane_without_consumers() -> None:
     assert judged(HELD, []).verdict is Verdict.VALID
 
 
+def test_a_queue_that_is_read_at_the_drain_only_may_keep_its_messages_until_then() -> None:
+    of_another_queue = [event(0, "queues", queues={}, read_at_drain=["q1"]), CONNECTED]
+    until_the_drain = [look(at, 9 if 30 <= at < 91 else 0) for at in range(END)]
+    soon = Recovery(within_s=20)
+    assert soon.check(told(until_the_drain, [91], CONNECTED)).verdict is Verdict.INVALID
+    assert soon.check(told(until_the_drain, [91], of_another_queue)).verdict is Verdict.VALID
+    assert judged(HELD, [69], of_another_queue).verdict is Verdict.INVALID, "nothing came in the drain either"
+
+
 def test_pathological_also_where_the_consumers_go_before_the_last_looks() -> None:
     assert judged(HELD, [69], CONNECTED, worker(END - 4.5, "stopped")).verdict is Verdict.INVALID
 

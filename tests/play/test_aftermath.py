@@ -43,7 +43,7 @@ def context(clock: Clock, *, idle_back_after_s: float, queue_back_after_s: float
         received_by_consumer=lambda: [next(counts)],
         queues_of_consumer=lambda _: ["q1"],
         idle_missing=lambda: 0 if past(idle_back_after_s) else 7,
-        load=SimpleNamespace(idle_connections=IDLE),
+        load=SimpleNamespace(idle_connections=IDLE, early_consumers=[0, 1]),
     )
     api = SimpleNamespace(running_nodes=lambda: {"rabbit@a1"})
     topology = SimpleNamespace(node_names=["a1"])
@@ -79,3 +79,14 @@ def test_a_consumer_that_stands_by_leaves_nothing_lying(monkeypatch: pytest.Monk
     places: Any = {"q1": {"type": "quorum", "members": ["a1"], "leader": "a1"}}
     lacks = await_recovery(RECOVERY_S, played, places, takes_turns=takes_turns)
     assert ("consumer 1" in lacks) is not takes_turns
+
+
+def test_a_consumer_that_waits_for_the_drain_leaves_messages_lying(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = context(waits_by_clock(monkeypatch, aftermath), idle_back_after_s=0, queue_back_after_s=0)
+    played.load.received_by_consumer = lambda: [0]
+    rows = {"q1": {"leader": "a1", "online": 1, "ready": 5, "unacked": 0}}
+    played.observer = SimpleNamespace(states={"a1": "up"}, partitions={}, queues=rows, fresh_queues=lambda **_: rows)
+    places: Any = {"q1": {"type": "quorum", "members": ["a1"], "leader": "a1"}}
+    assert "consumer 0" in await_recovery(RECOVERY_S, played, places)
+    played.load.load.early_consumers = []
+    assert await_recovery(RECOVERY_S, played, places) == ""

@@ -49,6 +49,7 @@ LATER = {
     "publishers",
     "reconnect",
     "services",
+    "read_at_drain",
     "shards",
     "silent",
     "stored_bytes",

@@ -177,7 +177,7 @@ def test_what_a_run_leaves_is_the_same_scenario() -> None:
         pytest.param(
             ("invariants", "single_active_consumer"), {}, ("workload.consumers", "8 consumers"), id="no_stand_by"
         ),
-        pytest.param(("workload", "consumers"), 0, ("workload.consumers", "got 0"), id="nobody_receives"),
+        pytest.param(("workload", "consumers"), 0, ("workload.consumers", "consume: at_drain"), id="nobody_receives"),
         pytest.param(
             ("workload", "processing_ms"),
             2000,

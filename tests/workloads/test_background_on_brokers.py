@@ -13,7 +13,7 @@ from rabbitmq_resilience.record.events import ChurnEvent, IdleEvent
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.queues import depths
-from tests.workloads.test_running_workload import publishes, running, worker_events
+from tests.workloads.running import publishes, running, worker_events
 
 pytestmark = pytest.mark.brokers
 

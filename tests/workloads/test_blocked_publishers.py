@@ -15,7 +15,7 @@ from rabbitmq_resilience.record.events import WorkerEvent
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.run import RunningWorkload
-from tests.workloads.test_running_workload import await_confirmed, drained, publishes, running
+from tests.workloads.running import await_confirmed, drained, publishes, running
 
 pytestmark = pytest.mark.brokers
 

@@ -20,7 +20,7 @@ from rabbitmq_resilience.workloads.exchanges import establish
 from rabbitmq_resilience.workloads.queues import declare, depths, own_arguments
 from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
-from tests.workloads.test_running_workload import deliveries, messages, publishes
+from tests.workloads.running import deliveries, messages, publishes
 
 pytestmark = pytest.mark.brokers
 
@@ -41,6 +41,7 @@ def running(cluster: LocalCluster, folder: Path, **fields: Any) -> Iterator[Runn
         told: dict[str, Any] = {"queues": queues, "routes": routes, "vhost": vhost}
         with start(workload, addresses=addresses(cluster), run=number, seed=1, folder=folder, **told) as load:
             load.await_connected(timeout_s=60)
+            load.publish()
             wait_until(lambda: load.progress().confirmed >= 1000, timeout_s=60, what="confirms")
             load.stop_publishers(timeout_s=30)
             drained = load.drain(lambda: depths(cluster.api("a1"), vhost), idle_s=6, timeout_s=60)

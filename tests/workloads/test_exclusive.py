@@ -12,6 +12,7 @@ from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads.exchanges import await_bound, establish, rebindings
 from rabbitmq_resilience.workloads.queues import declare, declared_by_consumers, depths
 from rabbitmq_resilience.workloads.run import addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
@@ -20,6 +21,11 @@ from tests.messages import Messages
 from tests.workloads.refusals import LINKS
 
 OWN: dict[str, Any] = {"queue_type": "classic", "exclusive": True}
+SHARDS = {
+    "exchanges": [{"name": "x", "type": "consistent_hash"}],
+    "bindings": [{"exchange": "x", "queues": "all"}],
+    "publish": [{"exchange": "x", "routing_key": "k%d", "routing_keys": 9}],
+}
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
 
 
@@ -32,6 +38,8 @@ THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
         ({"copy_every": 5}, "copy_every"),
         ({"single_active_consumer": True}, "single_active_consumer"),
         ({"services": [{"name": "one"}]}, "services"),
+        ({"consume": "at_drain"}, "consume: at_drain"),
+        ({"routing": SHARDS}, "consistent_hash"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(fields: dict[str, Any], names: str, message: Messages) -> None:
@@ -81,6 +89,7 @@ def test_a_queue_goes_with_its_consumer_and_comes_back_with_it(tmp_path: Path) -
         told |= {"addresses": addresses(cluster), "queues": list(places), "run": 1, "seed": 1, "folder": tmp_path}
         with start(workload, **told) as load:
             load.await_connected(timeout_s=60)
+            load.publish()
             wait_until(lambda: load.progress().received > 200, timeout_s=60, what="deliveries")
             seen = api.queues(vhost, columns=["name", "node", "exclusive"])
             where = {queue["name"]: (queue["node"], queue["exclusive"]) for queue in seen}
@@ -96,3 +105,48 @@ def test_a_queue_goes_with_its_consumer_and_comes_back_with_it(tmp_path: Path) -
             assert load.drain(lambda: depths(api, vhost), idle_s=6, timeout_s=60).complete
         load.check()
         wait_until(lambda: not api.queues(vhost), timeout_s=30, what="the queues to go with their consumers")
+
+
+NEWS = {
+    "exchanges": [{"name": "news", "type": "topic"}, {"name": "all", "type": "headers"}],
+    "bindings": [
+        {"exchange": "news", "queues": "all", "routing_key": "news.#"},
+        {"exchange": "news", "to_exchange": "all", "routing_key": "old.#"},
+        {"exchange": "all", "queues": "q2", "headers": {"for": "q2"}},
+    ],
+    "publish": [{"exchange": "news", "routing_key": "news.%d", "routing_keys": 5}],
+}
+
+
+def test_consumers_bind_them_too() -> None:
+    workload = Workload.model_validate({**OWN, "queues": 2, "consumers": 2, "routing": NEWS})
+    assert rebindings(workload) == (
+        (0, "news", "news.#", {}),
+        (1, "news", "news.#", {}),
+        (1, "all", "", {"x-match": "all", "for": "q2"}),
+    )
+    assert rebindings(Workload.model_validate({"queue_type": "classic", "queues": 2, "routing": NEWS})) == ()
+
+
+@pytest.mark.brokers
+def test_a_consumer_that_comes_back_binds_its_queue_again(tmp_path: Path, cluster: LocalCluster) -> None:
+    fields = {"queues": 2, "consumers": 2, "message_bytes": 100, "rate_per_s": 100, "routing": NEWS}
+    workload = Workload.model_validate({**OWN, **fields})
+    vhost, api = "bound", cluster.api(cluster.topology.node_names[0])
+    places = declare(cluster, workload, vhost=vhost)
+    routes = establish(cluster, workload, vhost=vhost)
+    told: dict[str, Any] = {"declared_with": declared_by_consumers(workload, cluster.topology), "vhost": vhost}
+    told |= {"addresses": addresses(cluster), "queues": list(places), "run": 1, "seed": 1, "folder": tmp_path}
+    try:
+        with start(workload, routes=routes, alone=["consumer:0"], **told) as load:
+            load.await_connected(timeout_s=60)
+            await_bound(cluster, workload, vhost=vhost)
+            load.publish()
+            wait_until(lambda: min(load.received_by_consumer()) > 50, timeout_s=60, what="deliveries to both")
+            load.kill_consumer(0)
+            wait_until(lambda: len(api.queues(vhost)) == 1, timeout_s=60, what="the queue to go with its consumer")
+            before = load.received_by_consumer()[0]
+            load.restart_consumer(0)
+            wait_until(lambda: load.received_by_consumer()[0] > before + 50, timeout_s=60, what="deliveries again")
+    finally:
+        api.delete_vhost(vhost)

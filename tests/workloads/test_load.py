@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.workloads.load import PROCESSES_MAX, Address, Load, Served, grouped, worker_name
+from rabbitmq_resilience.workloads.load import PROCESSES_MAX, Address, Load, Rebinding, Served, grouped, worker_name
 from rabbitmq_resilience.workloads.routing import Turn
 from rabbitmq_resilience.workloads.spec import Workload
 
@@ -67,13 +67,15 @@ def test_the_node_is_the_one_that_the_broker_names() -> None:
 def test_services_read_their_own_queues_each_at_its_own_pace(tmp_path: Path) -> None:
     unset: dict[str, Any] = {field.name: 1 for field in fields(Load)}
     steps = [{"processing_ms": 5.0, "for_s": 3.0}]
-    services = (Served(3, 2, 1.0, []), Served(1, 2, 20.0, steps))
+    services = (Served(3, 2, 1.0, []), Served(1, 2, 20.0, steps, "at_drain"))
+    bound = (Rebinding(0, "x", "k", {"x-match": "any"}),)
     made = Load(
         **unset
         | {"addresses": DIRECT, "proxied_addresses": {}, "shared": {}, "nodes": (), "variable_rate": ()}
         | {"variable_processing": (), "queues": ("a-1", "a-2", "a-3", "b-1"), "consumers": 4, "services": services}
         | {"message_sizes": (), "priorities": (), "dead_letter_queues": {}, "reject_one_in": None}
         | {"turns": (Turn("x", "k", {"kind": "tick"}), Turn("", "a-1", {})), "publishers": 3}
+        | {"rebindings": bound}
     )
     made.save(tmp_path)
     for load in (made, Load.read(tmp_path)):
@@ -82,4 +84,5 @@ def test_services_read_their_own_queues_each_at_its_own_pace(tmp_path: Path) -> 
         assert [load.processing(consumer).steps for consumer in (0, 3)] == [(), ((5.0, 3.0),)]
         assert [load.publisher_routes(publisher) for publisher in range(3)] == [(0,), (1,), (0,)]
         assert load.routed[0] == Turn("x", "k", {"kind": "tick"})
+        assert load.early_consumers == [0, 1]
     assert Load.read(tmp_path) == made

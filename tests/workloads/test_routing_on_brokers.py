@@ -116,6 +116,7 @@ def test_two_services_get_the_same_messages_each_at_its_pace(routing_cluster: Lo
             folder=tmp_path,
         ) as load:
             load.await_connected(timeout_s=120)
+            load.publish()
             wait_until(lambda: load.progress().confirmed > 100, timeout_s=120, what="some confirms")
             assert load.stop_publishers(timeout_s=120)
             drained = load.drain(lambda: depths(routing_cluster.api("a1"), "services"), idle_s=5, timeout_s=120)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,68 +16,16 @@ import pytest
 
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import WorkerEvent
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamReader, now_us
+from rabbitmq_resilience.record.history import Outcome, now_us
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.drain import DrainResult
 from rabbitmq_resilience.workloads.queues import declare, depths
-from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
+from rabbitmq_resilience.workloads.run import addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import WorkloadError
 from tests.whole import await_whole
+from tests.workloads.running import await_confirmed, deliveries, drained, messages, publishes, running, worker_events
 
 pytestmark = pytest.mark.core
-_numbers = itertools.count(1)
-
-
-@contextmanager
-def running(cluster: LocalCluster, folder: Path, **fields: Any) -> Iterator[RunningWorkload]:
-    workload = Workload(**{"in_flight": 50, "message_bytes": 200, **fields})
-    number = next(_numbers)
-    vhost = f"running-{number}"
-    queues = list(declare(cluster, workload, vhost=vhost))
-    try:
-        shared: dict[str, Any] = {"addresses": addresses(cluster), "queues": queues, "vhost": vhost}
-        with start(workload, run=number, seed=1, folder=folder, **shared) as load:
-            load.await_connected(timeout_s=60)
-            yield load
-        load.check()
-    finally:
-        cluster.api(cluster.topology.node_names[0]).delete_vhost(vhost)
-
-
-def publishes(folder: Path) -> list[dict[str, Any]]:
-    return [row for path in folder.glob("*.publishes.arrows") for row in rows(StreamReader(path, PUBLISHES))]
-
-
-def deliveries(folder: Path) -> list[dict[str, Any]]:
-    return [row for path in folder.glob("*.deliveries.arrows") for row in rows(StreamReader(path, DELIVERIES))]
-
-
-def rows(reader: StreamReader) -> Iterator[dict[str, Any]]:
-    for batch in reader.batches():
-        yield from batch.to_pylist()
-
-
-def messages(rows: list[dict[str, Any]], outcome: Outcome | None = None) -> set[tuple[int, int]]:
-    return {(r["publisher"], r["sequence"]) for r in rows if outcome is None or r["outcome"] == outcome}
-
-
-def await_confirmed(load: RunningWorkload, count: int) -> None:
-    def confirmed() -> int:
-        load.check()
-        return load.progress().confirmed
-
-    wait_until(confirmed, timeout_s=60, what=f"{count} confirms", until=lambda seen: seen >= count)
-
-
-def drained(cluster: LocalCluster, load: RunningWorkload) -> DrainResult:
-    assert load.stop_publishers(timeout_s=60)
-    return load.drain(lambda: depths(cluster.api("a1"), load.load.vhost), idle_s=5, timeout_s=60)
-
-
-def worker_events(folder: Path) -> list[WorkerEvent]:
-    return [event for event in read_events(*folder.glob("*.jsonl")) if isinstance(event, WorkerEvent)]
 
 
 def assert_one_outcome_each(folder: Path) -> None:
@@ -221,6 +167,7 @@ def test_workers_go_to_another_node(cluster: LocalCluster, tmp_path: Path) -> No
         cluster.kill("b1")
         await_confirmed(load, 2000)
         load.await_connected(timeout_s=60)
+        load.publish()
         cluster.start("b1")
         await_whole(cluster)
         result = drained(cluster, load)
@@ -236,11 +183,16 @@ def test_all_clients_connect_before_the_first_message_is_sent(cluster: LocalClus
     vhost = "connected-first"
     queues = list(declare(cluster, workload, vhost=vhost))
     shared: dict[str, Any] = {"addresses": addresses(cluster), "queues": queues, "vhost": vhost}
-    with start(workload, run=next(_numbers), seed=1, folder=tmp_path, **shared) as load:
-        everybody = lambda: (load.progress().publishers_connected, load.progress().consumers_connected)  # noqa: E731
-        wait_until(everybody, timeout_s=60, what="all clients to connect", until=lambda seen: seen == (4, 2))
+    with start(workload, run=2**31, seed=1, folder=tmp_path, **shared) as load:
+        wait_until(
+            lambda: (load.progress().publishers_connected, load.progress().consumers_connected),
+            timeout_s=60,
+            what="all clients to connect",
+            until=lambda seen: seen == (4, 2),
+        )
         assert load.progress().published == 0
         load.await_connected(timeout_s=60)
+        load.publish()
         await_confirmed(load, 20)
     cluster.api("a1").delete_vhost(vhost)
     connected = [event.t_us for event in worker_events(tmp_path) if event.event == "connected"]
@@ -265,6 +217,7 @@ from rabbitmq_resilience.workloads.spec import Workload
 load = start(Workload(), addresses=[Address("a1", "127.0.0.1", int(sys.argv[1]))], queues=["q1"],
              vhost=sys.argv[2], run=1, seed=1, folder=Path(sys.argv[3]))
 load.await_connected(timeout_s=60)
+load.publish()
 print(*[worker.pid for worker in load.workers], flush=True)
 time.sleep(60)
 """
@@ -307,6 +260,7 @@ def test_the_load_varies_and_a_killed_worker_goes_on_in_the_right_place(cluster:
         load.kill_publisher(0)
         load.restart_publisher(0)
         load.await_connected(timeout_s=60)
+        load.publish()
         # A busy machine may start it after the pause only; from the next second on both publish as the third step says.
         after = max(8, (now_us() - begins_us) // 1_000_000) + 1
         moment_us = begins_us + (after + 2) * 1_000_000

@@ -10,7 +10,7 @@ import pytest
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads.session import CLOSE_TIMEOUT_S
-from tests.workloads.test_running_workload import await_confirmed, drained, running, worker_events
+from tests.workloads.running import await_confirmed, drained, running, worker_events
 
 pytestmark = pytest.mark.brokers
 

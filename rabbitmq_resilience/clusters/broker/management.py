@@ -273,6 +273,11 @@ class ManagementApi(Closing):
         answer: Json = self.get(f"definitions/{_part(vhost)}", timeout_s=timeout_s)
         return answer
 
+    def bindings(self, vhost: str, *, timeout_s: float = 10.0) -> list[Json]:
+        """Return all bindings of the virtual host, those of exclusive queues too, as the node itself knows them."""
+        rows: list[Json] = self.get(f"bindings/{_part(vhost)}", timeout_s=timeout_s)
+        return rows
+
     def import_definitions(self, definitions: Mapping[str, object], *, timeout_s: float = 60.0) -> None:
         self.post("definitions", dict(definitions), timeout_s=timeout_s)
 

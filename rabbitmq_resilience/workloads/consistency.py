@@ -1,0 +1,89 @@
+"""What of a workload does not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from rabbitmq_resilience.workloads.exclusive import owner_problems
+
+if TYPE_CHECKING:
+    from rabbitmq_resilience.workloads.spec import Workload
+
+#: Of queues with copies on several nodes, each of which is declared, watched and elected by itself.
+REPLICATED_QUEUES_MAX = 5_000
+#: From 4.3 on; before, all above 4 are one.
+QUORUM_PRIORITY_MAX = 31
+
+
+def problems(workload: Workload) -> Iterator[str]:
+    """Yield a sentence for each contradiction between fields of the workload."""
+    letters = workload.dead_letters
+    return chain(
+        _of_queues(workload),
+        _of_consumers(workload),
+        owner_problems(workload) if workload.owned else (),
+        _of_spread(workload),
+        _of_routing(workload),
+        letters.problems(workload) if letters is not None else (),
+        _of_messages(workload),
+    )
+
+
+def _of_queues(workload: Workload) -> Iterator[str]:
+    if workload.queue_type != "classic" and workload.queues > REPLICATED_QUEUES_MAX:
+        yield f"queues: more than {REPLICATED_QUEUES_MAX} go with queue_type: classic only"
+    if workload.queue_type != "mirrored" and workload.mirroring is not None:
+        yield "mirroring goes with queue_type: mirrored"
+    if workload.queue_type != "quorum" and workload.group_size is not None:
+        yield "group_size goes with queue_type: quorum"
+    if workload.queue_type == "quorum" and workload.lazy:
+        yield "lazy goes with queue_type: classic or mirrored; quorum has max_in_memory_length"
+    if workload.queue_type != "quorum" and workload.max_in_memory_length is not None:
+        yield "max_in_memory_length goes with queue_type: quorum; classic and mirrored have lazy"
+    if workload.queue_type != "classic" and not workload.durable:
+        yield "durable: false goes with queue_type: classic; others are durable always"
+
+
+def _of_consumers(workload: Workload) -> Iterator[str]:
+    takes_time = any(group.processing_ms or group.variable_processing for group in workload.groups)
+    if workload.acks == "early" and not takes_time:
+        yield "acks: early comes before the work: say how long that takes, in processing_ms"
+    if workload.acks == "automatic" and takes_time:
+        yield "processing takes time before the acknowledgement: with acks: automatic there is none"
+    if workload.ack_every > workload.prefetch:
+        yield "ack_every is over prefetch: the consumer would wait for ever"
+
+
+def _of_spread(workload: Workload) -> Iterator[str]:
+    spread = workload.spread
+    if problem := spread.problem(queues=len(workload.published_queues), publishers=workload.publishers):
+        yield problem
+    if spread.run > 1 and workload.copy_every is not None:
+        yield "copy_every takes one message of so many, spread.run sends several alike; leave one out"
+
+
+def _of_routing(workload: Workload) -> Iterator[str]:
+    routing = workload.routing
+    if routing is None:
+        return
+    if workload.spread.channel == "per_queue":
+        yield "spread.channel: per_queue does not go with routing, where queues share messages"
+    if workload.copy_every is not None:
+        yield "copy_every does not go with routing, which says where each message goes"
+    if routing.plugins and workload.limits is not None:
+        yield (
+            "limits do not go with a consistent_hash exchange: which queue it takes is found out by messages, which a "
+            "queue must not drop"
+        )
+    yield from routing.problems(workload.queue_names)
+
+
+def _of_messages(workload: Workload) -> Iterator[str]:
+    if workload.message_sizes and workload.message_bytes != type(workload).model_fields["message_bytes"].default:
+        yield "message_bytes is one size and message_sizes are several: leave one of them out"
+    if workload.queue_type == "quorum" and max(workload.priorities, default=0) > QUORUM_PRIORITY_MAX:
+        yield f"quorum queues take priorities up to {QUORUM_PRIORITY_MAX}, not {max(workload.priorities)}"
+    if workload.priorities and max(workload.priorities) == 0:
+        yield "priorities are all 0, which is to have none: leave them out, or write such as [0, 9]"
