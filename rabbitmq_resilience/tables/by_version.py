@@ -12,16 +12,15 @@ from typing import Any
 
 from rabbitmq_resilience.tables.evidence import newest_first
 from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
-from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 
 
 def by_version(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page, in Markdown, of lines of the ledger. ``explained``: why runs did not end as they should."""
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for line in lines:
-        run = Run(line["run"], line, **explained.get(line["run"].partition("-")[0], {}))
-        cells[str(line["title"]), str(line["broker_version"])].append(run)
+    for run in runs_of(lines, explained):
+        cells[str(run.verdict["title"]), str(run.verdict["broker_version"])].append(run)
     versions = newest_first(version for _, version in cells)
     return markdown(
         TEMPLATES / "by_version.md.j2",

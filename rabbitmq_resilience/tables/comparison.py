@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rabbitmq_resilience.pages.impact import longest_outage_s
 from rabbitmq_resilience.pages.wording import NOTHING, short_verdict
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
-from rabbitmq_resilience.tables.verdicts import recorded
+from rabbitmq_resilience.tables.recorded import recorded
 
 KINDS = ("quorum", "mirrored")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rabbitmq_resilience.pages.wording import NOTHING
 from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
-from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 
 #: Families of scenarios, and what their titles have: the first that fits counts.
@@ -38,7 +38,7 @@ def family(title: str) -> str:
 
 def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page, in Markdown, of lines of the ledger: the newest version first."""
-    runs = [Run(line["run"], line, **explained.get(line["run"].partition("-")[0], {})) for line in lines]
+    runs = runs_of(lines, explained)
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         version = str(run.verdict["broker_version"])

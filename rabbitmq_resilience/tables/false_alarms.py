@@ -18,7 +18,7 @@ from rabbitmq_resilience.pages.impact import outage_text
 from rabbitmq_resilience.pages.wording import NOTHING, verdict_word
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.rate import Rate
-from rabbitmq_resilience.tables.verdicts import Platform, platform, recorded_by_name
+from rabbitmq_resilience.tables.recorded import Platform, platform, recorded_by_name
 from rabbitmq_resilience.tables.would_notice import corpus
 from rabbitmq_resilience.tools.locations import content
 
@@ -119,9 +119,14 @@ def false_alarms(runs: Iterable[Run]) -> str:
     )
 
 
+def run_of(name: str, verdict: Mapping[str, Any], explained: Mapping[str, Mapping[str, str]]) -> Run:
+    """Return the run of that name with what explains it. ``explained``: cause and why, by the time in a run's name."""
+    return Run(name, verdict, **explained.get(_time(name), {}))
+
+
 def recorded_runs(roots: Iterable[Path], explained: Mapping[str, Mapping[str, str]]) -> list[Run]:
     """All runs below the folders, oldest first."""
-    return [Run(name, verdict, **explained.get(_time(name), {})) for name, verdict in recorded_by_name(roots)]
+    return [run_of(name, verdict, explained) for name, verdict in recorded_by_name(roots)]
 
 
 def _time(name: str) -> str:

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
+from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained, run_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
-from rabbitmq_resilience.tables.verdicts import recorded_by_name
+from rabbitmq_resilience.tables.recorded import recorded_by_name
 from rabbitmq_resilience.tools.locations import content
 
 LEDGER = content("reports") / "ledger.jsonl"
@@ -74,14 +74,17 @@ def read_ledger(path: Path = LEDGER) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
+def runs_of(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> list[Run]:
+    """Return the runs of lines of the ledger, in their order."""
+    return [run_of(line["run"], line, explained) for line in lines]
+
+
 def ledger(lines: Sequence[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Markdown: for each purpose, commit and platform how many runs ended how; then those that ended otherwise."""
     by_sitting: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
-    runs = []
-    for line in lines:
-        run = Run(line["run"], line, **explained.get(line["run"].partition("-")[0], {}))
-        runs.append(run)
-        by_sitting[line["purpose"], line["commit"], str(run.platform)].append(run)
+    runs = runs_of(lines, explained)
+    for run in runs:
+        by_sitting[run.verdict["purpose"], run.verdict["commit"], str(run.platform)].append(run)
     return markdown(
         TEMPLATES / "ledger.md.j2",
         sittings={sitting: Counts.of(found) for sitting, found in by_sitting.items()},

@@ -14,7 +14,7 @@ from typing import Any
 from rabbitmq_resilience.pages.wording import NOTHING, verdict_word
 from rabbitmq_resilience.tables.ledger import read_ledger
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
-from rabbitmq_resilience.tables.verdicts import Platform, platform
+from rabbitmq_resilience.tables.recorded import Platform, platform
 
 #: The purpose of such runs in the ledger.
 PURPOSE = "loads"

@@ -15,7 +15,7 @@ from typing import Any
 from rabbitmq_resilience.pages.impact import outage_text
 from rabbitmq_resilience.pages.wording import short_verdict
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
-from rabbitmq_resilience.tables.verdicts import Platform, platform, recorded
+from rabbitmq_resilience.tables.recorded import Platform, platform, recorded
 
 #: Title and driver of those in ``faults/platforms`` that a driver refuses: it leaves no run to tell of it.
 REFUSED = frozenset({("Packets are lost between two zones, on each driver", "local")})

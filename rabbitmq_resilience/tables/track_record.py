@@ -21,7 +21,7 @@ from rabbitmq_resilience.pages.wording import NOTHING, verdict_word
 from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.rate import Rate
-from rabbitmq_resilience.tables.verdicts import Platform, platform
+from rabbitmq_resilience.tables.recorded import Platform, platform
 
 _ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 

@@ -15,7 +15,7 @@ import yaml
 
 from rabbitmq_resilience.pages.impact import longest_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
-from rabbitmq_resilience.tables.verdicts import Platform, platform, recorded
+from rabbitmq_resilience.tables.recorded import Platform, platform, recorded
 from rabbitmq_resilience.tools.locations import content
 
 CORPUS = content("faults") / "unsafe"

@@ -13,7 +13,6 @@ from rabbitmq_resilience.pages.wording import coverage_text
 from rabbitmq_resilience.tables.comparison import comparison
 from rabbitmq_resilience.tables.platforms import side_by_side
 from rabbitmq_resilience.tables.track_record import Seen
-from rabbitmq_resilience.tables.verdicts import table
 from tests.messages import Messages
 from tests.pages.synthetic_run import write_synthetic_run
 
@@ -97,7 +96,6 @@ def test_it_stands_in_the_terminal_on_both_pages_and_in_every_table(tmp_path: Pa
     assert "<td>40.1 s</td>" in write_index(tmp_path).read_text()
     assert f", {outage_text(verdict)}: " in outcome_line(verdict, run.path)
     assert f"outage: {first}" in story({**verdict, "verdict": "UNKNOWN"}, run.path)
-    assert longest_of([verdict]) in table([verdict])
     assert outage_text(verdict) in side_by_side([verdict, {**verdict, "driver": "docker"}])
     assert "| 40.1 s / - |" in comparison([verdict])
     assert Seen.of([verdict]).outages == longest_of([verdict])

@@ -6,22 +6,15 @@ from rabbitmq_resilience.tables.by_version import by_version
 from rabbitmq_resilience.tables.false_alarms import read_explained
 from rabbitmq_resilience.tables.ledger import read_ledger
 from rabbitmq_resilience.tools.locations import content
-from tests.tables.test_evidence import line
+from tests.tables.test_evidence import LINES
 
 
 def test_each_run_is_in_one_cell_and_the_newest_version_comes_first() -> None:
-    lines = [
-        line("20260101T000001Z-a", "A zone is cut off", "VALID", "3.10.8"),
-        line("20260101T000002Z-b", "A zone is cut off", "INVALID", "4.0.5"),
-        line("20260101T000003Z-c", "A zone is cut off", "INVALID", "4.0.5", expected=False),
-        line("20260101T000004Z-d", "A node dies", "UNKNOWN", "4.0.5", expected=False),
-    ]
-
-    rows = by_version(lines, {}).splitlines()
+    rows = by_version(LINES, {}).splitlines()
 
     assert "| Scenario | 4.0.5 | 3.10.8 |" in rows
-    assert "| A zone is cut off | 2: 0 VALID, 1 known, 1 INVALID | 1: 1 VALID |" in rows
-    assert "| A node dies | 1: 0 VALID, 1 UNKNOWN | - |" in rows
+    assert "| A zone is cut off, three_nodes | 2: 0 VALID, 1 known, 1 INVALID | 1: 1 VALID |" in rows
+    assert "| Something new | 1: 0 VALID, 1 UNKNOWN | - |" in rows
     assert "| *scenarios with a run* | 2 | 1 |" in rows
 
 

@@ -25,16 +25,18 @@ def line(name: str, title: str, word: str, version: str, *, expected: bool = Tru
     }
 
 
+LINES = [
+    line("20260101T000001Z-a", "A zone is cut off, three_nodes", "VALID", "3.10.8"),
+    line("20260101T000002Z-b", "A zone is cut off, three_nodes", "INVALID", "4.0.5"),
+    line("20260101T000003Z-c", "A zone is cut off, three_nodes", "INVALID", "4.0.5", expected=False),
+    line("20260101T000004Z-d", "Something new", "UNKNOWN", "4.0.5", expected=False),
+]
+
+
 def test_each_run_is_in_one_cell_and_the_newest_version_comes_first() -> None:
-    lines = [
-        line("20260101T000001Z-a", "A zone is cut off, three_nodes", "VALID", "3.10.8"),
-        line("20260101T000002Z-b", "A zone is cut off, three_nodes", "INVALID", "4.0.5"),
-        line("20260101T000003Z-c", "A zone is cut off, three_nodes", "INVALID", "4.0.5", expected=False),
-        line("20260101T000004Z-d", "Something new", "UNKNOWN", "4.0.5", expected=False),
-    ]
     why = {"20260101T000003Z": {"cause": "rabbitmq", "why": "as rabbitmq-server#17319 says"}}
 
-    rows = evidence(lines, why).splitlines()
+    rows = evidence(LINES, why).splitlines()
 
     assert "| Family | 4.0.5 | 3.10.8 |" in rows
     assert "| cuts | 2: 0 VALID, 1 known, 1 INVALID | 1: 1 VALID |" in rows
