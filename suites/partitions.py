@@ -23,6 +23,10 @@ QUEUE_TYPES = ("quorum", "mirrored")
 
 FIRST_STEP_S = 1.0
 RECOVERED_WITHIN_S = 30.0
+#: With more nodes three may be cut off, and publishers try them one after another where they do not pause: that must
+#: take no longer than a queue may stand still.
+MINORITIES_OF_TWO_UNTIL = 5
+IMPATIENT_S = 5.0
 
 
 def noticed_s(net_ticktime_s: int) -> float:
@@ -80,6 +84,8 @@ def partition_scenario(
     Throughput is demanded ``settled_after_s`` after each change, by default once no queue may stand still any more.
     The load goes on for that long after recovery, and for two windows more, if the cut itself leaves no time for them.
     """
+    if len(topology.nodes) > MINORITIES_OF_TWO_UNTIL:
+        workload = workload.model_copy(update={"confirm_timeout_s": IMPATIENT_S})
     grace_s = stall_s_max(topology.net_ticktime_s) if settled_after_s is None else settled_after_s
     restarts_s = 0.0 if topology.partition_handling == "pause_minority" else RESTARTED_WITHIN_S
     settled_s = WINDOW_S if settled_after_s is None else settled_after_s + restarts_s + 2 * WINDOW_S

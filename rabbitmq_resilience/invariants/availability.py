@@ -35,9 +35,11 @@ from rabbitmq_resilience.invariants.verdict import (
     Verdict,
 )
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.record.events import LoadEvent
 
 #: For clients to lose patience (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
 PATIENCE_S = 15.0
+ELECTED_S = 5.0  # the part of it that is for elections
 #: A queue that refuses messages for less of its stall had another cause to stand still too.
 REFUSED_MIN = 0.75
 #: Where confirms come often, shorter silence says nothing.
@@ -47,7 +49,9 @@ STANDS_STILL_S = 1.0
 class Availability(InvariantSpec):
     """The longest time without any confirm from a queue, between the start of the steady phase and the end of
     publishing, is at most ``stall_s_max``: by default the time to notice a fault, and 15 s for clients to lose patience
-    and for leaders to be elected. Noticing takes 1.25 times ``net_ticktime``; for quorum queues in clusters
+    and for leaders to be elected. Where nodes without a majority do not pause, publishers may try all of them in vain
+    before they come to one that serves, and each costs ``confirm_timeout_s``: then it is that for less than half of the
+    nodes, and 5 s. Noticing takes 1.25 times ``net_ticktime``; for quorum queues in clusters
     whose metadata is in Khepri it takes no longer than twice the poll interval of Raft's failure detector, which is 5 s
     or ``raft.adaptive_failure_detector.poll_interval`` in the topology's ``settings``. Messages that were under way at
     the end are waited for.
@@ -93,7 +97,7 @@ class Availability(InvariantSpec):
         if self.stall_s_max is not None:
             return self.stall_s_max
         found = forms(facts, cluster, facts.publishing_us or (0.0, NEVER_US))
-        return PATIENCE_S + max(noticed_within_s(form, queue) for form in found for queue in facts.queues)
+        return max(_patience_s(facts, form) + noticed_within_s(form, queue) for form in found for queue in facts.queues)
 
     def check(self, history: History) -> Finding:
         facts, ledger = history.facts, ledger_of(history)
@@ -126,6 +130,13 @@ class Availability(InvariantSpec):
             stalls = [stall for stall in waits if stall.length_s > bound_s]
             judged.append(_judged(queue.name, seen, demanded, facts, bound_s, stalls))
         return _finding(facts, judged, bound_s)
+
+
+def _patience_s(facts: Facts, form: ClusterFacts) -> float:
+    """Return how long publishers may need until they have come to a node that serves, once a fault was noticed."""
+    timeouts_s = [event.confirm_timeout_s for event in facts.of_kind(LoadEvent) if event.confirm_timeout_s is not None]
+    in_vain = 1 if form.pauses else (len(form.nodes) - 1) // 2
+    return max(PATIENCE_S, ELECTED_S + in_vain * max(timeouts_s, default=PATIENCE_S - ELECTED_S))
 
 
 @dataclass(frozen=True)

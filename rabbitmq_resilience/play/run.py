@@ -251,7 +251,7 @@ def _queues_besides(workload: Workload, queues: Sequence[str], routes: Routes) -
 
 def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:
     varying = {"rate_per_s", "variable_rate", "processing_ms", "variable_processing"}
-    fields = varying | {"publishers", "priorities", "reconnect"}
+    fields = varying | {"publishers", "priorities", "reconnect", "confirm_timeout_s"}
     limit = workload.in_flight if workload.confirms == "awaited" else None
     told = workload.model_dump(mode="json", include=fields)
     services = [service.model_dump(mode="json") for service in workload.services]

@@ -59,8 +59,7 @@ class ClusterEvent(Event):
     broker_version: str
     #: Such as 27.3.4.1; None in records of before this was recorded.
     erlang_version: str | None = None
-    #: Whether metadata is in Raft.
-    khepri: bool = False
+    khepri: bool = False  # metadata is in Raft
     #: How often Raft's failure detector is read, where the topology states it in seconds.
     detector_poll_s: float | None = None
     driver: str | None = None
@@ -121,6 +120,7 @@ class LoadEvent(Event):
     priorities: Sequence[int] = ()
     #: "anywhere", or "own_zone": client i keeps to the zone of address i modulo their number.
     reconnect: str = "anywhere"
+    confirm_timeout_s: float | None = None
 
     @property
     def rate(self) -> Variation:

@@ -146,6 +146,7 @@ def load(
     *steps: tuple[float | None, float],
     processing_ms: float = 0,
     priorities: Sequence[int] = (),
+    confirm_timeout_s: float | None = None,
 ) -> Event:
     """The target rate, and the steps (messages/s, seconds) that are played from ``begins_s`` on."""
     rows = [{"rate_per_s": rate, "for_s": for_s} for rate, for_s in steps]
@@ -155,6 +156,7 @@ def load(
         "processing_ms": processing_ms,
         "variable_processing": [],
         "priorities": list(priorities),
+        "confirm_timeout_s": confirm_timeout_s,
     }
     return event(begins_s, "load", begins_us=us(begins_s), **fields)
 

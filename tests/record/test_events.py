@@ -40,6 +40,7 @@ CHURNED = st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=2)
 #: Fields that early records lack.
 LATER = {
     "addresses",
+    "confirm_timeout_s",
     "dead_letters",
     "detector_poll_s",
     "erlang_version",
