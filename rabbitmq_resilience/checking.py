@@ -15,7 +15,7 @@ from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.preparing import Checked, fitted, seeded
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.notes import notes
+from rabbitmq_resilience.scenarios.notes import noted
 from rabbitmq_resilience.scenarios.plan import plan
 from rabbitmq_resilience.sessions import give_up
 from rabbitmq_resilience.tools.distributions import ToolMissingError, brokers_at_home, find_broker, named_broker
@@ -40,21 +40,17 @@ def checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[...,
         scenario, file = fitted(seeded(scenario, config), config), options.folder(config, "cluster")
         fault_file.check(scenario, driver=driver or options.driver(config))
         if file is not None:
-            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file), *_noted(scenario)]))
+            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file), *noted(scenario)]))
             raise Checked
         version, where = broker_of(scenario, config, driver=driver, broker=broker or home)
         if version is not None and not scenario.applies_to(version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {version}")
         if version is not None and (missing := lacking(version, scenario.needs)):
             pytest.fail(f"{scenario.title}: RabbitMQ {version} has no {', '.join(missing)}", pytrace=False)
-        tell("\n".join([f"{'OK':<8} {scenario.title} ({where})", *_noted(scenario)]))
+        tell("\n".join([f"{'OK':<8} {scenario.title} ({where})", *noted(scenario)]))
         raise Checked
 
     return check
-
-
-def _noted(scenario: Scenario) -> list[str]:
-    return [f"{'NOTE':<8} {text}" for text in notes(scenario)]
 
 
 def broker_of(
@@ -98,7 +94,11 @@ def _home(wanted: str | None) -> tuple[str | None, str, list[str]]:
         return found.version, "at home" if named_broker() is None and "/" not in str(wanted) else str(found.home), []
     assert wanted is not None, "a broker that is named by its folder is found, or missing"
     _require_known(wanted)
-    return wanted if wanted.count(".") > 1 else None, f"the release of {wanted} is fetched when it is played", []
+    return (
+        wanted if wanted.count(".") > 1 else None,
+        f"not looked up whether there is a release {wanted}; it is fetched when it is played",
+        [],
+    )
 
 
 def _require_known(version: str) -> None:

@@ -147,16 +147,19 @@ class SweepFile(_File):
 
 class RecordedRun(_File):
     def collect(self) -> Iterable[pytest.Item]:
+        from rabbitmq_resilience.pages.terminal import outcome_line
         from rabbitmq_resilience.play.judging import judge_run
         from rabbitmq_resilience.record.run_directory import RunDirectory
         from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 
         run = RunDirectory(self.path.parent)
 
-        def judges(resilience_accept: Callable[..., Any]) -> None:
+        def judges(resilience_accept: Callable[..., Any], resilience_tell: Callable[[str], None]) -> None:
             problem = ""
             try:
-                resilience_accept(judge_run(run))
+                result = judge_run(run)
+                resilience_tell(outcome_line(result.document, run.path))
+                resilience_accept(result)
             except FaultFileError as error:
                 problem = str(error)
             if problem:  # told by itself, and not as what happened on the way

@@ -150,8 +150,15 @@ def _find_pods(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.clusters.attached.ways import client_module
     from rabbitmq_resilience.clusters.errors import ClusterError
 
+    parser = argparse.ArgumentParser(prog=program, description=COMMANDS["find-pods"].does)
+    parser.add_argument("label", help="of the pods: app=rabbit, or app.kubernetes.io/name=NAME of a RabbitmqCluster")
+    parser.add_argument("--namespace", default="default")
+    parser.add_argument("--container", default="rabbitmq", help="that of the broker (rabbitmq)")
+    parser.add_argument("--kubeconfig", type=Path, help="by default where kubectl looks")
+    parser.add_argument("--context")
+    stated = vars(parser.parse_args(arguments))
     try:
-        found: int = client_module("finding").main(arguments, program=program)
+        found: int = client_module("finding").main(stated.pop("label"), **stated)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
@@ -163,6 +170,9 @@ def _job(program: str, arguments: Sequence[str]) -> int:
 
     return beside(arguments, program=program)
 
+
+#: The exit status of a program that Ctrl-C ends.
+INTERRUPTED = 130
 
 COMMANDS: Mapping[str, Command] = {
     "try": Command("Set up what one scenario needs, play it, and say where its page is.", _try),
@@ -189,7 +199,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     command: str = parser.parse_args([name]).command
-    return COMMANDS[command].run(f"{PROGRAM} {command}", rest)
+    try:
+        return COMMANDS[command].run(f"{PROGRAM} {command}", rest)
+    except KeyboardInterrupt:
+        print(f"{PROGRAM} {command} was interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ REMEDIES = {
     errno.EROFS: f"name another place for runs ({OPTION}runs-dir)",
     errno.EACCES: f"let this user write there, {_RUNS}",
     errno.EPERM: f"let this user write there, {_RUNS}",
-    errno.ENOENT: f"make the folder that it is in, {_RUNS}",
+    errno.ENOENT: f"make the folder that it is in where that can be made, {_RUNS}",
     errno.ENOTDIR: f"name another place for runs ({OPTION}runs-dir)",
     errno.EADDRINUSE: "end the program that has the port, or wait until the system lets go of it",
     errno.ENOMEM: "end other programs, or take a smaller topology",
@@ -43,7 +43,8 @@ def shown(error: pytest.ExceptionInfo[BaseException], test: str, folder: Path) -
         return ""
     if not any(Path(entry.path).is_relative_to(PACKAGE) for entry in error.traceback[1:]):
         return ""
-    kept = keep(error, test, folder)
+    is_ours = not (isinstance(error.value, OSError) and error.value.errno in REMEDIES)
+    kept = keep(error, test, folder) if is_ours else None
     lines = [sentence(error.value), *getattr(error.value, "__notes__", ())]
     return "\n".join([*lines, f"Where this came up in the code: {kept}"] if kept else lines)
 

@@ -285,6 +285,7 @@ def resilience_play(
     from rabbitmq_resilience.pages.terminal import outcome_line
     from rabbitmq_resilience.play.repeats import Repeats, runs
     from rabbitmq_resilience.play.run import run_scenario
+    from rabbitmq_resilience.scenarios.notes import noted
 
     config, tell = request.config, resilience_tell
     pace = sessions.night(config).pace_plugin.pace
@@ -300,7 +301,8 @@ def resilience_play(
         turn = side_by_side.turn(config, alone=scenario.takes_the_machine)
         with turn, sessions.on_whole_cluster(config), explaining.interrupted(scenario.title, tell):
             result = run_scenario(scenario, ground.testbed)
-        tell(outcome_line(result.document, result.run.path))
+        line = outcome_line(result.document, result.run.path)
+        tell("\n".join([line, *noted(scenario, unless=result.as_expected)]))
         return result
 
     def played(

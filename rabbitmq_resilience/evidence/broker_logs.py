@@ -66,6 +66,8 @@ _ANY = re.compile(
 )
 #: How ``kubectl logs --prefix`` begins each line: the pod, whose node wrote it.
 _POD = re.compile(r"^\[pod/(?P<pod>[^/\]]+)/[^\]]+\] ")
+#: A member of a queue as Raft calls it: ``{'%2F_orders',rabbit@host1}``.
+_MEMBER = re.compile(r"\{'?[^\s{},]+,\s*'?([\w.-]+@[\w.-]+)'?\}")
 _OPENERS: Mapping[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
@@ -89,18 +91,27 @@ class Sighting:
 
 @dataclass
 class NodeLog:
-    """One node's log. ``times`` are those of all its lines, in order: when it was heard at all."""
+    """One node's log. ``times`` are those of all its lines, in order: when it was heard at all. ``named``: the nodes of
+    members of queues in it."""
 
     node: str
     sightings: list[Sighting] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
     times: array[float] = field(default_factory=lambda: array("d"))
 
 
 def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
     """One log a node, of files and of folders; rotated files (``.1``, ``.gz``) are joined. Raises EvidenceError."""
+    paths = list(paths)
+    for path in paths:
+        if not path.is_dir() and not path.stat().st_size:
+            raise EvidenceError(f"{path} is empty (0 bytes): leave it out, or name another log")
+        if path.is_dir() and not any(_files(path)):
+            raise EvidenceError(f"{path} has no logs: its files end in .log, .gz, .xz, .bz2, .txt, .json or a number")
     files = sorted(file for path in paths for file in (_files(path) if path.is_dir() else [path]))
     read = [(file, log) for file in files for log in _read(file)]
     names = {told.about for _, log in read for told in log.sightings if told.about}
+    names |= {name for _, log in read for name in log.named}
     by_node: dict[str, NodeLog] = {}
     for file, log in read:
         if not log.times:
@@ -108,6 +119,7 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
         node = log.node if "@" in log.node else _node_of(file, names, pod=log.node)
         joined = by_node.setdefault(node, NodeLog(node))
         joined.sightings += [replace(sighting, by=node) for sighting in log.sightings]
+        joined.named |= log.named
         joined.times = array("d", sorted([*joined.times, *log.times]))
     for log in by_node.values():
         log.sightings.sort(key=lambda sighting: sighting.at)
@@ -133,6 +145,7 @@ def _read(file: Path) -> list[NodeLog]:
                     line[found.end() :] if (found := _POD.match(line)) else line for line in its
                 ):
                     log.times.append(at)
+                    log.named.update(_MEMBER.findall(text))
                     if _ANY.search(text) and (told := _told(at, text, pid)):
                         log.sightings.append(told)
     except (OSError, EOFError, lzma.LZMAError) as error:

@@ -19,6 +19,7 @@ from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError, co
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.tools.distributions import brokers_at_home
 from rabbitmq_resilience.tools.locations import OPTION
+from rabbitmq_resilience.tools.yaml_files import FILL_IN
 
 _TIMELINES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
@@ -85,8 +86,10 @@ def main(arguments: Sequence[str], *, program: str | None = None) -> int:
             parser.error(f"{given.to} cannot be written: {error.strerror}")
     try:
         fault_file.parse(text, source=str(given.to or "what was made"), driver=None)
-        print(f"It can be played as it is: {text.count('FILL IN')} places say FILL IN.", file=sys.stderr)
-        print(f"Next: {next_command(given.to, evidence.versions)}", file=sys.stderr)
+        places = text.count(FILL_IN) - 1  # one says what it means
+        print(f"It can be played as it is: {places} places say {FILL_IN}.", file=sys.stderr)
+        first = "" if given.to else "write it to a file (--to incident.fault.yaml), then "
+        print(f"Next: {first}{next_command(given.to, evidence.versions)}", file=sys.stderr)
     except fault_file.FaultFileError as error:
         print(f"It is to be filled in before it can be played.\n{error}", file=sys.stderr)
     return 0

@@ -32,7 +32,7 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
     told_s = net_ticktime_s or _ticked(logs) or _configured(paths)
     assumed_s = told_s or PRODUCTION_NET_TICKTIME_S
     sightings = [sighting for log in logs for sighting in log.sightings]
-    nodes = sorted({log.node for log in logs} | {s.about for s in sightings if s.about})
+    nodes = sorted({log.node for log in logs} | {s.about for s in sightings if s.about} | named_by(logs))
     lost = outages(logs, net_ticktime_s=assumed_s)
     ends = lives(logs, lost, net_ticktime_s=assumed_s)
     found = [
@@ -52,6 +52,11 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
         seen=tuple(_seen(sightings)),
         notes=tuple(_notes(sightings, nodes, logs)),
     )
+
+
+def named_by(logs: Sequence[NodeLog]) -> set[str]:
+    """Return the nodes that are members of queues by these logs."""
+    return {name for log in logs for name in log.named}
 
 
 def _ticked(logs: Sequence[NodeLog]) -> float | None:

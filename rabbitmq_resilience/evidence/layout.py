@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
-from rabbitmq_resilience.evidence.occurrences import Evidence
+from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError
 
 #: Clusters of which incidents are told are rarely smaller: of others, some nodes wrote no log that is at hand.
 NODES_MIN = 3
@@ -59,6 +59,9 @@ def layout(evidence: Evidence, zones: Mapping[str, Sequence[str]]) -> Layout:
     names have (a1, a2, b1), and at last a guess: nodes that were on the smaller side of a cut together share a zone,
     every other has its own."""
     given = {node: zone for zone, nodes in zones.items() for node in nodes} or dict(evidence.zones)
+    if unknown := sorted(given.keys() - {*evidence.nodes}) if zones else []:
+        known = ", ".join(evidence.nodes)
+        raise EvidenceError(f"no evidence names {', '.join(unknown)}, which a zone has; nodes are {known}")
     by_name = _by_name(evidence.nodes) if not given else {}
     groups: dict[str, list[str]] = {}
     for node in evidence.nodes:

@@ -12,6 +12,11 @@ from rabbitmq_resilience.scenarios.model import Scenario
 PAUSING = ("pause_minority", "pause_if_all_down")
 
 
+def noted(scenario: Scenario, *, unless: bool = False) -> list[str]:
+    """Return the notes as lines of the terminal; none of them where ``unless`` holds."""
+    return [] if unless else [f"{'NOTE':<8} {text}" for text in notes(scenario)]
+
+
 def notes(scenario: Scenario) -> Iterator[str]:
     """Yield a sentence for each cut that ends about when nodes notice it: then one may pause, or part for good, as the
     other comes back."""

@@ -65,7 +65,7 @@ def found(home: Home) -> str | None:
             return None
         return _shown(_of(home))
     except ToolMissingError as error:
-        raise Missing(f"RABBITMQ_HOME is set, but: {error}" if named_broker() else str(error)) from error
+        raise Missing(str(error)) from error
 
 
 def make(home: Home) -> str:

@@ -73,7 +73,8 @@ def find_broker(
     if named is not None:
         home = _home_in(named)
         if home is None:
-            raise ToolMissingError(f"no broker in {named}: neither it nor what it holds has sbin/rabbitmq-server")
+            by = "" if rabbitmq_home else ", which RABBITMQ_HOME names"
+            raise ToolMissingError(f"no broker in {named}{by}: neither it nor what it holds has sbin/rabbitmq-server")
         return _broker(home, environ, tools)
     found = brokers_at_home(environ=environ, tools=tools)
     if not found:

@@ -248,7 +248,11 @@ def _text(what: str, detail: Any, kind: Kind) -> str:  # noqa: PLR0911 - one a k
         near = difflib.get_close_matches(str(context.get("tag")), kind.tags, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kind.tags)}"
         return f"{context.get('tag')!r} is no {kind.tagged}; {hint}"
+    if what == "too_short":
+        return f"has {context['actual_length']} and needs {context['min_length']} at least"
     if what == "union_tag_not_found":
+        if mistyped := difflib.get_close_matches(kind.tagged, [*map(str, got or ())], n=1):
+            return f"no such field {mistyped[0]}; did you mean {kind.tagged}?"
         return f"says no {kind.tagged}; add {kind.tagged}: with one of {', '.join(kind.tags)}"
     if what == "value_error":
         return str(context.get("error", detail["msg"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from rabbitmq_resilience.clusters.spec import Spec
 
@@ -12,6 +12,18 @@ from rabbitmq_resilience.clusters.spec import Spec
 CLIENTS_MAX = 100_000
 
 Count = Annotated[int, Field(ge=1, le=CLIENTS_MAX)]
+
+
+def _some(number: object) -> object:
+    if number == 0:
+        raise ValueError(
+            "without any consumer nothing would show what the queues hold; for queues that have none during the load "
+            "write consume: at_drain, and in consumers how many empty them then, such as 1"
+        )
+    return number
+
+
+Consumers = Annotated[Count, BeforeValidator(_some)]
 Duration = Annotated[float, Field(gt=0, le=86_400)]
 Processing = Annotated[float, Field(ge=0, le=60_000)]
 #: When consumers connect.
@@ -33,7 +45,7 @@ class Service(Spec):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z]\w*$", max_length=100)]
     queues: Annotated[int, Field(ge=1, le=1000)] = 1
-    consumers: Count = 1
+    consumers: Consumers = 1
     processing_ms: Processing = 0
     variable_processing: tuple[ProcessingStep, ...] = ()
     consume: Consume = "always"

@@ -17,7 +17,15 @@ from rabbitmq_resilience.workloads.dead_letters import AT_LEAST_ONCE, DeadLetter
 from rabbitmq_resilience.workloads.mix import MessageBytes, MessageSize, Priority
 from rabbitmq_resilience.workloads.queue_settings import Arguments, Mirroring, QueueLimits, argument_needs
 from rabbitmq_resilience.workloads.routing import Routing
-from rabbitmq_resilience.workloads.services import Consume, Count, Duration, Processing, ProcessingStep, Service
+from rabbitmq_resilience.workloads.services import (
+    Consume,
+    Consumers,
+    Count,
+    Duration,
+    Processing,
+    ProcessingStep,
+    Service,
+)
 from rabbitmq_resilience.workloads.spread import Spread
 
 RATE_MAX_PER_S = 10_000_000
@@ -131,7 +139,7 @@ class Workload(Spec):
     arguments: Arguments = Field(default_factory=dict)
     single_active_consumer: bool = False
     publishers: Count = 1
-    consumers: Count = 1
+    consumers: Consumers = 1
     rate_per_s: Annotated[int, Field(ge=1, le=RATE_MAX_PER_S)] | None = 500
     variable_rate: tuple[RateStep, ...] = ()
     processing_ms: Processing = 0
@@ -160,16 +168,6 @@ class Workload(Spec):
     dead_letters: DeadLetters | None = None
     routing: Routing | None = None
 
-    @field_validator("consumers", mode="before")
-    @classmethod
-    def _some_consumer(cls, number: object) -> object:
-        if number == 0:
-            raise ValueError(
-                "without any consumer nothing would show what the queues hold; for queues that have none during the "
-                "load write consume: at_drain, and in consumers how many empty them then"
-            )
-        return number
-
     @field_validator("queue_pattern")
     @classmethod
     def _names_each_queue(cls, pattern: str) -> str:
@@ -192,9 +190,11 @@ class Workload(Spec):
             self.__dict__[field] = total  # what a load is asked for, also where nobody stated it
         if self.queue_pattern != "q%d":
             raise ValueError("queue_pattern does not go with services, whose queues are called by their names")
-        if self.processing_ms or self.variable_processing or self.consume != "always":
-            own = "processing_ms, variable_processing and consume"
-            raise ValueError(f"each of the services has its own {own}: write it there")
+        own = [name for name in ("processing_ms", "variable_processing") if getattr(self, name)]
+        if own := [*own, *(["consume"] if self.consume != "always" else [])]:
+            raise ValueError(
+                f"each of the services has its own {' and '.join(own)}: write it there, not in the workload"
+            )
         names = [service.name for service in self.services]
         if len(set(names)) < len(names):
             raise ValueError(f"services are called {', '.join(names)}; give each a name of its own")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.evidence.clock import seconds
-from rabbitmq_resilience.evidence.command import evidence_of
+from rabbitmq_resilience.evidence.command import evidence_of, main
 from rabbitmq_resilience.evidence.draft import draft
 from rabbitmq_resilience.evidence.occurrences import EvidenceError
 from rabbitmq_resilience.faults.partition import Partition
@@ -205,6 +205,40 @@ def test_files_without_any_evidence_are_refused(tmp_path: Path, message: Message
         evidence_of([tmp_path])
     with message.of(EvidenceError):
         evidence_of([tmp_path / "b.log"])
+
+
+def test_what_is_empty_is_refused_next_to_what_is_not(tmp_path: Path, message: Messages) -> None:
+    (tmp_path / "empty.log").write_text("")
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "readme.md").write_text("nothing\n")
+    for path in (tmp_path / "empty.log", tmp_path / "pages"):
+        with message.of(EvidenceError, hide={str(tmp_path): "FOLDER"}):
+            evidence_of([LOGS / "4.0.5-cut-off", path])
+
+
+def test_a_zone_of_a_node_that_no_log_names_is_refused(message: Messages) -> None:
+    with message.of(EvidenceError):
+        draft(evidence_of([LOGS / "4.0.5-cut-off"], net_ticktime_s=TICK_S), zones={"a": ["rabbit@nowhere"]})
+
+
+def test_members_of_queues_are_nodes_too(tmp_path: Path) -> None:
+    line = "2026-01-31 12:00:{:02}.000000+00:00 [info] <0.1.0> {}\n"
+    vote = "queue 'q1' in vhost '/': granting vote for {'%2F_q1',rabbit@host3} with last indexterm {5,1} for term 2"
+    text = line.format(1, vote) + line.format(9, "node rabbit@host2 down: net_tick_timeout")
+    (tmp_path / "rabbit@host1.log").write_text(text)
+    assert set(evidence_of([tmp_path]).nodes) >= {"rabbit@host2", "rabbit@host3"}
+
+
+@pytest.mark.parametrize("to", [None, "incident.fault.yaml"])
+def test_what_comes_next_is_told(
+    to: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(LOGS / "4.0.5-cut-off"), *(["--to", to] if to else [])]) == 0
+    printed = capsys.readouterr()
+    written = Path(to).read_text() if to else printed.out
+    assert f"{written.count('FILL IN') - 1} places say FILL IN" in printed.err
+    assert ("write it to a file (--to " in printed.err) == (to is None)
 
 
 @pytest.mark.parametrize(

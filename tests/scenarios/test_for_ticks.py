@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.notes import notes
+from rabbitmq_resilience.scenarios.notes import noted, notes
+from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 
 FILE = """
@@ -69,3 +72,17 @@ def test_a_cut_that_ends_about_when_it_is_noticed_is_noted(
 def test_other_steps_are_not_noted() -> None:
     assert list(notes(read("for_s: 20", fault="kill, node: c1"))) == []
     assert list(notes(read("for_s: 20", fault='partition, between: ["publisher:0", all]'))) == []
+
+
+SHIPPED = sorted(path for room in ("examples", "platforms") for path in content("faults").glob(f"{room}/*.fault.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_no_cut_that_people_begin_with_ends_about_when_it_is_noticed(path: Path) -> None:
+    assert list(notes(fault_file.load(path, driver="docker"))) == []
+
+
+def test_notes_are_left_out_of_what_ended_as_expected() -> None:
+    scenario = read("for_s: 20")
+    assert noted(scenario, unless=True) == []
+    assert noted(scenario)[0].startswith("NOTE     step 0 (partition)")

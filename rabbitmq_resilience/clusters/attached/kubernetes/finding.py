@@ -6,9 +6,8 @@ says which numbers shipped scenarios need.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +103,11 @@ def _told(pods: Pods, name: str) -> tuple[tuple[str, str], Settings]:
     return (node.strip(), cluster.strip()), setting
 
 
-def main(arguments: Sequence[str], *, program: str) -> int:
-    parser = argparse.ArgumentParser(
-        program, description="A first cluster file of brokers in pods, on standard output."
-    )
-    parser.add_argument("label", help="of the pods: app=rabbit, or app.kubernetes.io/name=NAME of a RabbitmqCluster")
-    parser.add_argument("--namespace", default="default")
-    parser.add_argument("--container", default="rabbitmq", help="that of the broker (rabbitmq)")
-    parser.add_argument("--kubeconfig", type=Path, help="by default where kubectl looks")
-    parser.add_argument("--context")
-    stated = parser.parse_args(arguments)
-    given: Iterator[tuple[str, Any]] = ((name, value) for name, value in vars(stated).items() if name != "label")
+def main(label: str, **stated: Any) -> int:
+    """Print the file; return the exit status. ``stated``: fields of the way to pods, None where not stated."""
     try:
-        offer = Kubernetes.model_validate({name: value for name, value in given if value is not None})
-        print(found_file(offer, stated.label), end="")
+        offer = Kubernetes.model_validate({name: value for name, value in stated.items() if value is not None})
+        print(found_file(offer, label), end="")
     except (ClusterError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
