@@ -96,7 +96,7 @@ def _home(wanted: str | None) -> tuple[str | None, str, list[str]]:
     _require_known(wanted)
     return (
         wanted if wanted.count(".") > 1 else None,
-        f"not looked up whether there is a release {wanted}; it is fetched when it is played",
+        f"not looked up whether there is a release {wanted}; it is fetched when played",
         [],
     )
 

@@ -55,8 +55,11 @@ def checked(pytester: pytest.Pytester, *options: str, queue_type: str = "quorum"
     [
         ([], "RabbitMQ 4.0.5; at home"),
         (["--resilience-broker=4.3"], "RabbitMQ 4.3.6; at home"),
-        (["--resilience-broker=4.2.2"], "RabbitMQ 4.2.2; not looked up whether there is a release 4.2.2; it is fetched when it is played"),
-        (["--resilience-broker=4.2"], "not looked up whether there is a release 4.2; it is fetched when it is played"),
+        (
+            ["--resilience-broker=4.2.2"],
+            "RabbitMQ 4.2.2; not looked up whether there is a release 4.2.2; it is fetched",
+        ),
+        (["--resilience-broker=4.2"], "not looked up whether there is a release 4.2; it is fetched"),
         (["--resilience-driver=containers"], "RabbitMQ 4.0.5; as an image"),
         (
             ["--resilience-driver=containers", "--resilience-broker=my/rabbit:7"],
