@@ -57,9 +57,9 @@ def checked(pytester: pytest.Pytester, *options: str, queue_type: str = "quorum"
         (["--resilience-broker=4.3"], "RabbitMQ 4.3.6; at home"),
         (
             ["--resilience-broker=4.2.2"],
-            "RabbitMQ 4.2.2; not looked up whether there is a release 4.2.2; it is fetched",
+            "RabbitMQ 4.2.2; not looked up whether there is a release 4.2.2; it is fetched when played",
         ),
-        (["--resilience-broker=4.2"], "not looked up whether there is a release 4.2; it is fetched"),
+        (["--resilience-broker=4.2"], "not looked up whether there is a release 4.2; it is fetched when played"),
         (["--resilience-driver=containers"], "RabbitMQ 4.0.5; as an image"),
         (
             ["--resilience-driver=containers", "--resilience-broker=my/rabbit:7"],
