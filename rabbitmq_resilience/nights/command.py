@@ -69,9 +69,16 @@ def _parser(program: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--to", type=Path, help="an empty folder (a new one in reports/night)")
-    parser.add_argument("--nights", type=Path, default=Path("reports/nights"), help="the files of all nights")
-    parser.add_argument("--runs", type=Path, default=Path("reports/runs"), help="where run directories go")
-    parser.add_argument("--limit-min", type=float, help="end the night after so many minutes, whatever it does")
+    parser.add_argument(
+        "--nights",
+        type=Path,
+        default=Path("reports/nights"),
+        help="the folder that has a file of each night (%(default)s)",
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=Path("reports/runs"), help="where run directories go (%(default)s)"
+    )
+    parser.add_argument("--limit-min", type=float, help="end the night after this many minutes (no limit)")
     return parser
 
 

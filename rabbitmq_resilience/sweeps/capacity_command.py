@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     )
     parser.add_argument("folder", type=Path, help="of the sweep's results, such as reports/sweeps/messages_a_core")
     parser.add_argument("--per-s", type=float, help="messages a second that are wanted; by default as the sweep says")
-    parser.add_argument("--cores-a-node", type=float, help="likewise")
+    parser.add_argument("--cores-a-node", type=float, help="cores that a node has; by default as the sweep says")
     parser.add_argument(
         "--at", action="append", default=[], metavar="AXIS=NUMBER", help="likewise, such as connections=13000"
     )

@@ -68,13 +68,28 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ),
         allow_abbrev=False,
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="two fault files, folders of nights or of results; or one fault file, and what differs",
+    )
     change = "a field of the scenario and its value on the %s side (workload.in_flight=10, on.broker=4.0.5)"
     parser.add_argument("--first", action="append", default=[], metavar="FIELD=VALUE", help=change % "first")
     parser.add_argument("--second", action="append", default=[], metavar="FIELD=VALUE", help=change % "second")
-    parser.add_argument("--repeats", type=int, help="how often each side is played; by default enough to tell anything")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        help="how often each side is played (6, or more with many measures)",
+    )
     parser.add_argument("--measures", default=",".join(MEASURED), help="what is measured; %(default)s")
-    parser.add_argument("--over", choices=("steady", "chaos", "always"), default="always", help="%(default)s")
+    parser.add_argument(
+        "--over",
+        choices=("steady", "chaos", "always"),
+        default="always",
+        help="of which time: steady phase, chaos phase, or all of it (%(default)s)",
+    )
     parser.add_argument("--to", type=Path, help=f"a folder ({FOLDER} and a name)")
     return parser
 

@@ -37,7 +37,8 @@ class Problem:
     def __str__(self) -> str:
         where = [f"line {self.line}"] if self.line is not None else []
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.location).lstrip(".")
-        return ", ".join([*where, *([name] if name else [])]) + f": {self.text}"
+        place = ", ".join([*where, *([name] if name else [])])
+        return f"{place}: {self.text}" if place else self.text
 
 
 class FileRefusedError(Exception):
