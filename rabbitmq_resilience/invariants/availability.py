@@ -39,7 +39,7 @@ from rabbitmq_resilience.record.events import LoadEvent
 
 #: For clients to lose patience (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
 PATIENCE_S = 15.0
-ELECTED_S = 5.0  # the part of it that is for elections
+ELECTED_S, PAUSES_LATE_FROM = 5.0, (4,)  # the part of it for elections; nodes wait for each silent peer from then on
 #: A queue that refuses messages for less of its stall had another cause to stand still too.
 REFUSED_MIN = 0.75
 #: Where confirms come often, shorter silence says nothing.
@@ -49,11 +49,11 @@ STANDS_STILL_S = 1.0
 class Availability(InvariantSpec):
     """The longest time without any confirm from a queue, between the start of the steady phase and the end of
     publishing, is at most ``stall_s_max``: by default the time to notice a fault, and 15 s for clients to lose patience
-    and for leaders to be elected. Where nodes without a majority do not pause, publishers may try all of them in vain
-    before they come to one that serves, and each costs ``confirm_timeout_s``: then it is that for less than half of the
-    nodes, and 5 s. Noticing takes 1.25 times ``net_ticktime``; for quorum queues in clusters
-    whose metadata is in Khepri it takes no longer than twice the poll interval of Raft's failure detector, which is 5 s
-    or ``raft.adaptive_failure_detector.poll_interval`` in the topology's ``settings``. Messages that were under way at
+    and for leaders to be elected. Where nodes without a majority do not pause, or only late as from 4.0 on, publishers
+    may try one after another in vain, and each costs ``confirm_timeout_s``: then it is that for less than half of the
+    nodes, and 5 s. Noticing takes 1.25 times ``net_ticktime``; for quorum queues in clusters whose metadata is in
+    Khepri it takes no longer than twice the poll interval of Raft's failure detector, which is 5 s or
+    ``raft.adaptive_failure_detector.poll_interval`` in the topology's ``settings``. Messages that were under way at
     the end are waited for.
 
     Of nodes that see each other only in part none is a majority, unless they need not pause for that, and all copies of
@@ -97,7 +97,7 @@ class Availability(InvariantSpec):
         if self.stall_s_max is not None:
             return self.stall_s_max
         found = forms(facts, cluster, facts.publishing_us or (0.0, NEVER_US))
-        return max(_patience_s(facts, form) + noticed_within_s(form, queue) for form in found for queue in facts.queues)
+        return max(_patience_s(facts, form) + noticed_within_s(form, q) for form in found for q in facts.queues)
 
     def check(self, history: History) -> Finding:
         facts, ledger = history.facts, ledger_of(history)
@@ -135,7 +135,7 @@ class Availability(InvariantSpec):
 def _patience_s(facts: Facts, form: ClusterFacts) -> float:
     """Return how long publishers may need until they have come to a node that serves, once a fault was noticed."""
     timeouts_s = [event.confirm_timeout_s for event in facts.of_kind(LoadEvent) if event.confirm_timeout_s is not None]
-    in_vain = 1 if form.pauses else (len(form.nodes) - 1) // 2
+    in_vain = 1 if form.pauses and form.broker_version < PAUSES_LATE_FROM else (len(form.nodes) - 1) // 2
     return max(PATIENCE_S, ELECTED_S + in_vain * max(timeouts_s, default=PATIENCE_S - ELECTED_S))
 
 
