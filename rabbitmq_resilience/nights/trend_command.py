@@ -21,7 +21,10 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     parser.add_argument("--mix-machines", action="store_true", help="compare nights of different machines too")
     given = parser.parse_args(list(arguments))
     if not given.folder.is_dir():
-        print(f"{given.folder} is no folder; name the one that --nights-dir was given", file=sys.stderr)
+        print(
+            f"{given.folder} is no folder; name that of the nights (reports/nights by default)",
+            file=sys.stderr,
+        )
         return 1
     troubles: list[str] = []
     nights = list(_read(given.folder, troubles))

@@ -55,6 +55,10 @@ def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location
         for act, nodes in step.acts(scenario.topology).items():
             if text := refusal(stated, act, nodes):
                 yield ("schedule", i, "fault"), text
+        touched = sorted(step.may_act_on(scenario.topology) & {*scenario.topology.node_names})
+        if touched and not step.acts(scenario.topology):
+            text = f"the fault {step.fault} does not say what it does to {', '.join(touched)} (its method acts)"
+            yield ("schedule", i, "fault"), f"{text}, so nothing in allow can permit it"
         if isinstance(step, PacketStep) and (text := untreated(stated, step.disturbance)):
             yield ("schedule", i, "fault"), text
     for act in sorted({act for step in scenario.schedule for act in step.acts(scenario.topology)}):

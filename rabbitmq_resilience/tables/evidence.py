@@ -16,9 +16,11 @@ from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
 from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 
+LOADS = "loads of case studies"
+
 #: Families of scenarios, and what their titles have: the first that fits counts.
 FAMILIES = {
-    "loads of case studies": r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
+    LOADS: r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
     r"|sizing|telemetry),",
     "random schedules": r"^Random",
     "rolling restarts": r"[Rr]olling restart",

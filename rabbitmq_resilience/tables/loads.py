@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rabbitmq_resilience.pages.wording import NOTHING, verdict_word
+from rabbitmq_resilience.tables.evidence import LOADS, family
 from rabbitmq_resilience.tables.ledger import read_ledger
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.recorded import Platform, platform
-
-#: The purpose of such runs in the ledger.
-PURPOSE = "loads"
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def played(lines: Iterable[Mapping[str, Any]]) -> list[Played]:
     """By title and platform."""
     found: defaultdict[tuple[str, Platform], list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
-        if line["purpose"] == PURPOSE:
+        if family(str(line["title"])) == LOADS:
             found[line["title"], platform(line)].append(line)
     return [Played(title, where, runs) for (title, where), runs in sorted(found.items(), key=lambda one: str(one[0]))]
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.ledger import reached
+from rabbitmq_resilience.tables.ledger import reached, read_ledger
 from rabbitmq_resilience.tables.loads import table
+from rabbitmq_resilience.tools.locations import content
 
 VERDICT: dict[str, Any] = {
     "invariants": {
@@ -37,11 +38,15 @@ def test_a_flow_tells_the_rate_where_no_throughput_is_demanded() -> None:
 
 def test_of_several_runs_the_lowest_and_the_highest_are_told() -> None:
     lines = [
-        line("durable", "VALID", confirmed_per_s=600.2, latency_ms=4.0, outage_s=0.0),
-        line("durable", "UNKNOWN", confirmed_per_s=1580.4, latency_ms=None, outage_s=0.0),
-        {**line("durable", "VALID"), "purpose": "random schedules"},
-        {**line("durable", "VALID", outage_s=1.5), "driver": "docker"},
+        line("durable, x", "VALID", confirmed_per_s=600.2, latency_ms=4.0, outage_s=0.0),
+        line("durable, x", "UNKNOWN", confirmed_per_s=1580.4, latency_ms=None, outage_s=0.0),
+        {**line("durable, x", "VALID"), "title": "Random schedule, x"},
+        {**line("durable, x", "VALID", outage_s=1.5), "driver": "docker"},
     ]
     text = table(lines)
-    assert "| durable | 3.10.8 | 2 | 1 VALID, 1 UNKNOWN | 600 to 1580 | - | 4 | 0 |" in text, text
-    assert "| durable | 3.10.8 in containers | 1 | 1 VALID | - | - | - | 1.5 |" in text, text
+    assert "| durable, x | 3.10.8 | 2 | 1 VALID, 1 UNKNOWN | 600 to 1580 | - | 4 | 0 |" in text, text
+    assert "| durable, x | 3.10.8 in containers | 1 | 1 VALID | - | - | - | 1.5 |" in text, text
+
+
+def test_the_page_is_that_of_the_ledger() -> None:
+    assert (content("reports") / "loads.md").read_text(encoding="utf-8") == table(read_ledger())

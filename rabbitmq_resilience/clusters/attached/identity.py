@@ -18,7 +18,10 @@ _APART_S_MAX = 30.0
 #: One that is back tells of itself only after a while.
 TOLD_WITHIN_S = 30.0
 #: Why one may not do so for longer.
-SILENT = "a broker whose statistics have failed too often tells nothing of itself until it is started again"
+SILENT = (
+    "a broker whose statistics have failed too often tells nothing of itself until it is started again: restart it, or "
+    "delete its pod"
+)
 
 
 def _told(api: ManagementApi, node: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -228,7 +229,9 @@ class ClusterFile(Spec):
         if self.virtual_host == "/":
             raise ValueError("virtual_host: / is everybody's; give one that is for these runs alone, or none")
         if unknown := sorted(self.allow.keys() - ACTS.keys()):
-            raise ValueError(f"allow: there is no {', '.join(unknown)}; there are {', '.join(ACTS)}")
+            near = difflib.get_close_matches(unknown[0], ACTS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ACTS)}"
+            raise ValueError(f"allow: there is no {', '.join(unknown)}; {hint}")
         if self.offers.ssh and (strangers := sorted(self.offers.ssh.addresses.keys() - set(names))):
             raise ValueError(f"offers.ssh.addresses: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
         addresses = (text for one in self.nodes for text in one.addresses)

@@ -15,6 +15,7 @@ from rabbitmq_resilience.clusters.attached.shape import ShapeError, fitted, matc
 from rabbitmq_resilience.clusters.attached.spec import ACTS
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.faults.catalogue import FAULTS
+from rabbitmq_resilience.faults.kill import Kill
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.fault_file import FaultFileError
 from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, check, refusals
@@ -335,3 +336,14 @@ def test_every_act_of_a_fault_is_known() -> None:
                 driver=None,
             ).schedule[0]
             assert set(step.acts(topology)) <= set(ACTS), name
+
+
+def test_a_fault_that_does_not_say_what_it_does_to_brokers_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
+    """Of a fault of somebody else's that acts on nodes nothing could be permitted, nor planned."""
+    stated = known(folder, SAID + SSH).stated
+    assert not [*refusals(fault_file.parse(KILLED, driver="attached"), stated)]
+    monkeypatch.setattr(Kill, "acts", lambda *_: {})
+    (refused,) = refusals(fault_file.parse(KILLED, driver="attached"), stated)
+    message(refused[1])
