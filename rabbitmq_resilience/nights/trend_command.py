@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
 from rabbitmq_resilience.nights.rates import known_rates
 from rabbitmq_resilience.nights.trend import Trend, trend
@@ -41,8 +43,8 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     for trouble in found.troubles:
         print(trouble, file=sys.stderr)
     changes = sum(len(history.changes) for group in found.groups for history in group.histories)
-    counts = (f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((len(nights), "night"), (changes, "change")))
-    print(f"{', '.join(counts)}: {given.to}")
+    told = counted(changes, "change") if find_spec("ruptures") else "changes were not looked for"
+    print(f"{counted(len(nights), 'night')}, {told}: {given.to}")
     return 0
 
 

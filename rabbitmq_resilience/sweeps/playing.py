@@ -160,8 +160,10 @@ class SweepInPlay:
         try:
             if turn.round % 2 == 0 and not checks_only:
                 beside()  # first in every other round
-            ground = None if checks_only else self._ground(turn.cell.on, request)
-            play(scenario, each=enter, ground=ground)
+            if checks_only:
+                play(scenario, driver=turn.cell.on.driver, broker=turn.cell.on.broker)
+            else:
+                play(scenario, each=enter, ground=self._ground(turn.cell.on, request))
         except Exception as error:
             if not entered:
                 self._broken_off(turn, f"{type(error).__name__}: {error}", request, scenario)
