@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, Self
 
+import yaml
 from pydantic import Field, model_validator
 
 from rabbitmq_resilience.clusters.broker.management import MIRROR_CRITICAL, QUORUM_CRITICAL, ApiError, ApiUnreachable
@@ -146,6 +147,11 @@ class When(Spec):
 
     def holds(self, scene: Scene) -> bool:
         return all(condition.holds(scene) for condition in self._given())
+
+    def __str__(self) -> str:
+        """Return the condition as a fault file has it."""
+        plain = self.model_dump(mode="json", exclude_none=True)
+        return str(yaml.safe_dump(plain, default_flow_style=True, width=1000)).strip()
 
 
 def _no_queue(queue: str, queues: Collection[str]) -> str:

@@ -11,10 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import yaml
-
 from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.conditions import Scene, When
+from rabbitmq_resilience.faults.conditions import Scene
 from rabbitmq_resilience.faults.fault import FaultContext, Injection, LateProof, Proof
 from rabbitmq_resilience.faults.targets import Resolver, TargetError
 from rabbitmq_resilience.record.events import Effect
@@ -157,7 +155,7 @@ class _PlayedStep:
         scene = Scene(self.nemesis.context.observer, self.nemesis.context.cluster, self.healed.since_s)
         while not when.holds(scene):
             if time.monotonic() > last_s:
-                return f"its condition never came true: {_written(when)}"
+                return f"its condition never came true: {when}"
             if self.interrupted.wait(LOOK_EVERY_S):
                 return "the run was ended before its condition came true"
         return None
@@ -213,8 +211,3 @@ def _attempt(prove: Callable[[], Told]) -> Told | Proof:
         return prove()
     except Exception as error:  # a proof that cannot be had is no proof
         return Proof(False, f"could not be looked at: {error}")
-
-
-def _written(when: When) -> str:
-    """Return a condition as a fault file has it."""
-    return str(yaml.safe_dump(when.model_dump(mode="json", exclude_none=True), default_flow_style=True)).strip()

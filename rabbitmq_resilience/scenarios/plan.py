@@ -13,6 +13,7 @@ from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.attached.ways import reached_by
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.faults.catalogue import AnyFault
+from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.scenarios.at_once import most_at_once
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.on_clusters import known
@@ -29,7 +30,7 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
     queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"
     where = stated.virtual_host or "a virtual host of its own, which goes again"
     yield (
-        f"  load: {load.publishers} publishers to {queues} in {where}, "
+        f"  load: {counted(load.publishers, 'publisher')} to {queues} in {where}, "
         f"{'as fast as it goes' if load.rate_per_s is None else f'{load.rate_per_s}/s'}"
     )
     for number, step in enumerate(scenario.schedule):
@@ -57,7 +58,7 @@ def _when(step: AnyFault) -> str:
     if step.at_s is not None:
         return f"{step.at_s:g} s after chaos begins, for {step.for_s:g} s"
     assert step.when is not None, "a step has a time or a condition"
-    return f"once {step.when.model_dump(mode='json', exclude_none=True)}, for {step.for_s:g} s"
+    return f"once {step.when}, for {step.for_s:g} s"
 
 
 def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict[str, str]) -> Iterator[str]:
