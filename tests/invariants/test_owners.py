@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -263,3 +263,36 @@ def test_a_consumer_whose_node_is_not_recorded_excuses_no_more_than_any_node_doe
     worked = [event(at_s, "worker", worker="consumer-0", event=what) for at_s, what in told]
     made = [cluster(), phases(), QUEUES, load(10, 2), node_states(), fault(29, 31, name="kill_client"), *worked]
     assert Availability().check(history(sent, [], made)).verdict is Verdict.INVALID
+
+
+@given(
+    words=st.lists(st.sampled_from(["connected", "connection_lost", "killed"]), max_size=8),
+    sent_s=st.integers(1, 30).map(lambda s: s + 0.5),
+    bound=st.booleans(),
+)
+def test_what_may_be_gone_second_by_second(words: list[str], sent_s: float, bound: bool) -> None:
+    """A message is sent, and nothing arrives. Every 3 s one thing happens. It may be gone with each absence that was
+    not over, for all nodes that route, when it was sent: one that it was in the queue for, or that began later."""
+    told = [(3 * number, word) for number, word in enumerate(words, 1)]
+    made = [cluster(), phases(), BOUND if bound else QUEUES, node_states(), fault(82, 85, down=["b1"])]
+    connected, ever, allowed = False, False, False
+    for at_s, word in told:
+        came = word == "connected" and not connected and ever
+        connected = word == "connected"
+        ever = ever or connected
+        if came:
+            allowed |= sent_s < at_s + (2 if bound else 0)
+    if ever and not connected:  # it never came back
+        gone_s = next(at_s for at_s, _ in reversed([*_losses(told)]))
+        allowed |= bound or sent_s < gone_s + 30
+    found = NoLoss().check(history([publish(0, sent_s)], [], [*made, *of_consumer(told)]))
+    assert found.verdict is (Verdict.VALID if allowed else Verdict.INVALID)
+
+
+def _losses(told: Told) -> Iterator[tuple[float, str]]:
+    """What ended a connection that was there."""
+    connected = False
+    for at_s, word in told:
+        if connected and word != "connected":
+            yield at_s, word
+        connected = word == "connected"
