@@ -43,8 +43,8 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     for trouble in found.troubles:
         print(trouble, file=sys.stderr)
     changes = sum(len(history.changes) for group in found.groups for history in group.histories)
-    told = counted(changes, "change") if find_spec("ruptures") else "changes were not looked for"
-    print(f"{counted(len(nights), 'night')}, {told}: {given.to}")
+    changed = counted(changes, "change") if find_spec("ruptures") else "changes were not looked for"
+    print(f"{counted(len(nights), 'night')}, {changed}: {given.to}")
     return 0
 
 

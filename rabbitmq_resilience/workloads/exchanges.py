@@ -27,7 +27,7 @@ AT_ONCE = 500
 KNOWN_WITHIN_S = 180.0
 TRIED_WITHIN_S = 180.0
 
-#: What tells one exchange or binding from others.
+#: What distinguishes one exchange or binding from others.
 _Key = tuple[str, ...]
 _NUMBER = struct.Struct(">I")
 _CALLED = {"consistent_hash": "x-consistent-hash"}

@@ -52,8 +52,8 @@ def test_publishers_may_try_each_node_of_a_minority_that_does_not_pause(
 ) -> None:
     """In 7 nodes a zone of three was cut off on 4.3.6: a publisher spent 10 s at each of them, 30.5 s in all."""
     nodes = [f"n{number}" for number in range(of_cluster["nodes"])]
-    told = load(10, 10, confirm_timeout_s=confirm_timeout_s)
-    facts = Facts([cluster(**{**of_cluster, "nodes": nodes}), queues("q1", members=nodes), told])
+    loaded = load(10, 10, confirm_timeout_s=confirm_timeout_s)
+    facts = Facts([cluster(**{**of_cluster, "nodes": nodes}), queues("q1", members=nodes), loaded])
     assert facts.cluster is not None
     assert Availability().bound_of_s(facts, facts.cluster) == bound_s
 
