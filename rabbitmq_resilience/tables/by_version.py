@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rabbitmq_resilience.tables.evidence import newest_first
-from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
 from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.runs import Counts, Run, read_explained
 
 
 def by_version(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:

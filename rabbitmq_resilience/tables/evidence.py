@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rabbitmq_resilience.pages.wording import NOTHING
-from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained
 from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
+from rabbitmq_resilience.tables.runs import Counts, Run, read_explained
 
 LOADS = "loads of case studies"
 

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.tables.false_alarms import Counts, Run, read_explained, run_of
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.recorded import recorded_by_name
+from rabbitmq_resilience.tables.runs import Counts, Run, read_explained, run_of
 from rabbitmq_resilience.tools.locations import content
 
 LEDGER = content("reports") / "ledger.jsonl"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rabbitmq_resilience.tables.by_version import by_version
-from rabbitmq_resilience.tables.false_alarms import read_explained
 from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.runs import read_explained
 from rabbitmq_resilience.tools.locations import content
 from tests.tables.test_evidence import LINES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rabbitmq_resilience.tables.evidence import ALL, FAMILIES, OTHER, evidence, family
-from rabbitmq_resilience.tables.false_alarms import read_explained
 from rabbitmq_resilience.tables.ledger import read_ledger
+from rabbitmq_resilience.tables.runs import read_explained
 from rabbitmq_resilience.tools.locations import content
 
 

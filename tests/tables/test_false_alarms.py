@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.tables.false_alarms import CAUSES, Run, false_alarms, read_explained, recorded_runs
+from rabbitmq_resilience.tables.false_alarms import false_alarms
+from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.tables.runs import CAUSES, Run, read_explained
+from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 from tests.tables.lines import line_with
 
@@ -43,9 +44,9 @@ def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messag
     message(line_with(text, "3 did not"))
     about = "A zone is cut off | 3.10.8 | INVALID"
     assert [row.rsplit(" | ", 2)[0] for row in explained] == [
-        f"| 3 {about} | - | no_loss: 5 never arrived",
-        f"| 4 {about} | - | throughput: 48% where 50% are demanded",
-        f"| 5 {about} | - | order: 3 were overtaken",
+        f"| 3 {about} | no_loss: 5 never arrived",
+        f"| 4 {about} | throughput: 48% where 50% are demanded",
+        f"| 5 {about} | order: 3 were overtaken",
     ]
     assert [row.rsplit(" | ", 1)[1] for row in explained] == ["it confirmed too early |", "four others beside |", "- |"]
     message("\n".join(explained))
@@ -61,14 +62,16 @@ def test_a_run_that_could_not_tell_says_what_it_lacked(message: Messages) -> Non
     message(row)
 
 
-def test_runs_are_explained_by_the_time_in_their_names(tmp_path: Path) -> None:
-    for name in ("20260101T000002Z-late", "20260101T000001Z-early"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "verdict.json").write_text(json.dumps(verdict("INVALID", no_loss="lost")))
-    (tmp_path / "20260101T000000Z-without-a-verdict").mkdir()
-    early, late = recorded_runs([tmp_path], {"20260101T000001Z": {"cause": "machine", "why": "it was busy"}})
+def test_runs_are_explained_by_the_time_in_their_names() -> None:
+    lines = [{"run": f"2026010{n}T000001Z-a-cut", **verdict("INVALID", no_loss="lost")} for n in (1, 2)]
+    early, late = runs_of(lines, {"20260101T000001Z": {"cause": "machine", "why": "it was busy"}})
     assert (early.cause, early.why, early.is_false_alarm) == ("machine", "it was busy", True)
-    assert (late.name, late.cause) == ("20260101T000002Z-late", "")
+    assert (late.name, late.cause) == ("20260102T000001Z-a-cut", "")
+
+
+def test_the_page_is_that_of_the_ledger() -> None:
+    kept = (content("reports") / "false-alarms.md").read_text(encoding="utf-8")
+    assert kept == false_alarms(runs_of(read_ledger(), read_explained()))
 
 
 def test_every_explanation_names_a_cause_that_there_is() -> None:

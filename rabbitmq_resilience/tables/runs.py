@@ -1,0 +1,102 @@
+"""Runs that came to a verdict: how each ended, why, and how many ended how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from rabbitmq_resilience.pages.wording import NOTHING, verdict_word
+from rabbitmq_resilience.tables.rate import Rate
+from rabbitmq_resilience.tables.recorded import Platform, platform
+from rabbitmq_resilience.tools.locations import content
+
+EXPLAINED = content("reports") / "explained.yaml"
+
+#: What ``cause`` may be in that file, and the words of the table for it.
+CAUSES = {"rabbitmq": "RabbitMQ broke the promise", "machine": "the machine was too busy", "suite": "this suite"}
+_NOT_EXPLAINED = "not explained"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run that came to a verdict, and why it did not end as it should, where that is known."""
+
+    name: str
+    verdict: Mapping[str, Any]
+    cause: str = ""
+    why: str = ""
+
+    @property
+    def time(self) -> str:
+        return _time(self.name)
+
+    @property
+    def platform(self) -> Platform:
+        return platform(self.verdict)
+
+    @property
+    def word(self) -> str:
+        return verdict_word(self.verdict)
+
+    @property
+    def blamed(self) -> str:
+        return CAUSES.get(self.cause, _NOT_EXPLAINED)
+
+    @property
+    def held(self) -> bool:
+        return bool(self.verdict["verdict"] == "VALID" or self.known)
+
+    @property
+    def known(self) -> bool:
+        return bool(self.verdict["verdict"] == "INVALID" and self.verdict.get("as_expected"))
+
+    @property
+    def is_false_alarm(self) -> bool:
+        return bool(self.verdict["verdict"] == "INVALID" and not self.held and self.cause != "rabbitmq")
+
+    @property
+    def said(self) -> str:
+        """What the verdict rests on: a broken promise, or failing that why nothing can be told."""
+        found = {**self.verdict.get("invariants", {}), **self.verdict.get("assumptions", {})}
+        wrong = [(name, f) for name, f in found.items() if f["verdict"] == self.verdict["verdict"]]
+        assumed = [(name, f) for name, f in wrong if name in self.verdict.get("assumptions", {})]
+        name, finding = (assumed or wrong or [("", {"summary": NOTHING})])[0]
+        first_line = str(finding["summary"]).splitlines()[0]
+        return f"{name}: {first_line}"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many runs ended how; ``invalid`` are those that were not known to be so."""
+
+    runs: int
+    valid: int
+    known: int
+    invalid: int
+    unknown: int
+    false_alarms: Rate | None
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Self:
+        words = Counter(str(run.verdict["verdict"]) for run in runs if not run.known)
+        rate = Rate(sum(run.is_false_alarm for run in runs), len(runs)) if runs else None
+        known = sum(run.known for run in runs)
+        return cls(len(runs), words["VALID"], known, words["INVALID"], words["UNKNOWN"], rate)
+
+
+def run_of(name: str, verdict: Mapping[str, Any], explained: Mapping[str, Mapping[str, str]]) -> Run:
+    """Return the run of that name with what explains it. ``explained``: cause and why, by the time in a run's name."""
+    return Run(name, verdict, **explained.get(_time(name), {}))
+
+
+def _time(name: str) -> str:
+    return name.partition("-")[0]
+
+
+def read_explained(path: Path = EXPLAINED) -> dict[str, dict[str, str]]:
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
