@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
+from rabbitmq_resilience.invariants.disturbances import leaders
+from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.measured import UNSEEN_S_MAX, Curve, curves
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
@@ -16,8 +19,11 @@ TO_THE_END_S = 2.0
 
 class Unacked(InvariantSpec):
     """After the drain, and before the consumers go, no queue holds a message that is delivered and not acknowledged.
-    Of the nodes that spoke of it to the end, the one that says the most counts. A queue of which no node told since the
-    drain was over, or for the last 15 s, leaves it UNKNOWN."""
+    The number of the node that led the queue for the last 15 s counts: another node may go on reporting what it held
+    when it led. If no such node reported to the end, the nodes that did must agree on whether anything is held; where
+    they do not, it is UNKNOWN. So it is for a queue of which no node reported since the drain was over, or for the
+    last 15 s.
+    """
 
     needs_metrics: ClassVar[bool] = True
 
@@ -29,33 +35,53 @@ class Unacked(InvariantSpec):
         drain_us, end_us = facts.phases["drain"], facts.consumers_gone_us
         drained_us = max((event.t_us for event in facts.of_kind(DrainEvent)), default=drain_us)
         due_us = max(drained_us, end_us - UNSEEN_S_MAX * 1e6)
-        last = {}
+        last: dict[str, _Held] = {}
         for queue in facts.queues:
-            told = [curve.within(due_us, end_us) for (_, name), curve in found.items() if name == queue.name]
-            last[queue.name] = _held_at_last(told)
+            reported = {node: curve.within(due_us, end_us) for (node, q), curve in found.items() if q == queue.name}
+            last[queue.name] = _held_at_last(reported, _leader(facts, queue.name, end_us))
         peak = sum(_peak(curve) for (_, queue), curve in found.items() if queue in last)
-        held = {queue: count for queue, count in last.items() if count}
+        held = {queue: one.least for queue, one in last.items() if one.least}
         numbers = {"unacked_at_end": sum(held.values()), "unacked_max": peak}
-        told_of = [f"{queue} held {n} unacknowledged messages after the drain" for queue, n in held.items()]
-        silent = [queue for queue, count in last.items() if count is None]
-        coverage = Coverage(len(last) - len(silent), len(last), "queues")
+        examples = [f"{queue} held {n} unacknowledged messages after the drain" for queue, n in held.items()]
+        unclear = [f"{queue} {one.why}" for queue, one in last.items() if one.why]
+        coverage = Coverage(len(last) - len(unclear), len(last), "queues")
         if held:
-            return Finding(Verdict.INVALID, told_of[0], numbers, tuple(told_of[:EXAMPLES_MAX]), coverage)
-        if silent:
-            summary = f"no node told of {', '.join(silent[:5])} when the drain was over"
-            return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
+            return Finding(Verdict.INVALID, examples[0], numbers, tuple(examples[:EXAMPLES_MAX]), coverage)
+        if unclear:
+            return Finding(Verdict.UNKNOWN, "; ".join(unclear[:EXAMPLES_MAX]), numbers, (), coverage)
         summary = f"no delivery was left unacknowledged {seconds(end_us - drain_us):g} s after the drain began"
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
 
-def _held_at_last(curves_of: Sequence[Curve]) -> int | None:
-    """Return the most that any node said at last of a queue, of those that spoke to the end; None if none spoke.
+@dataclass(frozen=True)
+class _Held:
+    """``least``: how many messages a queue held at least; ``why``: why it is not known whether it held any."""
 
-    A node that leads the queue no more may go on saying that it holds nothing.
-    """
-    last = [(int(curve.t_us[-1]), int(curve.values[-1])) for curve in curves_of if len(curve)]
-    ends_us = max((t_us for t_us, _ in last), default=0)
-    return max((count for t_us, count in last if ends_us - t_us <= TO_THE_END_S * 1e6), default=None)
+    least: int = 0
+    why: str = ""
+
+
+def _leader(facts: Facts, queue: str, end_us: float) -> str | None:
+    """Return the node that led the queue at each look of the last 15 s; None if there was none, or another one too."""
+    looks = leaders(facts).get(queue, ())
+    lately = {node for t_us, node in looks if end_us - UNSEEN_S_MAX * 1e6 <= t_us <= end_us}
+    return lately.pop() if len(lately) == 1 else None
+
+
+def _held_at_last(reported: Mapping[str, Curve], leader: str | None) -> _Held:
+    """Return what a queue held by the last numbers of nodes that reported to the end."""
+    last = {node: (int(curve.t_us[-1]), int(curve.values[-1])) for node, curve in reported.items() if len(curve)}
+    ends_us = max((t_us for t_us, _ in last.values()), default=0)
+    counts = {node: count for node, (t_us, count) in last.items() if ends_us - t_us <= TO_THE_END_S * 1e6}
+    if not counts:
+        return _Held(why="was reported by no node when the drain was over")
+    if leader in counts:
+        return _Held(counts[leader])
+    least, most = min(counts.values()), max(counts.values())
+    if most and not least:
+        listed = ", ".join(f"{node} {count}" for node, count in sorted(counts.items()))
+        return _Held(why=f"held messages by some nodes and none by others ({listed}), and its leader is not known")
+    return _Held(least)
 
 
 def _peak(curve: Curve) -> int:

@@ -85,3 +85,23 @@ def test_unknown_where_nobody_told_for_long() -> None:
     for end_s, verdict in ((80, Verdict.UNKNOWN), (81, Verdict.VALID)):
         judged = history((), (), whole, metrics=[unacked("q1", 0, end_s=end_s)])
         assert Unacked().check(judged).verdict is verdict
+
+
+def led(queue: str, *leaders: tuple[float, str]) -> list[Any]:
+    return [event(at, "sample", node="", queues={queue: {"unacked": 0, "leader": node}}) for at, node in leaders]
+
+
+def test_what_a_former_leader_goes_on_reporting_does_not_count() -> None:
+    """4.3.6, one run: b1 had led q1 and reported 2 to the end; a1 led it for the last 40 s and reported 0."""
+    reported = [CALM, unacked("q1", 0), unacked("q1", 2, node="b1")]
+    assert check(reported, led("q1", (40, "b1"), (82, "a1"), (94, "a1"))).verdict is Verdict.VALID
+    assert check(reported, led("q1", (40, "a1"), (82, "b1"), (94, "b1"))).verdict is Verdict.INVALID
+
+
+def test_unknown_where_nodes_disagree_and_no_leader_is_known(message: Messages) -> None:
+    reported = [CALM, unacked("q1", 0), unacked("q1", 2, node="b1")]
+    for looks in ([], led("q1", (84, "a1"), (94, "b1")), led("q1", (94, "c1"))):
+        finding = check(reported, *looks)
+        assert finding.verdict is Verdict.UNKNOWN
+        message(finding.summary)
+    assert check([CALM, unacked("q1", 3), unacked("q1", 2, node="b1")]).numbers["unacked_at_end"] == 2

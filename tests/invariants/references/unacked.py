@@ -27,10 +27,12 @@ class Word:
 
 @dataclass(frozen=True)
 class Case:
-    """What nodes said of queues. ``drained_s``: when the drain was over."""
+    """What nodes said of queues. ``led_by``: (second, queue, leader) of each look that found one. ``drained_s``: when
+    the drain was over."""
 
     names: tuple[str, ...]
     words: tuple[Word, ...]
+    led_by: tuple[tuple[int, str, str], ...]
     drained_s: float
     steps: tuple[Step, ...]
     aways: tuple[Away, ...]
@@ -75,7 +77,23 @@ def _drawn(source: random.Random) -> Case:
                 planted.add("no_number")
                 values[source.choice([50, 80, 92, 94])] = math.nan
             words.append(Word(node, name, tuple(values)))
-    return Case(names, tuple(words), drained_s, steps, aways, "+".join(sorted(planted)))
+    led_by, how_led = drawn_leaders(source, names)
+    planted |= how_led
+    return Case(names, tuple(words), led_by, drained_s, steps, aways, "+".join(sorted(planted)))
+
+
+def drawn_leaders(source: random.Random, names: tuple[str, ...]) -> tuple[tuple[tuple[int, str, str], ...], set[str]]:
+    """Draw which node leads each queue at which look, and say in words how."""
+    found, words = [], set()
+    for name in names:
+        leader = source.choice([*NODES, None, None])
+        moved_s = source.choice([1000, 1000, 60, 85, 92])
+        for at_s in (70, 84, 90, 94):
+            now = leader if at_s < moved_s else source.choice(NODES)
+            if now is not None and source.random() < 0.9:
+                found.append((at_s, name, now))
+        words.add("no_leader" if leader is None else "moved" if moved_s < END_S else "led")
+    return tuple(found), words
 
 
 def held_at(held: str, at_s: int, drained_s: float) -> float:
@@ -96,9 +114,13 @@ def is_away(aways: tuple[Away, ...], node: str, at_s: float) -> bool:
 
 def recorded(case: Case) -> History:
     """Return the history of a case."""
+    looks = [
+        event(at_s, "sample", node="", queues={name: {"ready": 0, "unacked": 0, "leader": leader}})
+        for at_s, name, leader in case.led_by
+    ]
     rows = [told("unacked", word.node, said(word.values), queue=word.queue, end_s=100) for word in case.words]
     drain = event(case.drained_s, "drain", complete=True, confirmed=1, received=1, unconsumed=0, detail="")
-    history: History = made([], [], case.steps, case.aways, drain, names=case.names, metrics=rows)
+    history: History = made([], [], case.steps, case.aways, drain, *looks, names=case.names, metrics=rows)
     return history
 
 
@@ -107,14 +129,14 @@ def said(values: Values) -> Callable[[float], float | None]:
     return lambda at_s: values[int(at_s)]
 
 
-def last_words(case: Case, name: str) -> list[tuple[int, float]]:
-    """Return when each node last spoke of a queue before the consumers went, and what it said."""
+def last_words(case: Case, name: str) -> list[tuple[int, float, str]]:
+    """Return when each node last spoke of a queue before the consumers went, what it said, and which node it was."""
     words = []
     for word in case.words:
         last = None
         for at_s, value in enumerate(word.values):
             if word.queue == name and at_s <= END_S and value is not None and not math.isnan(value):
-                last = at_s, value
+                last = at_s, value, word.node
         if last is not None:
             words.append(last)
     return words
@@ -134,14 +156,18 @@ def verdict_of(case: Case, name: str) -> str:
     words = [word for word in last_words(case, name) if word[0] >= case.drained_s and END_S - word[0] <= SILENT_S]
     if not words:
         return "UNKNOWN"
-    to_the_end = [value for at_s, value in words if at_s >= max(said_s for said_s, _ in words) - 1]
-    return "INVALID" if max(to_the_end) > 0 else "VALID"
+    to_the_end = {node: value for at_s, value, node in words if at_s >= max(said_s for said_s, _, _ in words) - 1}
+    lately = [leader for at_s, queue, leader in case.led_by if queue == name and END_S - SILENT_S <= at_s <= END_S]
+    if lately and all(leader == lately[0] for leader in lately) and lately[0] in to_the_end:
+        return "INVALID" if to_the_end[lately[0]] > 0 else "VALID"
+    answers = {value > 0 for value in to_the_end.values()}
+    return "UNKNOWN" if len(answers) > 1 else "INVALID" if answers == {True} else "VALID"
 
 
 def is_rough(case: Case) -> bool:
     """Whether some nodes fell silent shortly before others, so that the text does not say who spoke to the end."""
     for name in case.names:
-        times = [at_s for at_s, _ in last_words(case, name)]
+        times = [at_s for at_s, _, _ in last_words(case, name)]
         if times and any(max(times) - at_s in range(2, 7) for at_s in times):
             return True
     return False
