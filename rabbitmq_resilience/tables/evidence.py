@@ -25,10 +25,12 @@ FAMILIES = {
     "random schedules": r"^Random",
     "rolling restarts": r"[Rr]olling restart",
     "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
-    "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk",
+    "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk|expire into"
+    r"|any consumer grows",
     "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
     "cuts": r"cut|bridge|even split|disconnected|not heard",
-    "brokers that die or freeze": r"\bdies?\b|died|freezes",
+    "declarations, timeouts, counts": r"queues are declared|were declared while|^Each consumer|^A queue counts",
+    "brokers that die or freeze": r"\bdies?\b|died|freezes|frozen",
 }
 OTHER, ALL = "other", "all"
 
