@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.attached.offers import Command, Offers
@@ -220,6 +220,15 @@ class ClusterFile(Spec):
     allow: Mapping[str, Annotated[int, Field(ge=1, le=1000)]] = {}
     abort_when: AbortWhen = AbortWhen()
 
+    @field_validator("allow")
+    @classmethod
+    def _known(cls, allow: Mapping[str, int]) -> Mapping[str, int]:
+        if unknown := sorted(allow.keys() - ACTS.keys()):
+            near = difflib.get_close_matches(unknown[0], ACTS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ACTS)}"
+            raise ValueError(f"there is no {', '.join(unknown)}; {hint}")
+        return allow
+
     @model_validator(mode="after")
     def _names(self) -> Self:
         names = [node.name for node in self.nodes]
@@ -228,10 +237,6 @@ class ClusterFile(Spec):
             raise ValueError(f"nodes: {', '.join(twice)} is named twice")
         if self.virtual_host == "/":
             raise ValueError("virtual_host: / is everybody's; give one that is for these runs alone, or none")
-        if unknown := sorted(self.allow.keys() - ACTS.keys()):
-            near = difflib.get_close_matches(unknown[0], ACTS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ACTS)}"
-            raise ValueError(f"allow: there is no {', '.join(unknown)}; {hint}")
         if self.offers.ssh and (strangers := sorted(self.offers.ssh.addresses.keys() - set(names))):
             raise ValueError(f"offers.ssh.addresses: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
         addresses = (text for one in self.nodes for text in one.addresses)
