@@ -196,9 +196,8 @@ class RunningWorkload(Closing):
 
     def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
         """Let those consumers connect that wait for this, and wait for all to receive what is confirmed; call it after
-        ``stop_publishers``. What publishers that
-        await no confirms had not yet handed over as they were ended is lost by them, not by a broker: then the drain is
-        not complete unless everything came."""
+        ``stop_publishers``. What publishers that await no confirms had not yet handed over as they were ended is lost
+        by them, not by a broker: then the drain is not complete unless everything came."""
         for consumer in self.consumers:
             consumer.consume()
         result = drain(self._tally, depths, idle_s=idle_s, timeout_s=timeout_s)
