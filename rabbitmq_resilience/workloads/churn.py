@@ -1,4 +1,4 @@
-"""Connections, channels, queues and bindings that are opened and closed again all the time, at a rate of each."""
+"""Open and close connections, channels, queues and bindings all the time, each kind at its own rate."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from rabbitmq_resilience.workloads.host import TICK_S, Client, Host, run_worker
 from rabbitmq_resilience.workloads.load import Address, Load, Process
 from rabbitmq_resilience.workloads.pace import Pace
 from rabbitmq_resilience.workloads.session import BACKOFF_S, CLOSE_TIMEOUT_S, SETUP_TIMEOUT_S, parameters
-from rabbitmq_resilience.workloads.spec import CHURN_PREFIX
 from rabbitmq_resilience.workloads.wire import Connection
+from rabbitmq_resilience.workloads.workload_fields import CHURN_PREFIX
 
-TELL_EVERY_S = 1.0
-#: Of each kind; what is due meanwhile waits, and is forgotten in the end (``workloads.pace``).
+RECORD_EVERY_S = 1.0
+#: How many of each kind may be open at a time. What is due then waits, and is dropped later (``workloads.pace``).
 UNDER_WAY_MAX = 50
 EXCHANGE = "amq.topic"
 
 
 class Done(Protocol):
-    """To be called once for each thing that was opened: closed again, or failed."""
+    """A callback for the end of one opened thing: it was closed again, or it failed. Call it once for each thing."""
 
     def __call__(self, *, well: bool) -> None: ...
 
 
 class Churn(Client):
-    """The one client of its process. Connections are those that churn; the rest goes over one connection that is held,
-    and stands still while that is lost."""
+    """The only client of the churn process.
+
+    Churned connections are opened and closed themselves. Channels, queues and bindings use one held connection; their
+    churn pauses while that connection is lost.
+    """
 
     tick_s = TICK_S
 
@@ -61,7 +64,7 @@ class Churn(Client):
         self._places = self._load.places(0)
         self._tried = 0
         self._stopping = False
-        self._told_s = 0.0
+        self._recorded_s = 0.0
 
     def begin(self) -> None:
         if self._paces.keys() - {"connections"}:
@@ -74,9 +77,9 @@ class Churn(Client):
             for _ in pace.take(room if is_served and not self._stopping else 0, now_us=now_us()):
                 self._begin(kind)
         now_s = time.monotonic()
-        if now_s - self._told_s >= TELL_EVERY_S:
-            self._told_s = now_s
-            self._tell()
+        if now_s - self._recorded_s >= RECORD_EVERY_S:
+            self._recorded_s = now_s
+            self._record()
 
     def stop(self) -> None:
         self._stopping = True
@@ -85,7 +88,7 @@ class Churn(Client):
         self._host.loop.call_later(CLOSE_TIMEOUT_S, self._host.finished)
 
     def close(self) -> None:
-        self._tell()
+        self._record()
 
     def _begin(self, kind: str) -> None:
         number = self._numbers[kind]
@@ -93,13 +96,13 @@ class Churn(Client):
         self._under_way[kind].add(number)
 
         def done(*, well: bool) -> None:
-            if number in self._under_way[kind]:  # what failed with its connection may be answered late
+            if number in self._under_way[kind]:  # an answer may come after its connection failed
                 self._under_way[kind].discard(number)
                 (self._done if well else self._failed)[kind] += 1
 
         self._open[kind](number, done)
 
-    def _tell(self) -> None:
+    def _record(self) -> None:
         if self._done or self._failed:
             self._host.events.record("churn", worker="churn-0", done=dict(self._done), failed=dict(self._failed))
             self._done.clear()
@@ -109,7 +112,7 @@ class Churn(Client):
         load = self._load
         return parameters(load, address, self._host.access, name=name, heartbeat_s=load.heartbeat_s)
 
-    # What is opened and closed.
+    # Opening and closing.
 
     def _open_connection(self, number: int, done: Done) -> None:
         address = self._load.addresses[number % len(self._load.addresses)]
@@ -144,11 +147,11 @@ class Churn(Client):
 
         channel.queue_bind(self._bound, EXCHANGE, key, callback=bound)
 
-    # The connection that is held.
+    # The held connection.
 
     @property
     def _bound(self) -> str:
-        """Of each connection its own: a broker may keep the one before for a while."""
+        """Return the queue to bind, another one for each connection: a broker may keep the last one for a while."""
         return f"{CHURN_PREFIX}bound-{self._tried}"
 
     @property

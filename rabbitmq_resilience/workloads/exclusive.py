@@ -1,5 +1,6 @@
-"""Queues that their consumers declare: exclusive ones, each of which belongs to a connection and is gone with it, and
-those that expire when they had no consumer for a time.
+"""Check workloads whose consumers declare the queues: exclusive queues, and queues that expire.
+
+An exclusive queue belongs to a connection and is gone with it. A queue expires after a time without a consumer.
 
 Sources: RabbitMQ, "Queues" (exclusive queues: other connections may publish to one, but neither consume from it nor
 declare, purge or delete it), and "Time-To-Live and Expiration" (queue TTL).
@@ -8,20 +9,18 @@ declare, purge or delete it), and "Time-To-Live and Expiration" (queue TTL).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workloads.workload_fields import WorkloadFields
 
-#: What a record calls the types of such queues.
+#: The types of such queues in a record.
 EXCLUSIVE = "exclusive"
 EXPIRING = "expiring"
-#: Brokers may notice two heartbeats earlier than a client that its connection is gone (``invariants.owners``).
+#: Brokers may notice two heartbeats earlier than the client that a connection is gone (``invariants.owners``).
 HEARTBEAT_MAX_S = 5
 
 
-def owner_problems(workload: Workload) -> Iterator[str]:
-    """What does not go with ``exclusive: true``, or with ``redeclare: true``."""
+def owner_problems(workload: WorkloadFields) -> Iterator[str]:
+    """Yield the fields that contradict ``exclusive: true``, or ``redeclare: true``."""
     name = "exclusive" if workload.exclusive else "redeclare"
     expires = workload.limits is not None and workload.limits.expires_ms is not None
     if workload.exclusive and (workload.redeclare or expires):
@@ -30,7 +29,7 @@ def owner_problems(workload: Workload) -> Iterator[str]:
     elif workload.redeclare and not expires:
         yield "redeclare is for queues that expire: say when, such as limits: {expires_ms: 30000}"
     elif workload.redeclare and workload.heartbeat_s > HEARTBEAT_MAX_S:
-        yield f"redeclare goes with a heartbeat_s up to {HEARTBEAT_MAX_S}: later nobody knows when a consumer was gone"
+        yield f"redeclare goes with a heartbeat_s up to {HEARTBEAT_MAX_S}: beyond, it is unknown when a consumer left"
     if workload.queue_type != "classic":
         yield f"{name} goes with queue_type: classic, not {workload.queue_type}"
     if not 0 < workload.consumers <= workload.queues:
@@ -48,4 +47,4 @@ def owner_problems(workload: Workload) -> Iterator[str]:
         "leaders_on": bool(workload.leaders_on),
     }
     for other in (other for other, stated in others.items() if stated):
-        yield f"{other} does not go with {name}: a queue is where its consumer is, and there once that has connected"
+        yield f"{other} does not go with {name}: a consumer declares its queue as it connects, on its node"

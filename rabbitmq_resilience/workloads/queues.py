@@ -1,4 +1,4 @@
-"""Declares the queues of a workload, with their leaders where they are wanted, and proves it."""
+"""Declare the queues of a workload with their leaders on the requested nodes, and prove that they are there."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rabbitmq_resilience.clusters.broker.management import (
 from rabbitmq_resilience.clusters.protocol import Cluster
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workloads import dead_letter_ways
 from rabbitmq_resilience.workloads.drain import Depth, DepthsUnknown
 from rabbitmq_resilience.workloads.exclusive import EXCLUSIVE, EXPIRING
 from rabbitmq_resilience.workloads.load import COPIES, share
@@ -29,9 +30,11 @@ POLICY = "workload"
 
 
 class QueuePlace(TypedDict):
-    """Where a queue is; nodes by their names in the topology, the leader first among the members. ``consumer``: the
-    number of the one that declares it. ``bound``: it also binds it to
-    exchanges. ``expires_s``: for how long it must have had none to be gone."""
+    """The place of a queue. Nodes have their names in the topology; the leader is the first of the members.
+
+    ``consumer``: the number of the consumer that declares the queue. ``bound``: this consumer also binds the queue to
+    exchanges. ``expires_s``: how long the queue must be without a consumer to be deleted.
+    """
 
     type: str
     members: list[str]
@@ -46,7 +49,7 @@ def queue_names(workload: Workload) -> list[str]:
 
 
 def leader_nodes(workload: Workload, topology: Topology) -> list[str]:
-    """The node that shall lead each queue, in index order. Raises ValueError for a name that is no node or zone."""
+    """Return the node that shall lead each queue, in index order. Raise ValueError if a name is no node or zone."""
     candidates: list[str] = []
     for name in workload.leaders_on or topology.node_names:
         zone = name.removeprefix("zone:")
@@ -60,7 +63,7 @@ def leader_nodes(workload: Workload, topology: Topology) -> list[str]:
 
 
 def member_count(workload: Workload, topology: Topology) -> int:
-    """How many copies each queue has."""
+    """Return how many copies each queue has."""
     nodes = len(topology.nodes)
     if workload.queue_type == "classic":
         return 1
@@ -69,13 +72,13 @@ def member_count(workload: Workload, topology: Topology) -> int:
     return (workload.mirroring or Mirroring()).ha_params or nodes
 
 
-def untold(*_: object, **__: object) -> None:
-    """What is told to nobody."""
+def no_record(*_: object, **__: object) -> None:
+    """Record nothing."""
 
 
 @contextmanager
 def timed(record: Callable[..., object], *, what: str, count: int) -> Iterator[None]:
-    """Records one event "set_up" of what was declared meanwhile."""
+    """Record one event "set_up" with the number of items that the block declares, and its time."""
     begun_s = time.monotonic()
     yield
     if count:
@@ -88,14 +91,14 @@ def declare(
     *,
     vhost: str,
     timeout_s: float = 60.0,
-    record: Callable[..., object] = untold,
+    record: Callable[..., object] = no_record,
 ) -> dict[str, QueuePlace]:
-    """Create the virtual host with its queues, in index order, and wait until every member is there and in step.
+    """Create the virtual host with its queues, in index order, and wait until all members are there and in sync.
 
-    ``record`` is told how long brokers took (the event "set_up"). A broker that has just formed its cluster may be
-    slow to answer, so each step is repeated until it does. Raises ``WaitTimeout`` with what was not as wanted, and
-    ``ApiError`` where a broker refuses. Of queues that their consumers declare (see ``declared_by_consumers``) it is
-    told where they are going to be.
+    Return the place of each queue, by name. For queues that consumers declare (see ``declared_by_consumers``), return
+    the places where they are going to be. ``record`` gets the event "set_up", with the time that brokers took. Brokers
+    that have just formed their cluster may be slow, so each step is repeated until they answer. Raise ``WaitTimeout``,
+    which lists the queues that are not ready, or ``ApiError`` if a broker refuses a step.
     """
     topology = cluster.topology
     api = cluster.api(topology.node_names[0])
@@ -130,12 +133,14 @@ def declare(
             if name not in places or places[name]["leader"] != leader or len(places[name]["members"]) != count
         ]
 
-    wait_until(unready, timeout_s=timeout_s, what="all queues to be where they belong", until=lambda wrong: not wrong)
+    wait_until(
+        unready, timeout_s=timeout_s, what="all queues to have their members and leaders", until=lambda wrong: not wrong
+    )
     return {name: places[name] for name in leaders}
 
 
 def declared_by_consumers(workload: Workload, topology: Topology) -> Mapping[str, Any] | None:
-    """What consumers declare their queues with; None where queues are there before them."""
+    """Return the arguments with which consumers declare their queues; None if queues exist before consumers."""
     if not workload.owned:
         return None
     limits = workload.limits.arguments if workload.limits else {}
@@ -164,7 +169,7 @@ def _with_their_consumers(workload: Workload, topology: Topology) -> dict[str, Q
 
 
 def depths(api: ManagementApi, vhost: str) -> dict[str, Depth]:
-    """What each queue holds. Raises ``DepthsUnknown`` if the node gives no answer, or has no numbers of some queue."""
+    """Return the depth of each queue. Raise ``DepthsUnknown`` if the node does not answer, or omits a number."""
     try:
         seen = api.queue_states(vhost)
         return {q["name"]: Depth(q["messages_ready"], q["messages_unacknowledged"], dead_letters_kept(q)) for q in seen}
@@ -175,7 +180,7 @@ def depths(api: ManagementApi, vhost: str) -> dict[str, Depth]:
 
 
 def insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> None:
-    """Repeat a declaration, which may be done twice, until the broker answers."""
+    """Repeat a declaration, which must be idempotent, until the broker answers. Raise ``WaitTimeout`` if not."""
 
     def unanswered() -> str:
         try:
@@ -188,7 +193,7 @@ def insist(declare_one: Callable[[], None], *, what: str, timeout_s: float) -> N
 
 
 def queue_policy(workload: Workload) -> dict[str, object]:
-    """The definition of the one policy that all queues have (of several, RabbitMQ heeds one only); empty for none."""
+    """Return the definition of the policy of all queues, or {} for none. RabbitMQ applies one policy to a queue."""
     definition: dict[str, object] = {"queue-mode": "lazy"} if workload.lazy else {}
     if workload.queue_type == "mirrored":
         stated = (workload.mirroring or Mirroring()).model_dump(exclude_none=True)
@@ -197,7 +202,7 @@ def queue_policy(workload: Workload) -> dict[str, object]:
 
 
 def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]:
-    """What a queue of the workload's type is declared with; what a policy can say is left to the policy."""
+    """Return the arguments to declare a queue of the workload's type with, except settings that the policy has."""
     arguments: dict[str, object] = dict(workload.arguments)
     if workload.single_active_consumer:
         arguments["x-single-active-consumer"] = True
@@ -211,16 +216,16 @@ def queue_arguments(workload: Workload, topology: Topology) -> dict[str, object]
 
 
 def own_arguments(workload: Workload, queue: str) -> dict[str, object]:
-    """What one of the workload's queues is declared with besides. A queue of dead letters drops none of them."""
+    """Return the further arguments of one of the workload's queues. A queue that takes dead letters drops none."""
     letters = workload.dead_letters
     if letters is not None and queue in letters.taking(workload.services):
         return {}
     limits = workload.limits.arguments if workload.limits else {}
-    return limits if letters is None else {**limits, **letters.arguments(workload, queue)}
+    return limits if letters is None else {**limits, **dead_letter_ways.arguments(letters, workload, queue)}
 
 
 def _places(api: ManagementApi, vhost: str, kind: str, node_of: Mapping[str, str]) -> dict[str, QueuePlace]:
-    """Leader and those members that can take over now: online ones of a quorum, synchronised mirrors."""
+    """Return the place of each queue, with the members that can lead now: online replicas, synchronised mirrors."""
     places: dict[str, QueuePlace] = {}
     try:
         seen = api.queues(vhost)
