@@ -1,4 +1,4 @@
-"""The plugin of the package, the short names of its options in this checkout, and what only its own suites have."""
+"""Load the package's plugin, with short names for its options, and define the options and fixtures of the suites."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _scale(text: str) -> float:
-    """Raises ArgumentTypeError for what is no part of the whole, or more than ten times it."""
+    """Return the scale. Raise ArgumentTypeError if it is not over 0, or is over 10."""
     try:
         scale = float(text)
     except ValueError:
@@ -45,7 +45,7 @@ def _scale(text: str) -> float:
 
 
 def _minutes(text: str) -> int:
-    """Raises ArgumentTypeError for what is no whole number of minutes, or is over a day."""
+    """Return the minutes. Raise ArgumentTypeError if they are no whole number, or more than a day."""
     if not text.isdecimal() or not 0 < int(text) <= 24 * 60:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of minutes from 1 to {24 * 60}")
     return int(text)
@@ -67,8 +67,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let scenarios of one topology, mode and broker follow each other, so that their cluster can be kept; the smallest
-    come first, as their verdicts do."""
+    """Put scenarios with the same topology, mode and broker one after another, so that their cluster can be kept. Small
+    ones come first, as their verdicts come sooner."""
     if any(_topology(item) for item in items):
         items.sort(key=_cluster)
 
@@ -95,8 +95,8 @@ def testbed(resilience_testbed: Testbed) -> Testbed:
 
 
 @pytest.fixture
-def tell(resilience_tell: Callable[[str], None]) -> Callable[[str], None]:
-    return resilience_tell
+def show(resilience_show: Callable[[str], None]) -> Callable[[str], None]:
+    return resilience_show
 
 
 @pytest.fixture
@@ -110,13 +110,13 @@ def judged(resilience_judged: Callable[[Verdict], None]) -> Callable[[Verdict], 
 
 
 @pytest.fixture
-def untold(resilience_untold: Callable[[str], None]) -> Callable[[str], None]:
-    return resilience_untold
+def undecided(resilience_undecided: Callable[[str], None]) -> Callable[[str], None]:
+    return resilience_undecided
 
 
 @pytest.fixture
 def random_of(pytestconfig: pytest.Config) -> Scenario | None:
-    """The scenario for which random schedules are drawn; None for any."""
+    """Return the scenario for which random schedules are drawn; None for any scenario."""
     path: Path | None = pytestconfig.getoption("--random-of")
     try:
         return None if path is None else fault_file.load(path, driver=options.driver(pytestconfig))
@@ -126,7 +126,7 @@ def random_of(pytestconfig: pytest.Config) -> Scenario | None:
 
 @pytest.fixture
 def containers(pytestconfig: pytest.Config) -> None:
-    """Skips what acts on containers where brokers run in none."""
+    """Skip tests that act on containers if brokers do not run in containers."""
     name = options.driver(pytestconfig)
     if name != "docker":
         pytest.skip(f"acts on containers, and the driver {name} has none: for --driver docker")
@@ -134,13 +134,13 @@ def containers(pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def net_ticktime_s(pytestconfig: pytest.Config) -> int:
-    """How long brokers take to notice a silent peer; suites derive their times from it."""
+    """Return how long brokers take to notice a silent peer, in seconds; suites derive their times from it."""
     return PRODUCTION_NET_TICKTIME_S if pytestconfig.getoption("--production-timing") else DEFAULT_NET_TICKTIME_S
 
 
 @pytest.fixture(scope="session")
 def scale(pytestconfig: pytest.Config) -> float:
-    """The part of the case study's load that the suites of kills, restarts and backlogs put on their clusters."""
+    """Return the share of the case study's load in the suites of kills, restarts and backlogs."""
     return float(pytestconfig.getoption("--scale"))
 
 

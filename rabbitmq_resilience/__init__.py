@@ -1,15 +1,15 @@
-"""Breaks clusters of RabbitMQ on purpose, and says from what was recorded whether a promise was broken.
+"""Break RabbitMQ clusters on purpose, and decide from what was recorded whether a promise was broken.
 
-For use in Python, beside the fixture ``play`` of the pytest plugin:
+For use in Python, in addition to the fixture ``play`` of the pytest plugin:
 
 - ``load(path)`` and ``parse(text)`` read a fault file, ``Scenario.model_validate`` takes the same as a mapping, and
-  ``load_topology(path)`` reads a topology; each raises an error that says what is wrong and where;
+  ``load_topology(path)`` reads a topology; each raises an error that says what is wrong, and where;
 - ``play_scenario(scenario)`` plays it on a cluster of its own, ``recheck(folder)`` judges a run again without a
   broker; both return a ``Result``, whose ``verdict`` is a ``Verdict`` and whose ``run`` is a ``RunDirectory``;
-- ``Fault`` and ``Invariant`` are the classes of which your own faults and invariants are made; entry points of the
-  groups ``rabbitmq_resilience.faults``, ``.invariants`` and ``.topologies`` make them known.
+- ``Fault`` and ``Invariant`` are the base classes of your own faults and invariants; entry points of the groups
+  ``rabbitmq_resilience.faults``, ``.invariants`` and ``.topologies`` make them known.
 
-Importing this package imports nothing heavy: what is named here is imported when it is first asked for.
+Importing this package imports nothing heavy: each name above is imported when it is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m rabbitmq_resilience`` is the console command."""
+"""Run the console command as ``python -m rabbitmq_resilience``."""
 
 import sys
 

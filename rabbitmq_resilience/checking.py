@@ -1,4 +1,4 @@
-"""Check scenarios without playing them (``--check-only``): what can be known of their brokers before any is started."""
+"""Check scenarios and their brokers without playing them (``--check-only``); no broker is started."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from rabbitmq_resilience.tools.image_names import ImageNameError, broker_image
 from rabbitmq_resilience.tools.locations import OPTION
 
 
-def checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[..., Result]:
-    """Return what stands in for ``play`` where scenarios are only checked: it plays nothing, and lists what would be
-    done to a cluster that runs already. A test fails where the version that is asked for lacks what its scenario needs;
-    the session ends where there is no such broker."""
+def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[..., Result]:
+    """Return a function that replaces ``play`` if scenarios are only checked.
+
+    It plays nothing, and shows what would be done to a cluster that runs already. It fails the test if the requested
+    version lacks what the scenario needs, and ends the session if there is no such broker.
+    """
 
     def check(
         scenario: Scenario,
@@ -40,14 +42,14 @@ def checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[...,
         scenario, file = fitted(seeded(scenario, config), config), options.folder(config, "cluster")
         fault_file.check(scenario, driver=driver or options.driver(config))
         if file is not None:
-            tell("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file), *noted(scenario)]))
+            show("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file), *noted(scenario)]))
             raise Checked
         version, where = broker_of(scenario, config, driver=driver, broker=broker or home)
         if version is not None and not scenario.applies_to(version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {version}")
         if version is not None and (missing := lacking(version, scenario.needs)):
             pytest.fail(f"{scenario.title}: RabbitMQ {version} has no {', '.join(missing)}", pytrace=False)
-        tell("\n".join([f"{'OK':<8} {scenario.title} ({where})", *noted(scenario)]))
+        show("\n".join([f"{'OK':<8} {scenario.title} ({where})", *noted(scenario)]))
         raise Checked
 
     return check
@@ -56,8 +58,10 @@ def checked(config: pytest.Config, tell: Callable[[str], None]) -> Callable[...,
 def broker_of(
     scenario: Scenario, config: pytest.Config, *, driver: str | None, broker: str | None
 ) -> tuple[str | None, str]:
-    """Return the version that a scenario would be played on, None if that is known only then, and where it would come
-    from. Ends the session if there is no such broker."""
+    """Return the version on which a scenario would be played, and where its broker would come from.
+
+    The version is None if it is known only when the scenario is played. End the session if there is no such broker.
+    """
     wanted = broker or options.value(config, "broker")
     in_containers = (driver or options.driver(config)) == "docker"
     try:
@@ -72,19 +76,23 @@ def broker_of(
 
 
 def _image(wanted: str | None) -> tuple[str | None, str, list[str]]:
-    """Return the version of an image, where it comes from, and the versions that a scenario may choose from. Raises
-    ImageNameError."""
+    """Return the version of an image, where it comes from, and the versions from which a scenario may choose.
+
+    Raise ImageNameError if ``wanted`` names no image.
+    """
 
     if wanted is None:
         return None, "as an image", list(IMAGES_AT_HOME)
     version = broker_image(wanted, there=()).version
     _require_known(version or wanted)
-    return version, f"whether there is an image of {wanted} is seen when it is played", []
+    return version, f"it is not checked whether there is an image of {wanted}; playing shows it", []
 
 
 def _home(wanted: str | None) -> tuple[str | None, str, list[str]]:
-    """Return the version of a broker on this machine, where it is, and the versions that a scenario may choose from.
-    Raises ToolMissingError."""
+    """Return the version of a broker on this machine, where it is, and the versions from which a scenario may choose.
+
+    Raise ToolMissingError if there is no such broker.
+    """
 
     if wanted is None and named_broker() is None:
         homes = [home.version for home in brokers_at_home()]
@@ -96,17 +104,17 @@ def _home(wanted: str | None) -> tuple[str | None, str, list[str]]:
     _require_known(wanted)
     return (
         wanted if wanted.count(".") > 1 else None,
-        f"not looked up whether there is a release {wanted}; it is fetched when played",
+        f"it is not checked whether there is a release {wanted}; it is fetched when played",
         [],
     )
 
 
 def _require_known(version: str) -> None:
-    """Raise ToolMissingError for a version of a series that nobody knows."""
+    """Raise ToolMissingError if this suite does not know the series of ``version``."""
 
     series = ".".join(version.split(".")[:2])
     if series.replace(".", "").isdecimal() and series not in known_series():
         first, *_, last = known_series()
         raise ToolMissingError(
-            f"{OPTION}broker {version}: this suite knows no RabbitMQ {series}, but {first} to {last}"
+            f"{OPTION}broker {version}: this suite knows no RabbitMQ {series}, only {first} to {last}"
         )

@@ -1,4 +1,4 @@
-"""Fault files, sweep files and recorded runs as tests of pytest; a file is read only when it is collected."""
+"""Collect fault files, sweep files and recorded runs as tests of pytest; a file is read only when it is collected."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from rabbitmq_resilience.sessions import homes_asked
 
 SUFFIXES = (".fault.yaml", ".fault.yml")
 SWEEP_SUFFIXES = (".sweep.yaml", ".sweep.yml")
-#: The marker of the cells that a sweep file has for larger machines.
+#: The marker of cells of a sweep file that are for larger machines.
 WHOLE_GRID = "whole_grid"
-#: What every fault file states; other YAML files are for other plugins.
+#: The keys of every fault file; YAML files without them are for other plugins.
 KEYS = frozenset({"title", "topology", "invariants"})
 
 #: The run directories that are to be judged again.
 RECHECKED = pytest.StashKey[frozenset[Path]]()
-#: The files that were said to be fault files, whatever they are called and hold.
+#: The files given as fault files by an option, no matter what their names and contents are.
 GIVEN = pytest.StashKey[frozenset[Path]]()
 
 
 def collected(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The collector of a fault file, wherever it lies; of another YAML file if it was named and states a scenario."""
+    """Return the collector of a file, or None if the file is not ours.
+
+    Fault files and sweep files are ours in any folder. Another YAML file is ours if it was named and states a scenario.
+    """
     rechecked = parent.config.stash.get(RECHECKED, frozenset())
     given = parent.config.stash.get(GIVEN, frozenset())
     if rechecked and path.parent.resolve() in rechecked:
@@ -43,7 +46,7 @@ def collected(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
 
 
 def require_scenarios(rechecked: Iterable[Path]) -> None:
-    """Raises pytest.UsageError for a run directory without a scenario that can be judged again."""
+    """Raise pytest.UsageError if a run directory has no scenario that can be judged again."""
     from rabbitmq_resilience.play.judging import reopened
     from rabbitmq_resilience.record.run_directory import RunDirectoryError
 
@@ -59,7 +62,7 @@ def _states_a_scenario(path: Path) -> bool:
 
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except Exception:  # it is somebody else's, and may hold anything
+    except Exception:  # the file may hold anything
         return False
     return isinstance(found, dict) and len(KEYS & found.keys()) > 1
 
@@ -72,7 +75,7 @@ class ScenarioItem(pytest.Function):
 
 
 class _File(pytest.Module):
-    """A module of pytest without Python: what is in it is made by ``collect``."""
+    """A module of pytest without Python code: ``collect`` makes its tests."""
 
     def _getobj(self) -> ModuleType:
         return ModuleType(self.path.name.partition(".")[0])
@@ -85,8 +88,10 @@ class _File(pytest.Module):
 
 
 class FaultFile(_File):
+    """A fault file, with a test for each version on which its scenario is played."""
+
     def collect(self) -> Iterable[pytest.Item]:
-        """Raises CollectError with everything that is wrong in the file."""
+        """Yield the tests. Raise CollectError with everything that is wrong in the file."""
         from rabbitmq_resilience.tools.extensions import ExtensionError
 
         try:
@@ -111,10 +116,10 @@ class FaultFile(_File):
 
 
 class SweepFile(_File):
-    """A test for each cell and round that was not played yet, in the order of rounds."""
+    """A sweep file, with a test for each cell and round that was not played yet, in the order of rounds."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """Raises CollectError with everything that is wrong in the file, or with why its results cannot go on."""
+        """Yield the tests. Raise CollectError with everything that is wrong, or if its results cannot be continued."""
         from rabbitmq_resilience.sweeps import sweep_file
         from rabbitmq_resilience.sweeps.playing import SweepInPlay
         from rabbitmq_resilience.sweeps.results import ResultsError
@@ -139,13 +144,15 @@ class SweepFile(_File):
             )
 
     def _refuse_options_of_scenarios(self) -> None:
-        """A run that counts several times, or has another seed than its round, makes words false."""
+        """Raise CollectError for ``--repeat`` and ``--seed``: with them, the texts about the results would be wrong."""
         for option, field in (("repeat", "repeats"), ("seed", "seed")):
             if value(self.config, option) != BY_NAME[option].default:
                 raise self.CollectError(f"--{option} is not for sweeps: write {field} into {self.path.name}")
 
 
 class RecordedRun(_File):
+    """A recorded run, with one test that judges it again."""
+
     def collect(self) -> Iterable[pytest.Item]:
         from rabbitmq_resilience.pages.terminal import outcome_line
         from rabbitmq_resilience.play.judging import judge_run
@@ -154,15 +161,15 @@ class RecordedRun(_File):
 
         run = RunDirectory(self.path.parent)
 
-        def judges(resilience_accept: Callable[..., Any], resilience_tell: Callable[[str], None]) -> None:
+        def judges(resilience_accept: Callable[..., Any], resilience_show: Callable[[str], None]) -> None:
             problem = ""
             try:
                 result = judge_run(run)
-                resilience_tell(outcome_line(result.document, run.path))
+                resilience_show(outcome_line(result.document, run.path))
                 resilience_accept(result)
             except FaultFileError as error:
                 problem = str(error)
-            if problem:  # told by itself, and not as what happened on the way
+            if problem:  # raised outside of the handler, so that pytest does not show the first error as its context
                 pytest.fail(problem, pytrace=False)
 
         yield self._item(run.name, judges)

@@ -1,4 +1,4 @@
-"""Run the console command ``rabbitmq-resilience``: a command for each thing that it does, each with ``--help``."""
+"""Run the console command ``rabbitmq-resilience`` and its subcommands, each with ``--help``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rabbitmq_resilience.tools.extras import PACKAGE
 from rabbitmq_resilience.tools.locations import TOOLS, content
 
 PROGRAM = "rabbitmq-resilience"
-#: What ``init`` copies of the examples, unless it is to copy all.
+#: The examples that ``init`` copies without ``--all``.
 FIRST_EXAMPLES = ("zone_cut_off.fault.yaml", "test_broker_dies.py", "topologies/three_zones.yaml")
 PYTEST_INI = """\
-# What holds for each session here; `pytest --help` has all of it, under "RabbitMQ resilience".
+# Options for each session here; `pytest --help` lists all of them, under "RabbitMQ resilience".
 [pytest]
 # resilience_driver = containers
 # resilience_broker = 4.0.5
@@ -28,8 +28,11 @@ PYTEST_INI = """\
 
 @dataclass(frozen=True)
 class Command:
-    """A command. ``run`` takes the program with the command's name, for its help, and what follows the name; it returns
-    the exit status. What it needs is imported when it is run."""
+    """A command.
+
+    ``run`` takes the program with the command's name, for its help, and the arguments after the name; it returns the
+    exit status. It imports what it needs.
+    """
 
     does: str
     run: Callable[[str, Sequence[str]], int]
@@ -50,7 +53,7 @@ def _try(program: str, arguments: Sequence[str]) -> int:
 def _init(program: str, arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=program, description=COMMANDS["init"].does)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("incidents"), help="default: incidents")
-    parser.add_argument("--all", action="store_true", help="all examples, not the first ones alone")
+    parser.add_argument("--all", action="store_true", help="copy all examples, not only the first ones")
     asked = parser.parse_args(arguments)
     folder: Path = asked.folder
     try:
@@ -63,7 +66,7 @@ def _init(program: str, arguments: Sequence[str]) -> int:
 def _made(folder: Path, *, every: bool) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "is not empty" if folder.is_dir() else "is no folder"
-        print(f"{folder} is there already and {what}: name another folder", file=sys.stderr)
+        print(f"{folder} exists already and {what}: name another folder", file=sys.stderr)
         return 1
     examples = content("faults") / "examples"
     if every:
@@ -128,9 +131,9 @@ def _presets(program: str, arguments: Sequence[str]) -> int:
 
 
 def _cluster(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.clusters.attached.command import told
+    from rabbitmq_resilience.clusters.attached.command import describe
 
-    return told([_cluster_file(program, "cluster", arguments)])
+    return describe([_cluster_file(program, "cluster", arguments)])
 
 
 def _heal(program: str, arguments: Sequence[str]) -> int:
@@ -151,10 +154,12 @@ def _find_pods(program: str, arguments: Sequence[str]) -> int:
     from rabbitmq_resilience.clusters.errors import ClusterError
 
     parser = argparse.ArgumentParser(prog=program, description=COMMANDS["find-pods"].does)
-    parser.add_argument("label", help="of the pods: app=rabbit, or app.kubernetes.io/name=NAME of a RabbitmqCluster")
+    parser.add_argument(
+        "label", help="the pods' label: app=rabbit, or app.kubernetes.io/name=NAME of a RabbitmqCluster"
+    )
     parser.add_argument("--namespace", default="default")
-    parser.add_argument("--container", default="rabbitmq", help="that of the broker (rabbitmq)")
-    parser.add_argument("--kubeconfig", type=Path, help="by default where kubectl looks")
+    parser.add_argument("--container", default="rabbitmq", help="the container of the broker (rabbitmq)")
+    parser.add_argument("--kubeconfig", type=Path, help="default: the one of kubectl")
     parser.add_argument("--context")
     stated = vars(parser.parse_args(arguments))
     try:
@@ -166,9 +171,9 @@ def _find_pods(program: str, arguments: Sequence[str]) -> int:
 
 
 def _job(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.jobs.command import main as beside
+    from rabbitmq_resilience.jobs.command import main as job
 
-    return beside(arguments, program=program)
+    return job(arguments, program=program)
 
 
 #: The exit status of a program that Ctrl-C ends.
@@ -179,20 +184,20 @@ COMMANDS: Mapping[str, Command] = {
     "setup": Command(f"Find RabbitMQ, Toxiproxy and Prometheus, and fetch what is missing into {TOOLS}.", _setup),
     "init": Command("Make a folder with fault files, topologies and a pytest.ini to begin with.", _init),
     "fault-file": Command("Make a first fault file from broker logs or a timeline.", _fault_file),
-    "nightly": Command("Play a night with pytest, and collect what came of it.", _nightly),
-    "trend": Command("Make a page of what many nights say together.", _trend),
-    "compare": Command("Tell what differs between two nights, sweeps, fault files, settings or versions.", _compare),
-    "capacity": Command("Tell what a load needs, by a sweep of messages for a CPU-second.", _capacity),
-    "presets": Command("List the loads that are known by name.", _presets),
-    "cluster": Command("Tell what was found of a cluster that runs already, and what may be done to it.", _cluster),
+    "nightly": Command("Play a night with pytest, and collect its results.", _nightly),
+    "trend": Command("Make a page about many nights together.", _trend),
+    "compare": Command("Show what differs between two nights, sweeps, fault files, settings or versions.", _compare),
+    "capacity": Command("Estimate what a load needs, from a sweep that measured messages for a CPU-second.", _capacity),
+    "presets": Command("List the loads that have a name.", _presets),
+    "cluster": Command("Show what was found of a cluster that runs already, and what may be done to it.", _cluster),
     "heal": Command("Heal what a run has left on a cluster that runs already.", _heal),
-    "find-pods": Command("Write a first cluster file of the brokers in pods that have a label.", _find_pods),
-    "job": Command("Play fault files by a Job beside brokers in pods, and fetch what was recorded.", _job),
+    "find-pods": Command("Write a first cluster file for brokers in pods that have a label.", _find_pods),
+    "job": Command("Play fault files by a Job in the Kubernetes of the brokers, and fetch what was recorded.", _job),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name; return its exit status, and 2 without one."""
+    """Run the command that the arguments name, and return its exit status; return 2 if they name none."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     parser = _parser()
     if not name:
@@ -207,16 +212,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of what comes first: a command, or an option that asks about all of them."""
+    """Return the parser of the first argument: a command, or an option such as ``--version``."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description="Play chaos and resilience scenarios on RabbitMQ clusters."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version(PACKAGE)}")
     commands = parser.add_subparsers(
-        dest="command", metavar="COMMAND", title="commands", description="COMMAND --help tells its arguments"
+        dest="command", metavar="COMMAND", title="commands", description="COMMAND --help shows its arguments"
     )
     for name, command in COMMANDS.items():
-        # A percent sign would be a format of argparse; what a folder is called is not ours.
+        # A percent sign would be a format of argparse, and names of folders may have one.
         commands.add_parser(name, help=command.does.replace("%", "%%"), add_help=False)
     return parser
 

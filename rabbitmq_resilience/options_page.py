@@ -1,4 +1,4 @@
-"""The page of all options: generated from their definitions, and from the conftest of this checkout.
+"""Generate the page of all options from their definitions, and from the conftest of this checkout.
 
 .venv/bin/python -m rabbitmq_resilience.options_page > docs/options.md
 """
@@ -16,34 +16,34 @@ from rabbitmq_resilience.tools.locations import CHECKOUT
 
 TEMPLATE = Path(__file__).parent / "templates" / "options.md.j2"
 
-#: What a line of help has no room for.
+#: Longer descriptions than a line of help has room for.
 _MORE: Mapping[str, str] = {
     "driver": "`processes` (or `local`) on loopback, `containers` (or `docker`)",
-    "cluster": "play on the cluster that this [cluster file](clusters.md) describes, which is there already",
+    "cluster": "play on the existing cluster that this [cluster file](clusters.md) describes",
     "broker": "a version or a series, such as `4.3`: with processes of a broker at home, with containers of its image, "
     "or the name of any image",
     "rabbitmq-home": "with processes: the broker to test, as the folder that holds `sbin/`",
     "erlang": "with processes: the Erlang to run it on, as the folder that holds `bin/erl`",
     "each-home": "play each scenario on each [broker at home](drivers-and-images.md#which-broker-is-played) that it is "
-    "for, and not only on the first; where a broker is named, on that one",
-    "runs-dir": "where run directories go",
-    "nights-dir": "where the [file of each night](nightly.md#the-file-of-a-night) goes",
-    "night-name": "what this night is called, such as the name of a CI job; nights of one name follow each other",
+    "for, and not only on the first; if a broker is named, on that one",
+    "runs-dir": "the folder for run directories",
+    "nights-dir": "the folder for the [file of each night](nightly.md#the-file-of-a-night)",
+    "night-name": "the name of this night, such as the name of a CI job; nights of one name are one series",
     "machine": "machines of the same name count as the same, such as those that a CI service lends",
     "summary": "append a [summary](nightly.md#the-summary) in Markdown to this file",
-    "annotations": "`github` or `none`: tell what broke as annotations",
-    "budget-min": "play what fits into so many minutes, beginning with what was not played for longest",
-    "repeat": "play each scenario so often, and tell in how many runs it ended how",
+    "annotations": "`github` or `none`: show what broke as annotations",
+    "budget-min": "play what fits into this number of minutes, least recently played first",
+    "repeat": "play each scenario this often, and show how many runs had each verdict",
     "seed": "the seed that decides everything random; each report names its own",
     "check-only": "check every scenario, and whether its broker is there and can play it; start nothing. "
-    "With a cluster file: [tell all that each would do there](clusters.md#before-anything-is-done)",
+    "With a cluster file: [list all that each would do there](clusters.md#before-anything-is-done)",
     "fault-file": "play the scenario in this file, and nothing else",
     "recheck": "judge the run in this directory again, without any broker",
     "upgrade-to": "the version or image that `suites/test_upgrades.py` upgrades to, from that of `--broker`",
     "production-timing": "RabbitMQ's own `net_ticktime` of 60 s instead of 5 s, for the suites",
     "scale": "the part of the case study's load for kills, restarts and backlogs; 1 is all of it",
-    "endurance-min": "how many minutes the longest scenarios let one rolling restart follow another",
-    "budget-s": "how many seconds random schedules are played; one that fails is shrunk for as long again",
+    "endurance-min": "for how many minutes the longest scenarios repeat rolling restarts",
+    "budget-s": "for how many seconds random schedules are played; one that fails is shrunk for the same time again",
     "random-of": "draw random schedules for the scenario in this fault file",
 }
 
@@ -63,7 +63,7 @@ _DEFAULTS: Mapping[str, str] = {
 
 
 class _Group:
-    """Takes options as a parser of pytest and its groups do."""
+    """A stand-in for pytest's parser and its groups that records the options added to it."""
 
     def __init__(self) -> None:
         self.added: dict[str, Mapping[str, Any]] = {}
@@ -76,7 +76,7 @@ class _Group:
 
 
 def page() -> str:
-    """Markdown."""
+    """Return the page, in Markdown."""
     *first, last = (f"`--{name}`" for name in ALSO_UNPREFIXED)
     return markdown(
         TEMPLATE,
@@ -93,7 +93,7 @@ def _default(name: str, stated: float | None) -> str:
 
 
 def checkout_options() -> Mapping[str, Mapping[str, Any]]:
-    """What the conftest of the checkout adds by name, but for short names."""
+    """Return the fields of each option that only the checkout's conftest adds, by the name of the option."""
     assert CHECKOUT is not None, "the page is made in a checkout"
     spec = importlib.util.spec_from_file_location("conftest_of_the_checkout", CHECKOUT / "conftest.py")
     assert spec is not None

@@ -1,8 +1,8 @@
-"""The pytest plugin: its options, its fixtures, fault files as tests. Wiring only.
+"""Connect this package to pytest: options, fixtures, and fault files as tests. This module only wires others.
 
-It is a guest. In a session that plays no scenario it prints nothing, sets no filter and imports nothing heavy, which is
-why most imports stand in functions. What it adds to pytest's names has the prefix ``resilience``, but for the fixture
-``play`` and for options that nobody else has.
+In a session that plays no scenario, the plugin prints nothing, sets no filter and imports nothing heavy; so most
+imports are in functions. The names that it adds to pytest have the prefix ``resilience``, except the fixture ``play``
+and options that no other plugin has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The fixtures of tests that play scenarios or judge runs.
 PLAYING = frozenset({sessions.PLAYS, sessions.DRAWS, "resilience_accept"})
 
-#: The fixture that is the version at home which a test is to play on.
+#: The fixture with the version at home on which a test plays.
 HOME = "resilience_home"
 
 TERMINAL = pytest.StashKey[TextIO]()
@@ -81,7 +81,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call() -> Generator[None, Any, Any]:
-    """Let a test pass whose scenario was to be checked alone."""
+    """Let a test pass whose scenario was only checked."""
     try:
         return (yield)
     except preparing.Checked:
@@ -92,7 +92,7 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say what went wrong before a verdict in a sentence; its traceback goes to a file."""
+    """Explain an error before a verdict in a sentence, and write its traceback to a file."""
     report = yield
     played = not PLAYING.isdisjoint(getattr(item, "fixturenames", ()))
     if report.failed and played and call.excinfo and not item.config.option.fulltrace:
@@ -111,12 +111,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.filterwarnings("default"))  # the verdict alone decides
     for option, variable in (("rabbitmq-home", "RABBITMQ_HOME"), ("erlang", "ERLANG_HOME")):
         if (named := options.value(config, option)) is not None:
-            os.environ[variable] = str(named)  # for everything that looks for a broker
+            os.environ[variable] = str(named)  # all code that looks for a broker reads it
     sessions.begin(config, items, asked=playing)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """What scenarios have left open is told as a warning, whatever pytest was told to make of warnings."""
+    """Show open resources of scenarios as warnings, no matter how pytest handles warnings, and set the exit status."""
     if not sessions.is_played(session.config):
         return
     with warnings.catch_warnings():
@@ -132,7 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def resilience_terminal(pytestconfig: pytest.Config) -> TextIO:
-    """The terminal itself, while pytest captures what tests print; nowhere where several processes share it."""
+    """Return the terminal itself, while pytest captures what tests print; a null device if processes share it."""
     if TERMINAL not in pytestconfig.stash:
         shared = side_by_side.is_worker(pytestconfig)
         file = os.devnull if shared else os.dup((sys.__stdout__ or sys.stdout).fileno())
@@ -141,38 +141,38 @@ def resilience_terminal(pytestconfig: pytest.Config) -> TextIO:
 
 
 @pytest.fixture
-def resilience_tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Writes a line that stays, in pytest's own report."""
-    return partial(sessions.tell, pytestconfig)
+def resilience_show(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Return a function that writes a permanent line in pytest's own report."""
+    return partial(sessions.show, pytestconfig)
 
 
 @pytest.fixture
 def resilience_summary(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Keeps a line for the end of the session."""
+    """Return a function that keeps a line for the end of the session."""
     return partial(sessions.summarise, pytestconfig)
 
 
 @pytest.fixture
 def resilience_judged(request: pytest.FixtureRequest) -> Callable[[Verdict], None]:
-    """Counts a run that ended so, for the exit status: that is another one where none came to a verdict."""
+    """Return a function that counts a run's verdict, as the exit status depends on whether any run had one."""
     return partial(sessions.judged, request.config)
 
 
 @pytest.fixture
-def resilience_untold(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Fails a test that could not tell, so that it does not count as one that broke a promise."""
+def resilience_undecided(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Return a function that fails a test as UNKNOWN, so that it does not count as a broken promise."""
     from rabbitmq_resilience.invariants.verdict import Verdict
 
-    def untold(why: str) -> None:
+    def undecided(why: str) -> None:
         sessions.unexpected(request.config, request.node.nodeid, Verdict.UNKNOWN)
         pytest.fail(why, pytrace=False)
 
-    return untold
+    return undecided
 
 
 @pytest.fixture(scope="session")
 def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
-    """The driver that the options name, with its broker found."""
+    """Yield the driver that the options name, with its broker found; end the session if there is none."""
     from dataclasses import replace
 
     from rabbitmq_resilience.clusters.drivers import DRIVERS, attach
@@ -201,7 +201,7 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
 
 @pytest.fixture(scope="session")
 def resilience_clusters(resilience_driver: OpenDriver) -> Iterator[ClusterPool]:
-    """Forms clusters of the broker that the options name, one at a time, and keeps the last."""
+    """Yield a pool that forms clusters of the broker that the options name, one at a time, and keeps the last."""
     from rabbitmq_resilience.clusters.pool import ClusterPool
 
     with ClusterPool(resilience_driver.form, keeps=resilience_driver.keeps) as pool:
@@ -230,7 +230,7 @@ def resilience_testbed(
 
 @pytest.fixture(scope="session")
 def resilience_grounds(request: pytest.FixtureRequest) -> Iterator[Grounds]:
-    """All that the session plays on: what its options name, and what scenarios ask for instead."""
+    """Yield all that the session plays on: what its options name, and what scenarios ask for instead."""
     from rabbitmq_resilience.play.grounds import Ground, Grounds
 
     def own() -> Ground:
@@ -245,7 +245,7 @@ def resilience_grounds(request: pytest.FixtureRequest) -> Iterator[Grounds]:
 def resilience_accept(
     request: pytest.FixtureRequest, resilience_judged: Callable[[Verdict], None]
 ) -> Callable[[Result], Result]:
-    """Fails with the run's story unless it ended as its scenario expects."""
+    """Return a function that fails with the run's story unless the run ended as its scenario expects."""
 
     def accepted(result: Result) -> Result:
         resilience_judged(result.verdict)
@@ -259,16 +259,18 @@ def resilience_accept(
 
 @pytest.fixture
 def play(resilience_play: Callable[..., Result]) -> Callable[..., Result]:
-    """Plays a scenario with the options of the command line, at most ``tries`` times until it ends as expected, and
-    returns its last run; ``each`` is called with every run before it is looked at, and ``driver`` and ``broker`` are
-    taken instead of the session's. Fails with the story of one that did
-    not, and shows as an expected failure what is a rate by nature."""
+    """Return a function that plays a scenario with the options of the command line, and returns its last run.
+
+    It plays at most ``tries`` times until a run ends as expected. ``each`` is called with every run before its verdict
+    is compared. ``driver`` and ``broker`` replace those of the session. The test fails with the story of a run that did
+    not end as expected. A scenario that is a rate by nature is shown as an expected failure.
+    """
     return resilience_play
 
 
 @pytest.fixture
 def resilience_home(request: pytest.FixtureRequest) -> str | None:
-    """The version at home to play on; None for the first one that fits."""
+    """Return the version at home to play on; None for the first one that fits."""
     found: str | None = getattr(request, "param", None)
     return found
 
@@ -277,32 +279,32 @@ def resilience_home(request: pytest.FixtureRequest) -> str | None:
 def resilience_play(
     request: pytest.FixtureRequest,
     resilience_home: str | None,
-    resilience_tell: Callable[[str], None],
+    resilience_show: Callable[[str], None],
     resilience_accept: Callable[[Result], Result],
     resilience_judged: Callable[[Verdict], None],
 ) -> Callable[..., Result]:
-    """What ``play`` is; a repository may have a fixture of its own by that name."""
+    """Return the function of ``play``, for repositories with another fixture of that name."""
     from rabbitmq_resilience.pages.terminal import outcome_line
     from rabbitmq_resilience.play.repeats import Repeats, runs
     from rabbitmq_resilience.play.run import run_scenario
     from rabbitmq_resilience.scenarios.notes import noted
 
-    config, tell = request.config, resilience_tell
+    config, show = request.config, resilience_show
     pace = sessions.night(config).pace_plugin.pace
     if options.value(config, "check-only"):
         from rabbitmq_resilience.checking import checked
 
-        return checked(config, tell)
+        return checked(config, show)
     grounds: Grounds = request.getfixturevalue("resilience_grounds")
 
     def once(scenario: Scenario, run: str, ground: Ground) -> Result:
-        where = "; ".join(filter(None, [ground.description, run, pace.told(request.node.nodeid)]))
+        where = "; ".join(filter(None, [ground.description, run, pace.progress(request.node.nodeid)]))
         sessions.plays(config, scenario.title, where)
         turn = side_by_side.turn(config, alone=scenario.takes_the_machine)
-        with turn, sessions.on_whole_cluster(config), explaining.interrupted(scenario.title, tell):
+        with turn, sessions.on_whole_cluster(config), explaining.interrupted(scenario.title, show):
             result = run_scenario(scenario, ground.testbed)
         line = outcome_line(result.document, result.run.path)
-        tell("\n".join([line, *noted(scenario, unless=result.as_expected)]))
+        show("\n".join([line, *noted(scenario, unless=result.as_expected)]))
         return result
 
     def played(
@@ -328,11 +330,11 @@ def resilience_play(
             sessions.paced(config, request.node.nodeid, result)
             each(result)
         if times > 1:
-            tell(f"{'RATE':<8} {scenario.title}: {repeats.told}")
+            show(f"{'RATE':<8} {scenario.title}: {repeats.rates}")
         for result in repeats.unexpected:
             resilience_accept(result)
         if repeats.is_rate:
-            pytest.xfail(f"a rate, no pass: {repeats.told}")
+            pytest.xfail(f"a rate, no pass: {repeats.rates}")
         return repeats.results[-1]
 
     return played

@@ -1,6 +1,6 @@
 """Prepare a scenario for the fixture ``play``: its seed, the cluster that it has to fit, its broker.
 
-Light, as the plugin is: what is heavy is imported when a scenario is there.
+This module imports nothing heavy, like the plugin; heavy modules are imported for the first scenario.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Checked(BaseException):
-    """Ends a test whose scenario was to be checked alone, and can be played: what follows in it is for runs."""
+    """Ends a test whose scenario was only checked, and can be played; the rest of the test needs a run."""
 
 
 def ignore(_: Result) -> None:
@@ -32,7 +32,7 @@ def seeded(scenario: Scenario, config: pytest.Config) -> Scenario:
 
 
 def fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
-    """Return the scenario with the nodes and settings of an attached cluster; skips what that cannot play."""
+    """Return the scenario with the nodes and settings of an attached cluster; skip the test if it cannot play it."""
     file = options.folder(config, "cluster")
     if file is None:
         return scenario
@@ -45,7 +45,7 @@ def fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
 
 
 def at_home(scenario: Scenario, version: str | None, grounds: Grounds) -> Ground:
-    """Return the home of that version, or the first one that fits; skips what that version cannot play."""
+    """Return the home of that version, or the first one that fits; skip the test if that version cannot play it."""
     from rabbitmq_resilience.play.grounds import reason_against
 
     if version is None:

@@ -1,6 +1,6 @@
-"""What a session of pytest has in common if it plays scenarios: what becomes of them, and its exit status.
+"""Keep what a session of pytest that plays scenarios shares: the outcome of its tests, and its exit status.
 
-Light, as the plugin is: what is heavy is imported when the first scenario is there.
+This module imports nothing heavy, like the plugin; heavy modules are imported for the first scenario.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rabbitmq_resilience.nights.recording import NightPlugin
     from rabbitmq_resilience.play.judging import Result
 
-#: pytest's own statuses end at 5: only this one says that a run could not tell, and that none was INVALID. A session in
-#: which scenarios were to be played, and none came to a verdict, has it too.
+#: The exit status if some run was UNKNOWN, and none INVALID; pytest's own statuses end at 5. A session also has it if
+#: it had scenarios to play, and none came to a verdict.
 EXIT_UNKNOWN = 10
 
 NOTHING_JUDGED = "nothing was judged: no scenario came to a verdict"
 
-#: The name of the plugin that is there where scenarios are played.
+#: The name of the plugin that is registered if scenarios are played.
 NIGHT = "resilience-night"
 SIDE_BY_SIDE = "resilience-side-by-side"
 #: The fixtures of tests that play a scenario, and of those that play what they draw.
@@ -50,7 +50,7 @@ def configure(config: pytest.Config) -> None:
         config.pluginmanager.register(side_by_side.Worker(config), SIDE_BY_SIDE)
     elif side_by_side.at_once(config) > 1:
         if options.folder(config, "cluster") is not None:
-            raise pytest.UsageError("--cluster: there is one of it, and no two scenarios at once: leave out -n")
+            raise pytest.UsageError("--cluster: an attached cluster plays one scenario at a time; leave out -n")
         heard = side_by_side.Session(
             lambda plan: follow(config, plan),
             lambda test: _begins(config, test),
@@ -64,7 +64,7 @@ def is_played(config: pytest.Config) -> bool:
 
 
 def night(config: pytest.Config) -> NightPlugin:
-    """What writes this session down, made for its first scenario."""
+    """Return the plugin that records this session; make it for the first scenario."""
     from rabbitmq_resilience.nights.recording import NightPlugin, Settings
     from rabbitmq_resilience.play.session import PacePlugin
 
@@ -82,7 +82,7 @@ def night(config: pytest.Config) -> NightPlugin:
             annotations=options.value(config, "annotations"),
             plays=PLAYS,
             draws=DRAWS,
-            could_not_tell=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN",
+            is_unknown=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN",
         )
         budget_s = None if settings.budget_min is None else 60 * settings.budget_min
         found = NightPlugin(
@@ -96,8 +96,10 @@ def night(config: pytest.Config) -> NightPlugin:
 
 
 def begin(config: pytest.Config, items: list[pytest.Item], *, asked: Sequence[pytest.Item]) -> None:
-    """Leave out of all tests what plays and does not fit into the time, and begin to write down what becomes of the
-    rest. ``asked``: those of them that play or judge."""
+    """Leave out tests that play and do not fit into the time, and begin to record the outcome of the others.
+
+    ``asked``: the tests that play or judge.
+    """
     pace = night(config).pace_plugin
     pace.choose(config, items)
     plan = Plan(
@@ -114,7 +116,7 @@ def begin(config: pytest.Config, items: list[pytest.Item], *, asked: Sequence[py
 
 
 def follow(config: pytest.Config, plan: Plan) -> None:
-    """Begin a session whose scenarios other processes play."""
+    """Begin the session if other processes play its scenarios."""
     night(config).pace_plugin.pace.begin(plan.playing, left_out=plan.left_out)
     _begin(config, plan)
 
@@ -126,26 +128,29 @@ def _begin(config: pytest.Config, plan: Plan) -> None:
 
 
 def _begins(config: pytest.Config, test: str) -> None:
-    """Say that another process begins to play."""
+    """Show that another process begins to play."""
     pace = night(config).pace_plugin.pace
     if test in pace.waiting and not only_looks(config):
-        plays(config, test, pace.told(test))
+        plays(config, test, pace.progress(test))
 
 
 def plays(config: pytest.Config, what: str, where: str) -> None:
-    """Say what is played now, on what, and how far the session is; of other processes the session says so itself."""
+    """Show what is played now, on what, and how far the session is.
+
+    If several processes play, only the session shows it, see ``_begins``.
+    """
     if not side_by_side.is_worker(config):
-        tell(config, f"{'PLAYING':<8} {what}" + (f" ({where})" if where else ""))
+        show(config, f"{'PLAYING':<8} {what}" + (f" ({where})" if where else ""))
 
 
 def hear(config: pytest.Config, test: str, kind: str, said: Any) -> None:
-    """Take for the session's own what another process said of a test."""
+    """Handle a report of another process about a test as if it came from the session itself."""
     from rabbitmq_resilience.invariants.verdict import Verdict
     from rabbitmq_resilience.play.cpu_watch import Others
 
     match kind:
         case "line":
-            tell(config, said)
+            show(config, said)
         case "summary":
             config.stash[SUMMARY].append(said)
         case "judged":
@@ -161,8 +166,8 @@ def hear(config: pytest.Config, test: str, kind: str, said: Any) -> None:
             night(config).hear(said)
 
 
-def tell(config: pytest.Config, line: str) -> None:
-    """Write a line that stays, in pytest's own report."""
+def show(config: pytest.Config, line: str) -> None:
+    """Write a permanent line in pytest's own report."""
     if side_by_side.say(config, "line", line):
         return
     reporter: pytest.TerminalReporter | None = config.pluginmanager.getplugin("terminalreporter")
@@ -183,7 +188,7 @@ def summarise(config: pytest.Config, line: str) -> None:
 
 
 def judged(config: pytest.Config, verdict: Verdict) -> None:
-    """Count a run that ended so, for the exit status: that is another one where none came to a verdict."""
+    """Count a run's verdict, as the exit status depends on whether any run came to a verdict."""
     side_by_side.say(config, "judged", str(verdict))
     config.stash[JUDGED] += str(verdict) != "UNKNOWN"
 
@@ -195,7 +200,7 @@ def unexpected(config: pytest.Config, test: str, verdict: Verdict) -> None:
 
 
 def paced(config: pytest.Config, test: str, result: Result) -> None:
-    """Count how a scenario ended."""
+    """Count how a scenario ended, for the progress of the session."""
     from rabbitmq_resilience.play.cpu_watch import Others
 
     others = result.document["others_cpu"]
@@ -207,7 +212,7 @@ def paced(config: pytest.Config, test: str, result: Result) -> None:
 
 
 def give_up(config: pytest.Config, why: str) -> None:
-    """End the session, as there is nothing to play on; of one that several processes play, the test."""
+    """End the session, as there is nothing to play on; if several processes play, fail only the test."""
     if side_by_side.is_worker(config):
         pytest.fail(why, pytrace=False)
     pytest.exit(why, returncode=pytest.ExitCode.USAGE_ERROR)
@@ -215,7 +220,7 @@ def give_up(config: pytest.Config, why: str) -> None:
 
 @contextmanager
 def on_whole_cluster(config: pytest.Config) -> Iterator[None]:
-    """Fail the test that finds a cluster that runs already to be not whole, and skip those after it."""
+    """Fail the test if the attached cluster is not whole, and skip all later tests."""
     from rabbitmq_resilience.clusters.attached.whole import NotWholeError
 
     if why := config.stash.get(NOT_WHOLE, ""):
@@ -228,7 +233,7 @@ def on_whole_cluster(config: pytest.Config) -> Iterator[None]:
 
 
 def homes_asked(config: pytest.Config) -> Sequence[str]:
-    """Return the versions on which each scenario is to be played; none where it is played once."""
+    """Return the versions on which each scenario is played; none if it is played once."""
     named = any(options.value(config, name) for name in ("broker", "cluster", "rabbitmq-home"))
     if named or not options.value(config, "each-home"):
         return ()
@@ -238,13 +243,13 @@ def homes_asked(config: pytest.Config) -> Sequence[str]:
 
 
 def only_looks(config: pytest.Config) -> bool:
-    """Whether it plays nothing, and is not meant to."""
+    """Return whether the session only lists or checks tests, and plays nothing."""
     only_listed = config.option.collectonly or getattr(config.option, "setuponly", False)
     return bool(only_listed or options.value(config, "check-only"))
 
 
 def exit_status(session: pytest.Session, exitstatus: int) -> int:
-    """That of pytest, or EXIT_UNKNOWN where nothing else failed: "could not be told" is not "broken"."""
+    """Return pytest's exit status, or EXIT_UNKNOWN if the only failures are UNKNOWN or nothing was judged."""
     config = session.config
     unexpected = config.stash[RESULTS].values()
     only_unknown = bool(unexpected) and {str(verdict) for verdict in unexpected} == {"UNKNOWN"}

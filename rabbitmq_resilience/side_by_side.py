@@ -1,9 +1,9 @@
-"""Play scenarios side by side: each process of pytest-xdist's ``-n`` plays one at a time, on a cluster of its own.
+"""Play scenarios in parallel: each process of pytest-xdist's ``-n`` plays one at a time, on a cluster of its own.
 
-A process says with the reports of a test what became of it, and the session takes that for its own: lines for people,
-runs, verdicts. So there is one list of verdicts, one night and one exit status, however many processes play.
+A process sends the outcome of a test with the test's reports: lines for people, runs, verdicts. The session handles
+them as its own. So there is one list of verdicts, one night and one exit status for any number of processes.
 
-Light, as the plugin is.
+This module imports nothing heavy, like the plugin.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 
 import pytest
 
-#: What a process is given: the folder in which all of them find each other, and how many they are.
+#: The inputs of a process: the folder that all processes share, and the number of processes.
 FOLDER, COUNT = "resilience_folder", "workercount"
-#: What reports carry, in JSON: a list of kinds and what is said.
+#: The attribute of reports that holds messages to the session: JSON, a list of (kind, content).
 CARRIED = "resilience_said"
-#: How long processes may take to heal and to end what they play, where the session ends early.
+#: How long processes may take to heal and to end their scenarios if the session ends early.
 ENDED_WITHIN_S = 60
 
 SAID = pytest.StashKey[list[tuple[str, Any]]]()
@@ -35,8 +35,11 @@ SAID = pytest.StashKey[list[tuple[str, Any]]]()
 
 @dataclass(frozen=True)
 class Plan:
-    """Tests by node id: those that play, or play what they draw, are ``planned``; ``playing`` are the former; those
-    for which there is no time are ``left_out``. ``asked``: how many there are of all kinds, judging again included."""
+    """The tests of a session, by node id.
+
+    ``planned``: tests that play scenarios, or schedules that they draw. ``playing``: only the former. ``left_out``:
+    tests for which there is no time. ``asked``: the number of all tests that play or judge.
+    """
 
     planned: Sequence[str]
     playing: Sequence[str]
@@ -58,14 +61,14 @@ def at_once(config: pytest.Config) -> int:
 
 
 def say(config: pytest.Config, kind: str, said: Any) -> bool:
-    """Keep what this process has to say for its next report; return False where it is the session itself."""
+    """Keep a message for the next report of this process; return False if this is the session itself."""
     if is_worker(config):
         config.stash.setdefault(SAID, []).append((kind, said))
     return is_worker(config)
 
 
 def announce(config: pytest.Config, plan: Plan) -> None:
-    """Write down what this process found to play, as all others do, for the session to read."""
+    """Write the plan of this process for the session to read; all processes have the same plan."""
     folder = _folder(config)
     written = folder / f"{os.getpid()}.tmp"
     written.write_text(json.dumps(asdict(plan)), encoding="utf-8")
@@ -73,7 +76,7 @@ def announce(config: pytest.Config, plan: Plan) -> None:
 
 
 def end_once() -> None:
-    """Let the first Ctrl-C end this process, and no other one disturb it while it ends what it plays."""
+    """Let the first Ctrl-C end this process, and ignore later ones while its scenario ends."""
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -84,9 +87,10 @@ def end_once() -> None:
 
 @contextmanager
 def turn(config: pytest.Config, *, alone: bool) -> Iterator[None]:
-    """Wait until a scenario may be played that takes the whole machine (``alone``), or until none is played that does.
+    """Wait until this process may play.
 
-    Who waits for the machine also holds the gate, so that it is not overtaken for good.
+    A scenario that takes the whole machine (``alone``) waits until no other is played; the others wait until no such
+    scenario is played. A process that waits holds the gate, so that later ones do not overtake it for ever.
     """
     if not is_worker(config):
         yield
@@ -99,8 +103,10 @@ def turn(config: pytest.Config, *, alone: bool) -> Iterator[None]:
 
 
 def longest_first(tests: Sequence[pytest.Item], expected_s: Callable[[str], float]) -> list[pytest.Item]:
-    """Return the tests with those files first that have the longest one. Within a file they stay in their order, in
-    which a cluster may serve several."""
+    """Return the tests, with the files that have the longest tests first.
+
+    Within a file, tests keep their order, as consecutive ones may share a cluster.
+    """
     longest_s: dict[Path, float] = {}
     for test in tests:
         longest_s[test.path] = max(longest_s.get(test.path, 0.0), expected_s(test.nodeid))
@@ -112,7 +118,7 @@ def _folder(config: pytest.Config) -> Path:
 
 
 class Worker:
-    """Lets reports carry what this process has to say."""
+    """A plugin that adds the messages of this process to its reports."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -128,8 +134,11 @@ class Worker:
 
 
 class Session:
-    """Hears what processes say. ``follow`` begins what they found to play; ``begins`` is told of each test, and
-    ``hear`` takes what is said of it."""
+    """A plugin of the session that receives the messages of all processes.
+
+    ``follow`` is called with their plan, ``begins`` with each test that begins, and ``hear`` with each message about a
+    test.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Play one scenario, from set-up to the page of its run: the first thing that somebody tries."""
+"""Play one scenario, from set-up to the page of its run, for new users."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rabbitmq_resilience.tools.command import FIRST_STEPS, status_of
 from rabbitmq_resilience.tools.locations import CHECKOUT, content
 from rabbitmq_resilience.tools.steps import take
 
-#: A scenario of ``make partitions``, as it is; where there are no suites, the first example.
+#: A scenario of ``make partitions``; without a checkout, the first example is played.
 SUITE = "suites/test_partitions.py::test_minority_zone_cut_off[three_nodes-quorum]"
 EXAMPLE = "examples/zone_cut_off.fault.yaml"
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
-    """Set up and play; return pytest's exit status, or that of set-up where it could not go on."""
+    """Set up and play; return pytest's exit status, or that of set-up if it failed."""
     parser = argparse.ArgumentParser(
         prog=program,
         description="Set up what one scenario needs, cut a minority zone off, and say where the page of the run is.",
     )
-    parser.add_argument("--runs", type=Path, default=Path("reports/runs"), help="where run directories go")
+    parser.add_argument("--runs", type=Path, default=Path("reports/runs"), help="the folder for run directories")
     runs = parser.parse_args(arguments).runs.absolute()
     status = status_of(lambda: take(FIRST_STEPS))
     if status:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str], *, program: str) -> int:
 
 
 def opening(page: Path) -> str:
-    """Return the command that shows a page here, or what to do where there is no screen."""
+    """Return the command that shows a page here, or what to do without a screen."""
     opener = "open" if platform.system() == "Darwin" else "xdg-open"
     if shutil.which(opener) is None:
         return "copy it to a machine with a browser; it needs no network"

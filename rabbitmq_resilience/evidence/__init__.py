@@ -1,1 +1,1 @@
-"""What people have of an incident (broker logs, a timeline), and how a first fault file is made of it."""
+"""Make a first fault file from the evidence of an incident: broker logs, a timeline, or both."""

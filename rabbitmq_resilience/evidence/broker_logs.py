@@ -1,4 +1,4 @@
-"""Reads broker logs of RabbitMQ 3.8 to 4.3: what each node said of itself and of others, and when.
+"""Read broker logs of RabbitMQ 3.8 to 4.3: what each node logged about itself and others, and when.
 
 Sources of the sentences: the logs of 3.8.9, 3.10.8, 4.0.5 and 4.3.6 as own runs keep them, and rabbit.erl,
 rabbit_node_monitor.erl, rabbit_alarm.erl and rabbit_prelaunch_sighandler.erl of the tags from v3.8.9 on. Two forms
@@ -24,7 +24,7 @@ from rabbitmq_resilience.evidence.occurrences import EvidenceError
 
 _NODE = r"'?(?P<about>[^\s'@,{}()]+@[^\s',;:{}()]+?)'?"
 
-#: What is looked for in a line's text, by the name that the rest of this package calls it. The first that fits counts.
+#: The patterns for the text of a line, by the name that the rest of this package uses. The first match counts.
 _SENTENCES: tuple[tuple[str, str], ...] = (
     ("gone", rf"^node {_NODE} down: (?P<detail>\w+)"),
     ("back", rf"^node {_NODE} up$"),
@@ -59,7 +59,7 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("lost_client", r"^closing AMQP connection .*(?:client unexpectedly closed|missed heartbeats)"),
 )
 _PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _SENTENCES)
-#: One look that most lines fail.
+#: A quick check that excludes most lines.
 _ANY = re.compile(
     r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
     r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
@@ -77,9 +77,11 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Sighting:
-    """``by`` said ``what`` (a name of ``_SENTENCES``) at a time, ``about`` another node where it names one. ``pid``: of
-    the Erlang process that wrote it, so that it is higher than those before it in the same life of the VM; None where
-    the line has none."""
+    """A line of a log: the node ``by`` wrote ``what`` (a name of ``_SENTENCES``) at the time ``at``.
+
+    ``about``: the other node that the line names, if any. ``pid``: the Erlang process that wrote the line, None if the
+    line has none; within one life of the Erlang VM, later processes have higher ones.
+    """
 
     at: float
     by: str
@@ -91,8 +93,10 @@ class Sighting:
 
 @dataclass
 class NodeLog:
-    """One node's log. ``times`` are those of all its lines, in order: when it was heard at all. ``named``: the nodes of
-    members of queues in it."""
+    """The log of one node.
+
+    ``times``: the times of all its lines, in order. ``named``: the nodes that it names as members of queues.
+    """
 
     node: str
     sightings: list[Sighting] = field(default_factory=list)
@@ -101,7 +105,10 @@ class NodeLog:
 
 
 def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
-    """One log a node, of files and of folders; rotated files (``.1``, ``.gz``) are joined. Raises EvidenceError."""
+    """Read files and folders, and return one log for each node; rotated files (``.1``, ``.gz``) are joined.
+
+    Raise EvidenceError if a path is empty, has no logs, or cannot be read.
+    """
     paths = list(paths)
     for path in paths:
         if not path.is_dir() and not path.stat().st_size:
@@ -110,7 +117,7 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
             raise EvidenceError(f"{path} has no logs: its files end in .log, .gz, .xz, .bz2, .txt, .json or a number")
     files = sorted(file for path in paths for file in (_files(path) if path.is_dir() else [path]))
     read = [(file, log) for file in files for log in _read(file)]
-    names = {told.about for _, log in read for told in log.sightings if told.about}
+    names = {sighting.about for _, log in read for sighting in log.sightings if sighting.about}
     names |= {name for _, log in read for name in log.named}
     by_node: dict[str, NodeLog] = {}
     for file, log in read:
@@ -135,7 +142,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read(file: Path) -> list[NodeLog]:
-    """Return the log of a file; of one that kubectl has made of several pods, the log of each."""
+    """Return the logs in a file: one, or one for each pod if kubectl has written the file for several pods."""
     by_pod: dict[str, NodeLog] = {}
     try:
         with _OPENERS.get(file.suffix, open)(file, "rt", errors="replace") as lines:
@@ -146,12 +153,12 @@ def _read(file: Path) -> list[NodeLog]:
                 ):
                     log.times.append(at)
                     log.named.update(_MEMBER.findall(text))
-                    if _ANY.search(text) and (told := _told(at, text, pid)):
-                        log.sightings.append(told)
+                    if _ANY.search(text) and (sighting := _sighting(at, text, pid)):
+                        log.sightings.append(sighting)
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise EvidenceError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for pod, log in by_pod.items():
-        log.node = next((told.about for told in log.sightings if told.what == "name"), pod)
+        log.node = next((sighting.about for sighting in log.sightings if sighting.what == "name"), pod)
     return list(by_pod.values())
 
 
@@ -161,11 +168,11 @@ def _pod_of(line: str) -> str:
 
 
 def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
-    """Time, text and pid of every line; what follows a line without a time of its own belongs to it."""
+    """Yield (time, text, pid) of every line; a line without a time takes those of the line before."""
     at, pid = None, ""
     for line in lines:
-        if line.startswith("{") and (told := _json_line(line)):
-            at, message, pid = told
+        if line.startswith("{") and (found_json := _json_line(line)):
+            at, message, pid = found_json
             yield from ((at, text, pid) for text in message.splitlines())
         elif found := _LINE.search(line):
             at, pid = seconds(found["time"]), found["pid"] or found["its"] or ""
@@ -176,20 +183,22 @@ def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
 
 def _json_line(line: str) -> tuple[float, str, str] | None:
     try:
-        told = json.loads(line)
-        return seconds(str(told["time"])), str(told["msg"]), str(told.get("pid", "")).strip("<>")
+        fields = json.loads(line)
+        return seconds(str(fields["time"])), str(fields["msg"]), str(fields.get("pid", "")).strip("<>")
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def _pid(text: str) -> tuple[int, ...] | None:
-    """Comparable in the order in which Erlang gives them: ``0.NUMBER.SERIAL``, of which the serial goes on where the
-    number begins anew."""
+    """Return a pid (``0.NUMBER.SERIAL``) as numbers that compare in the order in which Erlang gives pids.
+
+    When NUMBER starts again, Erlang increments SERIAL.
+    """
     found = re.fullmatch(r"\d+\.(\d+)\.(\d+)", text)
     return (int(found[2]), int(found[1])) if found else None
 
 
-def _told(at: float, text: str, pid: str) -> Sighting | None:
+def _sighting(at: float, text: str, pid: str) -> Sighting | None:
     for what, pattern in _PATTERNS:
         if found := pattern.search(text):
             groups = found.groupdict()
@@ -201,7 +210,7 @@ def _told(at: float, text: str, pid: str) -> Sighting | None:
 
 
 def _node_of(file: Path, names: Iterable[str], *, pod: str = "") -> str:
-    """The node whose log a file is where the log does not say it: by its pod, or the names of file and folder."""
+    """Return the node of a log that does not name it: by its pod, or by the names of its file and folder."""
     stem = re.sub(r"(\.log|\.txt|\.json|\.gz|\.xz|\.bz2|\.\d+)+$", "", file.name)
     called = [pod] if pod else [stem, file.parent.name]
     for name in called:

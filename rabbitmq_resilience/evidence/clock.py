@@ -1,4 +1,4 @@
-"""Times as people and brokers write them, as seconds since 1970."""
+"""Convert times, as people and brokers write them, to seconds since 1970."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import re
 from datetime import UTC, date, datetime, time
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
-#: From this on a number counts milliseconds, microseconds, nanoseconds: as seconds it would be in the year 5138.
+#: A number from this on counts milliseconds, microseconds or nanoseconds: as seconds, it would be in the year 5138.
 _SECONDS_MAX = 1e11
 
 
 def seconds(text: str) -> float:
-    """Any form of ISO 8601 (without a zone: UTC; a time of day alone: some day), or a number since 1970 in seconds,
-    milliseconds, microseconds or nanoseconds. Raises ValueError."""
+    """Return a time as seconds since 1970. Raise ValueError if the text is no time.
+
+    ``text`` is ISO 8601 (without a zone: UTC; a time of day alone: on 1970-01-01), or a number since 1970 in seconds,
+    milliseconds, microseconds or nanoseconds.
+    """
     text = text.strip()
     if _NUMBER.fullmatch(text) and not _is_compact_date(text):
         number = float(text)
@@ -32,5 +35,5 @@ def _is_compact_date(text: str) -> bool:
 
 
 def utc(at: float) -> str:
-    """For people, to a tenth of a second."""
+    """Return a time as text for people, to a tenth of a second."""
     return f"{datetime.fromtimestamp(round(at, 1), UTC):%Y-%m-%d %H:%M:%S.%f}"[:-5] + " UTC"

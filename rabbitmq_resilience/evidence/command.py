@@ -1,4 +1,4 @@
-"""Makes a first fault file from what people have of an incident: broker logs, a timeline, or both.
+"""Make a first fault file from the evidence of an incident: broker logs, a timeline, or both.
 
 rabbitmq-resilience fault-file LOGS_OR_TIMELINE [MORE ...] [--to incident.fault.yaml]
 """
@@ -25,8 +25,10 @@ _TIMELINES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -> Evidence:
-    """Of timelines (by their names' ends: .csv, .tsv, .jsonl, .ndjson) and of broker logs, files or folders. Where both
-    tell of the same, logs are believed. Raises EvidenceError."""
+    """Read timelines (.csv, .tsv, .jsonl, .ndjson) and broker logs (files or folders), and return their evidence.
+
+    If both have the same occurrence, the logs count. Raise EvidenceError if a path cannot be used.
+    """
     for path in paths:
         if not path.exists():
             raise EvidenceError(f"{path}: there is no such file or folder")
@@ -37,10 +39,10 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
 
 
 def next_command(file: Path | None, versions: Sequence[str]) -> str:
-    """Return the command that plays a fault file on the version that the evidence is of, and what else there is."""
+    """Return the command that plays a fault file on the version of the evidence, or what else can play it."""
     played = f"pytest {shlex.quote(str(file or 'incident.fault.yaml'))}"
     if not versions:
-        return f"{played} (on a broker at home, as no evidence tells the version; {OPTION}broker VERSION takes another)"
+        return f"{played} (on a broker at home, as no evidence has the version; {OPTION}broker VERSION takes another)"
     version = max(versions, key=Version)
     there = [home.version for home in brokers_at_home()]
     whole = f"{played} {OPTION}broker {version}"
@@ -63,12 +65,12 @@ def _zone(text: str) -> tuple[str, list[str]]:
 
 
 def main(arguments: Sequence[str], *, program: str | None = None) -> int:
-    """Returns the exit status. ``program`` is how it was called, for the usage."""
+    """Run the command, and return its exit status. ``program``: the name of the command in its usage."""
     parser = argparse.ArgumentParser(prog=program, description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("evidence", type=Path, nargs="+", help="broker logs (files, folders), timelines (.csv, .jsonl)")
     parser.add_argument("--to", type=Path, help="where to write the fault file (default: the terminal)")
     parser.add_argument("--zone", type=_zone, action="append", default=[], help="NAME=NODE,NODE: nodes of one zone")
-    parser.add_argument("--net-ticktime-s", type=float, help="the brokers' net_ticktime, where no file tells it (60)")
+    parser.add_argument("--net-ticktime-s", type=float, help="the brokers' net_ticktime, if no file has it (60)")
     given = parser.parse_args(arguments)
     try:
         evidence = evidence_of(given.evidence, net_ticktime_s=given.net_ticktime_s)
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str], *, program: str | None = None) -> int:
     if given.to is None:
         print(text, end="")
     elif given.to.exists():
-        parser.error(f"{given.to} is there already; move it away, or name another with --to")
+        parser.error(f"{given.to} exists already; move it away, or name another with --to")
     else:
         try:
             given.to.write_text(text, encoding="utf-8")
@@ -86,10 +88,10 @@ def main(arguments: Sequence[str], *, program: str | None = None) -> int:
             parser.error(f"{given.to} cannot be written: {error.strerror}")
     try:
         fault_file.parse(text, source=str(given.to or "what was made"), driver=None)
-        places = text.count(FILL_IN) - 1  # one says what it means
-        print(f"It can be played as it is: {places} places say {FILL_IN}.", file=sys.stderr)
+        places = text.count(FILL_IN) - 1  # one explains the mark
+        print(f"It can be played without changes; {places} places say {FILL_IN}.", file=sys.stderr)
         first = "" if given.to else "write it to a file (--to incident.fault.yaml), then "
         print(f"Next: {first}{next_command(given.to, evidence.versions)}", file=sys.stderr)
     except fault_file.FaultFileError as error:
-        print(f"It is to be filled in before it can be played.\n{error}", file=sys.stderr)
+        print(f"It has to be filled in before it can be played.\n{error}", file=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""Which links were lost, made out from who reports whom and when: partitions, dead connections, frozen nodes."""
+"""Find lost links from the reports of nodes about their peers: partitions, dead connections, frozen nodes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rabbitmq_resilience.evidence.outages import Outage, lost_at
 
 #: Connections that die of one cause do so within this time.
 AT_ONCE_S = 1.5
-#: Nodes look for lost ones once a second, so this is how long a link is there before it is seen (median of own runs).
+#: How long a link is back before its nodes notice: they look for lost peers once a second (median of own runs).
 FOUND_AGAIN_S = 0.3
-#: How much around its time a node's own end explains that others miss it.
+#: A node's own end explains outages that begin within this time of it.
 EXPLAINED_WITHIN_S = 3.0
 
 Side = frozenset[str]
@@ -55,7 +55,7 @@ def cuts(
     *,
     net_ticktime_s: float,
 ) -> tuple[Occurrence, ...]:
-    """What parted the nodes, without what is explained by ``lives``: a process that ended is missed as well."""
+    """Return what separated the nodes, except outages that ``lives`` explain, as peers also miss an ended process."""
     lives = tuple(lives)
     left = [outage for outage in outages if not any(_explains(life, outage, net_ticktime_s) for life in lives)]
     writers = {log.node: log for log in logs}
@@ -65,7 +65,7 @@ def cuts(
 
 
 def _wakes(frozen: Occurrence, occurrence: Occurrence) -> bool:
-    """Whether a node that goes on after a freeze only then finds that its connections are closed."""
+    """Return whether ``occurrence`` only shows that a node woke from a freeze and found its connections closed."""
     if occurrence.fault != "disconnect" or frozen.end is None or not frozen.nodes & occurrence.nodes:
         return False
     return abs(occurrence.begin - frozen.end) < EXPLAINED_WITHIN_S
@@ -79,7 +79,7 @@ def _explains(life: Occurrence, outage: Outage, net_ticktime_s: float) -> bool:
 
 
 def _grouped(outages: Sequence[Outage], *, net_ticktime_s: float) -> list[_Cut]:
-    """Outages of the same kind whose beginnings are as close as those of one cut can be."""
+    """Group outages of the same kind whose beginnings are close enough for one cut."""
     groups: list[list[Outage]] = []
     for outage in sorted(outages, key=lambda outage: outage.begin(net_ticktime_s=net_ticktime_s)):
         within_s = net_ticktime_s / 2 + AT_ONCE_S if outage.is_unheard else AT_ONCE_S
@@ -123,7 +123,10 @@ def _parted(cut: _Cut, sides: Sequence[Side], notes: tuple[str, ...]) -> Occurre
 
 
 def _unheard_side(cut: _Cut, sides: Sequence[Side]) -> Side | None:
-    """Of two sides, the one that was not heard while it heard the others: to it their connections were closed."""
+    """Return the one of two sides that was not heard but heard the others, which closed their connections to it.
+
+    Return None if no side was cut off in one direction only.
+    """
     reports = [report for outage in cut.outages for report in outage.reports]
     if len(sides) != 2:
         return None
@@ -138,8 +141,10 @@ def _unheard_side(cut: _Cut, sides: Sequence[Side]) -> Side | None:
 
 
 def _woken(node: str, cut: _Cut, writers: Mapping[str, NodeLog]) -> float | None:
-    """When a node wrote again that had been frozen; None where it was not. It wrote nothing at all when others missed
-    it: one that runs would have missed them at that time too."""
+    """Return when a frozen node wrote again; None if it was not frozen.
+
+    A frozen node wrote nothing while the others missed it; a running one would have missed the others, too.
+    """
     if node not in writers:
         return None
     times, noticed = writers[node].times, min(outage.first for outage in cut.outages)
@@ -149,8 +154,10 @@ def _woken(node: str, cut: _Cut, writers: Mapping[str, NodeLog]) -> float | None
 
 
 def _sides(pairs: Collection[frozenset[str]], writers: Collection[str], nodes: Collection[str]) -> tuple[Side, ...]:
-    """The nodes in groups that stayed connected, the largest first. Two nodes of which neither has a log are taken to
-    be together where nothing speaks against it."""
+    """Return the nodes in groups that stayed connected, the largest first.
+
+    Two nodes without logs are taken to be connected if no report contradicts that.
+    """
 
     def known(one: str, other: str) -> bool:
         return (one in writers or other in writers) and frozenset({one, other}) not in pairs
@@ -179,7 +186,7 @@ def _joined(groups: Sequence[Side], linked: Callable[[str, str], bool]) -> list[
 
 
 def _partial(pairs: Collection[frozenset[str]]) -> list[tuple[Side, ...]]:
-    """Sides of a cut that leaves a way round: nodes that lost the same others are on one side."""
+    """Return the sides of a partial cut: nodes that lost the same peers are on one side."""
     lost = {
         node: frozenset(o for pair in pairs if node in pair for o in pair - {node}) for pair in pairs for node in pair
     }

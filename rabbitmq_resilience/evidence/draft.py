@@ -1,4 +1,4 @@
-"""Writes a first fault file from evidence, with what is not known marked FILL IN."""
+"""Write a first fault file from evidence, with unknown facts marked FILL IN."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from rabbitmq_resilience.evidence.occurrences import Evidence, Occurrence
 from rabbitmq_resilience.tools.locations import OPTION
 from rabbitmq_resilience.tools.yaml_files import FILL_IN
 
-#: From this version on nodes do not act upon partitions: metadata is in Khepri.
+#: From this version on, nodes do not react to partitions: metadata is in Khepri.
 HANDLES_NO_PARTITION = Version("4.3")
 _WIDTH = 118
 _PARTED = ("partition", "disconnect")
 _PROCESSES = ("kill", "stop", "lose_disk")
-_OPEN_END = f"{FILL_IN}: for how many seconds; the evidence does not tell when it ended"
+_OPEN_END = f"{FILL_IN}: for how many seconds; the evidence does not show when it ended"
 
 
 def draft(evidence: Evidence, *, zones: Mapping[str, Sequence[str]] | None = None) -> str:
-    """The text of a fault file. It is refused, with the place that is to be filled in, only where nothing could be put
-    there that is true; where there is a default, the file plays with it."""
+    """Return the text of a fault file.
+
+    Where a fact is unknown and has a default, the text has the default, so that the file can be played. Without a
+    default, the text has FILL IN there, and the file is refused until that is filled in.
+    """
     placed = layout(evidence, zones or {})
     zero = min((occurrence.begin for occurrence in evidence.occurrences), default=0.0)
     return "\n".join(
@@ -39,11 +42,11 @@ _DEMANDS = ["invariants:", "  no_loss: {}", "  order: {}", "  availability: {}",
 
 def _head(evidence: Evidence, zero: float) -> Iterator[str]:
     yield from _comment(f"Made by rabbitmq-resilience fault-file from {', '.join(evidence.sources)}.")
-    yield f"# at_s: 0 is {utc(zero)}. {FILL_IN} marks what the evidence does not tell."
+    yield f"# at_s: 0 is {utc(zero)}. {FILL_IN} marks what the evidence does not show."
     if evidence.versions:
         yield f"# The brokers were RabbitMQ {', '.join(evidence.versions)}."
     else:
-        yield f"# {FILL_IN}: the version of the brokers, which no evidence tells; {OPTION}broker VERSION plays one."
+        yield f"# {FILL_IN}: the version of the brokers, which no evidence has; {OPTION}broker VERSION plays one."
     for note in evidence.notes:
         yield from _comment(f"- {note}")
     yield "version: 1"
@@ -62,26 +65,25 @@ def _setting(evidence: Evidence, placed: Layout) -> Iterator[str]:
         if name != node.split("@")[0]:
             yield f"  # {name} is {node}"
     if evidence.partition_handling:
-        told = (
-            "" if evidence.partition_handling != "pause_minority" else "  # the logs fit; pause_if_all_down reads alike"
-        )
-        yield f"  partition_handling: {evidence.partition_handling}{told}"
+        is_sure = evidence.partition_handling != "pause_minority"
+        remark = "" if is_sure else "  # the logs fit this; those of pause_if_all_down look the same"
+        yield f"  partition_handling: {evidence.partition_handling}{remark}"
     elif evidence.versions and all(Version(version) >= HANDLES_NO_PARTITION for version in evidence.versions):
-        yield "  partition_handling: ignore  # from RabbitMQ 4.3 on there is none"
+        yield "  partition_handling: ignore  # RabbitMQ has none from 4.3 on"
     else:
         yield f"  partition_handling: ignore  # {FILL_IN}: this is RabbitMQ's default"
-    told_s = evidence.net_ticktime_s
-    mark = "" if told_s else f"  # {FILL_IN}: this is RabbitMQ's default, and beginnings of cuts are reckoned from it"
-    yield f"  net_ticktime_s: {told_s or PRODUCTION_NET_TICKTIME_S:g}{mark}"
+    known_s = evidence.net_ticktime_s
+    mark = "" if known_s else f"  # {FILL_IN}: this is RabbitMQ's default, and beginnings of cuts are computed from it"
+    yield f"  net_ticktime_s: {known_s or PRODUCTION_NET_TICKTIME_S:g}{mark}"
     kind = (evidence.queue_types or ("quorum",))[0]
-    others = f", the logs tell of {' and '.join(evidence.queue_types)} queues" if evidence.queue_types else ""
+    others = f", the logs have {' and '.join(evidence.queue_types)} queues" if evidence.queue_types else ""
     yield f"# {FILL_IN}: the load is a guess{others}."
     yield f"workload: {{queue_type: {kind}, queues: 3, publishers: 3, consumers: 3, rate_per_s: 500}}"
     yield "phases: {steady_s: 10, recovery_s: 120, drain_s: 60}"
 
 
 def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
-    told_s = evidence.net_ticktime_s or PRODUCTION_NET_TICKTIME_S
+    assumed_s = evidence.net_ticktime_s or PRODUCTION_NET_TICKTIME_S
     for at, sentence in evidence.seen:
         yield from _comment(f"seen at {at - zero:.1f} s: {sentence}")
     if not evidence.occurrences:
@@ -96,9 +98,10 @@ def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
             and not occurrence.fields.get("one_way")
             and any("log" in s for s in evidence.sources)
         ):
-            yield f"  # it began {told_s:g} to {1.25 * told_s:g} s before brokers noticed: that is how long they take"
+            within = f"{assumed_s:g} to {1.25 * assumed_s:g} s"
+            yield f"  # it began {within} before brokers noticed: that is how long they take"
         if occurrence.fault in _PROCESSES and occurrence.end is not None and any("log" in s for s in evidence.sources):
-            yield "  # when its process was started again is reckoned from when it was seen, later on a busy machine"
+            yield "  # the start of its process is computed from when it was seen, which is later on a busy machine"
         at_s = round(occurrence.begin - zero, 1)
         for_s = _OPEN_END if occurrence.end is None else max(0.1, round(occurrence.end - occurrence.begin, 1))
         for fields in _targets(occurrence, placed):
@@ -108,7 +111,7 @@ def _schedule(evidence: Evidence, placed: Layout, zero: float) -> Iterator[str]:
 
 
 def _targets(occurrence: Occurrence, placed: Layout) -> Iterator[Mapping[str, object]]:
-    """The fields that say where: one mapping a step, as some cuts and groups of nodes take several."""
+    """Yield the fields that name the targets, one mapping for each step: some cuts and groups of nodes need several."""
     if occurrence.fault == "rebalance":
         yield {}
     elif occurrence.fault in _PARTED:
@@ -125,17 +128,19 @@ def _between(occurrence: Occurrence, placed: Layout) -> Iterator[tuple[str, ...]
     others = placed.called.keys() - occurrence.nodes
     sides = occurrence.sides if len(occurrence.sides) > 1 else (*occurrence.sides, others)
     everyone = set(placed.called)
-    largest = max(sides, key=len) if len(occurrence.sides) > 1 else others  # with those that nobody tells of
+    largest = (
+        max(sides, key=len) if len(occurrence.sides) > 1 else others
+    )  # with the nodes of which there is no evidence
     names = []
     for side in sides:
         rest = set().union(*(other for other in sides if other is not side))
         is_rest = side is largest and set(side) == everyone - rest and (len(side) > 1 or placed.unseen)
         names.append("rest" if is_rest else placed.target(side))
     if all(names):
-        told = map(str, names)
-        yield tuple(told if occurrence.fields.get("one_way") else sorted(told, key=lambda name: name == "rest"))
+        ordered = map(str, names)
+        yield tuple(ordered if occurrence.fields.get("one_way") else sorted(ordered, key=lambda name: name == "rest"))
         return
-    for one, other in combinations(sides, 2):  # no target means these nodes: cut them apart one by one
+    for one, other in combinations(sides, 2):  # no single target names these nodes: cut them one by one
         yield from ((a, b) for a in placed.targets(one) for b in placed.targets(other))
 
 

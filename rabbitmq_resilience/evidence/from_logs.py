@@ -1,4 +1,4 @@
-"""What broker logs tell of an incident."""
+"""Collect the evidence of an incident from broker logs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from rabbitmq_resilience.evidence.lives import lives
 from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError, Occurrence
 from rabbitmq_resilience.evidence.outages import outages
 
-#: Alarms and the like are told on every node; those so close are one.
+#: Every node logs alarms and the like; lines this close to each other are about the same one.
 SAME_MOMENT_S = 2.0
 _TICKTIME = re.compile(r"net_ticktime\s*[,= ]\s*(\d+)")
 
 
 def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -> Evidence:
-    """``net_ticktime_s`` is needed to say when a cut began, as brokers notice it only that much later; None: what the
-    logs tell, else what a configuration file beside them says, else RabbitMQ's own 60 s. Raises EvidenceError."""
+    """Read broker logs, and return their evidence. Raise EvidenceError if they have none.
+
+    ``net_ticktime_s`` is needed to compute when a cut began, as brokers notice a cut only about that time later. If it
+    is None, it is taken from the logs, else from a configuration file in their folders, else it is RabbitMQ's 60 s.
+    """
     logs = read_logs(paths)
     if not any(log.sightings for log in logs):
         raise EvidenceError(
-            f"{', '.join(map(str, paths))}: no line of a broker's log that tells of an incident; what is read begins "
-            "as in '2026-01-31 12:00:00.000000+00:00 [info] <0.1.0> ' or is JSON with time and msg"
+            f"{', '.join(map(str, paths))}: no line of a broker's log is about an incident; lines must begin like "
+            "'2026-01-31 12:00:00.000000+00:00 [info] <0.1.0> ' or be JSON with time and msg"
         )
-    told_s = net_ticktime_s or _ticked(logs) or _configured(paths)
-    assumed_s = told_s or PRODUCTION_NET_TICKTIME_S
+    known_s = net_ticktime_s or _ticked(logs) or _configured(paths)
+    assumed_s = known_s or PRODUCTION_NET_TICKTIME_S
     sightings = [sighting for log in logs for sighting in log.sightings]
     nodes = sorted({log.node for log in logs} | {s.about for s in sightings if s.about} | named_by(logs))
     lost = outages(logs, net_ticktime_s=assumed_s)
@@ -48,7 +51,7 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
         versions=tuple(sorted({s.detail for s in sightings if s.what == "boot"})),
         queue_types=tuple(what for what in ("quorum", "mirrored") if any(s.what == what for s in sightings)),
         partition_handling=_handling(sightings),
-        net_ticktime_s=told_s,
+        net_ticktime_s=known_s,
         seen=tuple(_seen(sightings)),
         notes=tuple(_notes(sightings, nodes, logs)),
     )
@@ -60,7 +63,10 @@ def named_by(logs: Sequence[NodeLog]) -> set[str]:
 
 
 def _ticked(logs: Sequence[NodeLog]) -> float | None:
-    """From Erlang 29 on a broker tells of each tick that it misses: their distance is a part of ``net_ticktime``."""
+    """Compute ``net_ticktime`` from missed ticks, which brokers log from Erlang 29 on; None without such lines.
+
+    The time between two missed ticks is a known part of ``net_ticktime``.
+    """
     for log in logs:
         missed = [s for s in log.sightings if s.what == "tick_missed"]
         for one, other in pairwise(missed):
@@ -71,7 +77,10 @@ def _ticked(logs: Sequence[NodeLog]) -> float | None:
 
 
 def _configured(paths: Sequence[Path]) -> float | None:
-    """Written as in rabbitmq.conf, advanced.config or an Erlang argument, in a file of those names beside the logs."""
+    """Read ``net_ticktime`` from a configuration file in the folders of the logs; None if there is none.
+
+    It may be written as in rabbitmq.conf, in advanced.config, or as an Erlang argument.
+    """
     folders = {path if path.is_dir() else path.parent for path in paths}
     for folder in sorted(folders):
         for file in sorted(folder.rglob("*.con[fi]*")):
@@ -81,9 +90,9 @@ def _configured(paths: Sequence[Path]) -> float | None:
 
 
 def _handling(sightings: Sequence[Sighting]) -> str | None:
-    told = Counter(s.detail for s in sightings if s.what == "mode" and s.detail)
-    if told:
-        return told.most_common(1)[0][0]
+    modes = Counter(s.detail for s in sightings if s.what == "mode" and s.detail)
+    if modes:
+        return modes.most_common(1)[0][0]
     if any(s.what == "self_paused" for s in sightings):
         return "pause_minority"
     if any(s.what == "autoheal" for s in sightings):
@@ -115,12 +124,12 @@ def _rebalances(sightings: Iterable[Sighting]) -> Iterable[Occurrence]:
 
 
 def _seen(sightings: Iterable[Sighting]) -> Iterable[tuple[float, str]]:
-    """What followed from the faults: not to be played, but to be compared with what the replay shows."""
+    """Yield (time, sentence) for what the faults caused, to be compared with what a replay shows."""
     last: dict[tuple[str, str], float] = {}
     sentences = {
         "self_paused": "{by} paused itself",
-        "partial": "{by} told of a partial partition",
-        "split": "{by} told that the database had parted from {about}",
+        "partial": "{by} reported a partial partition",
+        "split": "{by} reported that its database was partitioned from {about}",
         "synchronising": "mirrors were synchronised on {by}",
     }
     for sighting in sorted(sightings, key=lambda sighting: sighting.at):
@@ -135,9 +144,9 @@ def _notes(sightings: Iterable[Sighting], nodes: Iterable[str], logs: Sequence[N
     lost = [s for s in sightings if s.what == "lost_client"]
     if lost:
         yield (
-            f"{len(lost)} connections of clients ended without a word; logs do not tell why. If it was the network, "
+            f"{len(lost)} connections of clients were not closed properly; logs do not say why. If it was the network, "
             "add a step such as {at_s: 5, for_s: 10, fault: disconnect, between: ['publisher:0', all]}"
         )
     silent = sorted(set(nodes) - {log.node for log in logs})
     if silent:
-        yield f"there is no log of {', '.join(silent)}: what is said of them is what others said"
+        yield f"there is no log of {', '.join(silent)}: what is said of them is from the logs of others"

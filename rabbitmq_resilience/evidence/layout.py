@@ -1,4 +1,4 @@
-"""Names for nodes and zones of a fault file: zones of letters, nodes by zone and number."""
+"""Name the nodes and zones of a fault file: zones by letters, nodes by zone and number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from string import ascii_lowercase
 
 from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError
 
-#: Clusters of which incidents are told are rarely smaller: of others, some nodes wrote no log that is at hand.
+#: Clusters with incidents are rarely smaller: if the evidence has fewer nodes, logs of some are probably missing.
 NODES_MIN = 3
 
 _ZONE = re.compile(r"[a-z]{1,8}")
@@ -18,8 +18,11 @@ _NAMED = re.compile(r"([a-z]{1,8})([1-9]\d*)")
 
 @dataclass(frozen=True)
 class Layout:
-    """``zones`` has the nodes of each zone by their own names, in order; ``unseen`` is a zone of nodes that a cluster
-    must have and of which there is no evidence."""
+    """The zones of a cluster.
+
+    ``zones``: the nodes of each zone, by their own names, in order. ``unseen``: a zone for nodes that the cluster must
+    have but of which there is no evidence.
+    """
 
     zones: Mapping[str, tuple[str, ...]]
     is_guess: bool
@@ -34,18 +37,18 @@ class Layout:
 
     @property
     def called(self) -> Mapping[str, str]:
-        """What each node is called in the fault file."""
+        """Return the name in the fault file of each node."""
         return {node: f"{zone}{i}" for zone, nodes in self.zones.items() for i, node in enumerate(nodes, 1)}
 
     def target(self, nodes: Collection[str]) -> str | None:
-        """The target that means just these nodes; None if there is none."""
+        """Return the one target that names exactly these nodes; None if there is none."""
         if len(nodes) == 1:
             return self.called[next(iter(nodes))]
         zone = next((zone for zone, members in self.zones.items() if set(members) == set(nodes)), None)
         return f"zone:{zone}" if zone and zone != self.unseen else None
 
     def targets(self, nodes: Collection[str]) -> tuple[str, ...]:
-        """As few targets as mean these nodes together."""
+        """Return as few targets as possible that together name these nodes."""
         left, found = set(nodes), []
         for zone, members in self.zones.items():
             if len(members) > 1 and set(members) <= left:
@@ -55,9 +58,12 @@ class Layout:
 
 
 def layout(evidence: Evidence, zones: Mapping[str, Sequence[str]]) -> Layout:
-    """``zones`` are those that the user gives, by name; then come those of the evidence, then those that the nodes'
-    names have (a1, a2, b1), and at last a guess: nodes that were on the smaller side of a cut together share a zone,
-    every other has its own."""
+    """Return the zones of the evidence's nodes. Raise EvidenceError if ``zones`` name an unknown node.
+
+    Zones come from ``zones``, which the user gives, else from the evidence, else from the nodes' names (a1, a2, b1).
+    Otherwise they are a guess: nodes that were together on the smaller side of a cut share a zone, and every other node
+    has its own.
+    """
     given = {node: zone for zone, nodes in zones.items() for node in nodes} or dict(evidence.zones)
     if unknown := sorted(given.keys() - {*evidence.nodes}) if zones else []:
         known = ", ".join(evidence.nodes)
@@ -77,20 +83,20 @@ def layout(evidence: Evidence, zones: Mapping[str, Sequence[str]]) -> Layout:
 
 
 def _by_name(nodes: Sequence[str]) -> Mapping[str, str]:
-    """The zones that names such as ``a1`` and ``b2@host`` have, if all are such and are those of a fault file."""
+    """Return the zone of each node, if all names are like ``a1`` and ``b2@host``, numbered from 1; else none."""
     found = {node: _NAMED.fullmatch(node.split("@")[0]) for node in nodes}
     named = {node: (match[1], int(match[2])) for node, match in found.items() if match}
     numbers: dict[str, list[int]] = {}
     for zone, number in named.values():
         numbers.setdefault(zone, []).append(number)
-    whole = all(sorted(told) == list(range(1, len(told) + 1)) for told in numbers.values())
+    whole = all(sorted(found) == list(range(1, len(found) + 1)) for found in numbers.values())
     return (
         {n: zone for n, (zone, _) in named.items()} if len(named) == len(nodes) and whole and len(numbers) > 1 else {}
     )
 
 
 def _companions(node: str, evidence: Evidence) -> str:
-    """One label for nodes that were always on the same smaller side."""
+    """Return a label that nodes share if they were always on the same smaller side of cuts."""
     sides = [side for h in evidence.occurrences if len(h.sides) > 1 for side in sorted(h.sides, key=len)[:-1]]
     mine = [side for side in sides if node in side and len(side) > 1]
     if not mine or any(len({*one} & {*other}) not in (0, len(one)) for one in sides for other in mine if len(one) > 1):

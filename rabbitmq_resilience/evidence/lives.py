@@ -1,4 +1,4 @@
-"""How brokers ended and began again: what their own logs and those of their peers tell of it."""
+"""Find how brokers ended and started again, from their own logs and those of their peers."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from rabbitmq_resilience.evidence.broker_logs import NodeLog, Sighting
 from rabbitmq_resilience.evidence.occurrences import Occurrence
 from rabbitmq_resilience.evidence.outages import UNSETTLED_S, Outage, Report
 
-#: Between the start of a broker's process and the moment when its peers, or the readers of its log, see it first.
-#: Medians of the suite's own runs on two busy cores; it may be half of that elsewhere.
+#: The time from the start of a broker's process until its peers see it, and until its log shows it. Medians of the
+#: suite's own runs on two busy cores; elsewhere, it may be half of that.
 SEEN_BY_PEERS_S = 1.8
 SEEN_IN_LOG_S = 4.5
-#: What a boot writes, it has written by then.
+#: A boot has logged all its lines by then.
 BOOT_S = 30.0
-#: A broker that begins again in its process opens its log by then, where lines do not name Erlang's processes.
+#: A broker that restarts within its process opens its log by then; used if lines do not name Erlang's processes.
 RESTART_S = 5.0
-UNSEEN = "no other broker told when it ended: the last line that was written is taken for that"
-#: A broker that stops itself says why just before or after.
+UNSEEN = "no other broker reported when it ended: the time of its last line is taken for that"
+#: A broker that stops itself logs the cause at most this long before or after.
 SAME_MOMENT_S = 2.0
-#: An orderly stop tells the peers that the broker is gone before its process ends.
+#: In an orderly stop, peers hear at least this long before the end of the process that the broker is gone.
 ORDERLY_S = 0.2
 
 
 @dataclass
 class _Life:
-    """What is known of the end of a life, until the next begins."""
+    """What is known of the end of a broker's life, until its next life begins."""
 
     stop: float | None = None
     drained: bool = False
-    #: The line of a broker that begins again in the process that it had.
+    #: The line by which a broker restarts within its process.
     restarted: Sighting | None = None
     #: The first line of the next process.
     process: float | None = None
 
     def opens(self, sighting: Sighting, booted: float) -> None:
-        """A process opens its log, and from 3.9 on says so (``detail``). The other line that is taken for it comes once
-        more in a boot, at ``booted`` or soon after."""
+        """Take note that a process opens its log.
+
+        From 3.9 on, a line says so (``detail``). The other line that counts as this one comes again during a boot, at
+        ``booted`` or soon after, and is ignored then.
+        """
         if not sighting.detail and (self.process is not None or sighting.at < booted + BOOT_S):
             return
         self.process = sighting.at
@@ -47,15 +50,17 @@ class _Life:
 
 
 def _of_another_process(restarted: Sighting, opened: Sighting) -> bool:
-    """Of the operating system: Erlang counts its own on from one restart of the broker to the next, and begins anew
-    with its virtual machine."""
+    """Return whether ``opened`` is of another process of the operating system than ``restarted``.
+
+    Erlang's own pids go on rising when the broker restarts in its VM, and start again with a new VM.
+    """
     if restarted.pid is None or opened.pid is None:
         return opened.at > restarted.at + RESTART_S
     return opened.pid < restarted.pid
 
 
 def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s: float) -> tuple[Occurrence, ...]:
-    """Kills, stops and lost disks, of nodes with a log and of those that only others speak of."""
+    """Return the kills, stops and lost disks of all nodes, also of nodes that only the logs of others name."""
     reports: dict[str, list[Report]] = {}
     for outage in outages:
         for report in outage.reports:
@@ -63,13 +68,16 @@ def lives(logs: Sequence[NodeLog], outages: Sequence[Outage], *, net_ticktime_s:
     occurrences: list[Occurrence] = []
     for log in logs:
         occurrences += _own_story(log, reports.get(log.node, ()), net_ticktime_s=net_ticktime_s)
-    unwritten = {node: told for node, told in reports.items() if node not in {log.node for log in logs}}
+    unwritten = {node: found for node, found in reports.items() if node not in {log.node for log in logs}}
     occurrences += _others_story(unwritten, {log.node for log in logs})
     return tuple(_ended_together(occurrences))
 
 
 def _ended_together(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
-    """Brokers whose end nobody told of ended together, else one would have: not before any of their last lines."""
+    """Move the ends of brokers that no other broker reported to the latest of their last lines.
+
+    Such brokers ended together, as one that was still running would have reported the others.
+    """
     unseen = [occurrence for occurrence in occurrences if UNSEEN in occurrence.notes]
 
     def latest(one: Occurrence) -> float:
@@ -78,7 +86,7 @@ def _ended_together(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
             other.begin for other in unseen if other.begin <= until and (other.end is None or one.begin <= other.end)
         )
 
-    return [replace(told, begin=latest(told)) if UNSEEN in told.notes else told for told in occurrences]
+    return [replace(one, begin=latest(one)) if UNSEEN in one.notes else one for one in occurrences]
 
 
 def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float) -> list[Occurrence]:
@@ -107,7 +115,7 @@ def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float
 
 
 def _of_its_own_accord(log: NodeLog, stops: Sighting) -> bool:
-    """Whether the broker paused or restarted itself because of a partition."""
+    """Return whether the broker paused or restarted itself because of a partition."""
     causes = ("self_paused", "autoheal", "partial")
     return any(s.what in causes and abs(s.at - stops.at) < SAME_MOMENT_S for s in log.sightings)
 
@@ -115,31 +123,33 @@ def _of_its_own_accord(log: NodeLog, stops: Sighting) -> bool:
 def _booted(
     log: NodeLog, life: _Life, boot: float, reports: Sequence[Report], *, net_ticktime_s: float
 ) -> list[Occurrence]:
-    """The boot of a process; how the one before ended."""
+    """Return how the process before this boot ended: one occurrence, or none if the log begins with the boot."""
     process = life.process or boot
-    told = [r for r in reports if r.first < boot and (r.end is None or r.end > (life.stop or log.times[0]))]
+    of_it = [r for r in reports if r.first < boot and (r.end is None or r.end > (life.stop or log.times[0]))]
     if life.stop is not None:
-        gone = max((r.first for r in told if r.first >= life.stop), default=life.stop)
-        return [_stopped(log.node, life, _started(gone, process, told))]
+        gone = max((r.first for r in of_it if r.first >= life.stop), default=life.stop)
+        return [_stopped(log.node, life, _started(gone, process, of_it))]
     lines = bisect_left(log.times, process)
-    if not lines:  # the log begins with this boot: nothing is known of a life before
+    if not lines:  # the log begins with this boot: nothing is known of an earlier life
         return []
     last_line = log.times[lines - 1]
     notes: tuple[str, ...] = ()
     begin = gone = last_line
-    if told := _last_time_missed(r for r in told if r.first > last_line - SAME_MOMENT_S):
-        gone = told[0].first
-        begin = max(last_line, min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in told))
+    if of_it := _last_time_missed(r for r in of_it if r.first > last_line - SAME_MOMENT_S):
+        gone = of_it[0].first
+        begin = max(last_line, min(r.first - (net_ticktime_s if r.is_unheard else 0) for r in of_it))
     else:
         notes = (UNSEEN,)
     emptied = any(s.what == "empty" and process - SAME_MOMENT_S < s.at < boot + BOOT_S for s in log.sightings)
     fault = "lose_disk" if emptied else "kill"
-    return [Occurrence(fault, (frozenset({log.node}),), begin, _started(gone, process, told), notes=notes)]
+    return [Occurrence(fault, (frozenset({log.node}),), begin, _started(gone, process, of_it), notes=notes)]
 
 
 def _last_time_missed(reports: Iterable[Report]) -> list[Report]:
-    """Those of the last time that a node was missed: one that its peers had back, for longer than a connection takes to
-    settle, had not ended before."""
+    """Return the reports of the last time that a node was missed.
+
+    If its peers had the node back for longer than a connection takes to settle, earlier reports are not about its end.
+    """
     last: list[Report] = []
     for report in sorted(reports, key=lambda report: report.first):
         ends = [one.end for one in last]
@@ -150,7 +160,7 @@ def _last_time_missed(reports: Iterable[Report]) -> list[Report]:
 
 
 def _started(gone: float, process: float, reports: Sequence[Report]) -> float:
-    """When the process was started, of which the log's first line is known, and when peers had it back."""
+    """Return when a process was started, from the first line of its log and from when its peers had it back."""
     ends = [r.end for r in reports if r.end is not None and gone < r.end]
     if not ends:
         return max(gone, process - SEEN_IN_LOG_S)
@@ -163,7 +173,10 @@ def _stopped(node: str, life: _Life, end: float | None) -> Occurrence:
 
 
 def _others_story(unwritten: Mapping[str, Sequence[Report]], writers: set[str]) -> list[Occurrence]:
-    """Nodes without a log: a connection that ended at once, to all who write, is taken for the node's own end."""
+    """Return the ends of nodes without a log.
+
+    If all nodes with a log lost their connection to it at once, the node itself is taken to have ended.
+    """
     found: list[Occurrence] = []
     for node, reports in unwritten.items():
         sudden = [r for r in reports if not r.is_unheard]

@@ -1,4 +1,4 @@
-"""What was found in evidence, before it becomes a fault file."""
+"""Hold what was found in evidence, before a fault file is made from it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 
 class EvidenceError(Exception):
-    """The evidence cannot be used; the text says where and what would be right."""
+    """The evidence cannot be used; the text says where, and what would be right."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
     """Something that happened to nodes or between them.
 
-    ``fault`` is a name of the catalogue. ``sides`` are the nodes by the names that the evidence has: one side for what
-    happens to nodes, two or more for what parts them. ``begin`` and ``end`` are seconds since 1970; ``end`` is None
-    where the evidence does not tell it. ``fields`` are further fields of the step, ``notes`` are for people.
+    ``fault`` is a name of the catalogue. ``sides`` has the nodes by their names in the evidence: one side if something
+    happened to nodes, two or more if nodes were separated. ``begin`` and ``end`` are seconds since 1970; ``end`` is
+    None if the evidence does not show it. ``fields`` are further fields of the step, ``notes`` are for people.
     """
 
     fault: str
@@ -36,8 +36,11 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known. ``zones`` has the zone of nodes where it was told; ``seen`` is what is worth comparing a
-    replay with: a time and a sentence."""
+    """All that is known of an incident.
+
+    ``zones``: the zone of each node for which the evidence has it. ``seen``: times and sentences with which a replay
+    should be compared.
+    """
 
     sources: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -52,8 +55,11 @@ class Evidence:
 
 
 def combined(parts: Sequence[Evidence]) -> Evidence:
-    """One body of evidence of several. What is told earlier in ``parts`` is believed first: a occurrence that overlaps
-    an earlier part's, of the same fault and on one of the same nodes, is the same one."""
+    """Return all parts as one; earlier parts take precedence over later ones.
+
+    An occurrence that overlaps one of an earlier part, of the same fault and on one of the same nodes, counts as the
+    same and is left out.
+    """
     occurrences: list[Occurrence] = []
     for part in parts:
         occurrences += [new for new in part.occurrences if not any(_same(new, known) for known in occurrences)]
@@ -66,7 +72,7 @@ def combined(parts: Sequence[Evidence]) -> Evidence:
         queue_types=_each(part.queue_types for part in parts),
         partition_handling=next((part.partition_handling for part in parts if part.partition_handling), None),
         net_ticktime_s=next((part.net_ticktime_s for part in parts if part.net_ticktime_s), None),
-        seen=tuple(sorted(told for part in parts for told in part.seen)),
+        seen=tuple(sorted(one for part in parts for one in part.seen)),
         notes=_each(part.notes for part in parts),
     )
 
@@ -77,5 +83,5 @@ def _same(one: Occurrence, other: Occurrence) -> bool:
 
 
 def _each(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Every value once, in the order of its first coming."""
+    """Return every value once, in the order of first occurrence."""
     return tuple(dict.fromkeys(value for group in groups for value in group))

@@ -1,4 +1,4 @@
-"""When nodes had no connection to each other, as they reported it, pair by pair."""
+"""Find when pairs of nodes had no connection to each other, from what the nodes logged."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.evidence.broker_logs import NodeLog
 
-#: What the node monitor says where a peer was not heard for ``net_ticktime``; anything else is told at once.
+#: The reason that the node monitor logs if a peer was not heard for ``net_ticktime``; other losses are logged at once.
 UNHEARD = "net_tick_timeout"
 #: A connection that was just made again may end once or twice more before it stays.
 UNSETTLED_S = 3.0
 
-#: Brokers of 4.0 that miss a peer's broker look for it once more, for ``net_setuptime``, before they miss the node too.
+#: Brokers of 4.0 that miss a peer's broker try to reach it again, for ``net_setuptime``, before they miss its node too.
 LOOKED_FOR_AGAIN_S = 8.0
 #: How long a broker that was paused takes to serve again.
 RESTARTED_WITHIN_S = 12.0
@@ -20,14 +20,14 @@ RESTARTED_WITHIN_S = 12.0
 
 @dataclass(frozen=True)
 class Report:
-    """``by`` lost its connection to ``about`` at ``first``, and had it back at ``end`` (None: not while it wrote)."""
+    """``by`` lost its connection to ``about`` at ``first``, and had it back at ``end`` (None: not in its log)."""
 
     by: str
     about: str
     first: float
     end: float | None
     reason: str
-    #: Until then ``by`` knew the peer's broker to serve; the same as ``first`` unless it was stopped in good order.
+    #: When ``by`` learned that the peer's broker was gone; the same as ``first`` unless the broker was stopped cleanly.
     app_gone: float
 
     @property
@@ -41,7 +41,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Outage:
-    """One time that a pair had no connection: what both said of it."""
+    """One period in which a pair had no connection, with the reports of both nodes."""
 
     pair: frozenset[str]
     reports: tuple[Report, ...]
@@ -52,7 +52,7 @@ class Outage:
 
     @property
     def end(self) -> float | None:
-        """The first to have the other back is right: the link must have been there."""
+        """Return the first time that either node had the other back, as the link must have been there then."""
         return min((report.end for report in self.reports if report.end is not None), default=None)
 
     @property
@@ -64,11 +64,11 @@ class Outage:
 
 
 def lost_at(reports: Sequence[Report], *, net_ticktime_s: float) -> float:
-    """When the links were lost of which these are the reports, all of one cause.
+    """Return when links were lost, from reports with one common cause.
 
-    A peer is given up at the fourth tick after the one that heard it last, and there are four in ``net_ticktime``: so
-    up to a quarter of that later than ``net_ticktime`` after the cut. Every node has a rhythm of its own, and the
-    middle of their first reports, less 9/8 of ``net_ticktime``, is closest.
+    A node gives a peer up at the fourth tick after the tick that last heard it, and ``net_ticktime`` has four ticks. So
+    it does so up to a quarter of ``net_ticktime`` later than ``net_ticktime`` after the cut. Every node ticks at its
+    own times, so the best estimate is the middle of the nodes' first reports, less 9/8 of ``net_ticktime``.
     """
     by_node: dict[str, float] = {}
     for report in sorted(reports, key=lambda report: report.first):
@@ -82,7 +82,7 @@ def lost_at(reports: Sequence[Report], *, net_ticktime_s: float) -> float:
 
 
 def outages(logs: Sequence[NodeLog], *, net_ticktime_s: float) -> tuple[Outage, ...]:
-    """All outages of all pairs, in the order in which they were noticed."""
+    """Return all outages of all pairs, in the order in which nodes noticed them."""
     by_pair: dict[frozenset[str], list[Report]] = {}
     for report in sorted((r for log in logs for r in _reports(log)), key=lambda report: report.first):
         by_pair.setdefault(report.pair, []).append(report)
@@ -94,11 +94,11 @@ def _reports(log: NodeLog) -> Iterable[Report]:
     lost: dict[str, tuple[float, str]] = {}
     app_gone: dict[str, float] = {}
     restarted = 0.0
-    told: list[Report] = []
+    found: list[Report] = []
 
     def back(about: str, at: float | None) -> None:
         first, reason = lost.pop(about)
-        told.append(Report(log.node, about, first, at, reason, min(first, app_gone.pop(about, first))))
+        found.append(Report(log.node, about, first, at, reason, min(first, app_gone.pop(about, first))))
 
     for sighting in log.sightings:
         about, at = sighting.about, sighting.at
@@ -109,21 +109,23 @@ def _reports(log: NodeLog) -> Iterable[Report]:
         elif sighting.what == "app_gone":
             app_gone[about] = at
         elif sighting.what in ("back", "app_back"):
-            # one that was paused starts when it reaches the others again, and tells of them only when it has
-            found = restarted if sighting.what == "app_back" and at - restarted < RESTARTED_WITHIN_S else at
-            app_gone.pop(about, None) if about not in lost else back(about, max(found, lost[about][0]))
+            # A paused broker starts when it reaches the others again, and logs them only once it has started.
+            seen = restarted if sighting.what == "app_back" and at - restarted < RESTARTED_WITHIN_S else at
+            app_gone.pop(about, None) if about not in lost else back(about, max(seen, lost[about][0]))
         elif sighting.what == "app_starts":
             restarted = at
-        elif sighting.what == "boot" and at - restarted > RESTARTED_WITHIN_S:  # what it knew is gone with its process
+        elif (
+            sighting.what == "boot" and at - restarted > RESTARTED_WITHIN_S
+        ):  # a new process knows nothing of its peers
             for peer in tuple(lost):
                 back(peer, None)
     for peer in tuple(lost):
         back(peer, None)
-    return told
+    return found
 
 
 def _merged(reports: Sequence[Report], *, net_ticktime_s: float) -> Iterable[Outage]:
-    """Reports of one pair that overlap are of one outage; those of an unsettled connection are of none."""
+    """Merge overlapping reports of one pair into outages, and leave out reports of an unsettled connection."""
     groups: list[list[Report]] = []
     settled: float | None = None
     for report in reports:

@@ -1,4 +1,4 @@
-"""Reads a timeline that people wrote: CSV or JSON lines with a time, a node or zone, and what happened there."""
+"""Read a timeline that people wrote: CSV or JSON lines with a time, a node or zone, and what happened there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from rabbitmq_resilience.evidence.clock import seconds
 from rabbitmq_resilience.evidence.occurrences import Evidence, EvidenceError, Occurrence
 
-#: What a column may be called, by what it holds.
+#: The names that a column may have, by its content.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "time": ("time", "timestamp", "at", "when", "start", "begin", "date"),
     "node": ("node", "broker", "host", "where", "target", "between"),
@@ -22,7 +22,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "duration": ("duration", "duration_s", "for_s", "for", "seconds"),
 }
 
-#: Words that tell of an end; looked for before those that tell of a beginning. The latter have the fault's name.
+#: Words for an end, looked for before the words for a beginning. The latter have the name of the fault.
 _ENDS = (
     r"heal|recover|reconnect|resum|\bstarted|boot(?:ed|s)?\b|\bup\b|\bback\b|clear|restored|rejoin|resolved|\bended?\b"
 )
@@ -52,7 +52,7 @@ class _Row:
 
 
 def evidence_of(path: Path) -> Evidence:
-    """Raises EvidenceError, naming the row."""
+    """Read a timeline, and return its evidence. Raise EvidenceError with the row if it cannot be used."""
     rows = [_row(path, number, raw) for number, raw in _raw_rows(path)]
     if not rows:
         raise EvidenceError(f"{path}: no row; a timeline has the columns time, node (or zone) and event")
@@ -84,7 +84,10 @@ def _happening(fault: str, row: _Row) -> Occurrence:
 
 
 def _ended(found: Sequence[Occurrence], row: _Row, fault: str | None) -> int | None:
-    """Which occurrence a row ends: the last at that place that is not over yet, of the fault that it names if any."""
+    """Return the index of the occurrence that a row ends, or None.
+
+    It is the last one at the row's place that has no end yet; if the row names a fault, it is one of that fault.
+    """
     name, _, resource = (fault or "").partition(" ")
     for i, occurrence in reversed(list(enumerate(found))):
         fits = occurrence.nodes & row.place and (not resource or occurrence.fields.get("resource") == resource)
@@ -94,7 +97,7 @@ def _ended(found: Sequence[Occurrence], row: _Row, fault: str | None) -> int | N
 
 
 def _members(place: frozenset[str], zones: Mapping[str, str]) -> frozenset[str]:
-    """Nodes for zones whose nodes are named in other rows; a zone of which none is named is one node."""
+    """Replace zones by their nodes, which other rows name; a zone without such nodes counts as one node."""
     named = frozenset(node for node, zone in zones.items() if zone in place)
     return frozenset(end for end in place if end not in zones.values()) | named if named else place
 
@@ -145,7 +148,7 @@ def _of(raw: Mapping[str, object], column: str) -> str:
 
 
 def _raw_rows(path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Each row with the line on which it stands."""
+    """Yield each row with the number of its line."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

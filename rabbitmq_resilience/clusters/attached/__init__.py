@@ -1,1 +1,1 @@
-"""Clusters that are there already."""
+"""Attach to existing clusters, and act on them within what their owners allow."""

@@ -1,4 +1,4 @@
-"""Attaches to a cluster that is there already: it must be the one that the file means, whole, and ours alone."""
+"""Attach to an existing cluster, which must be the one that the file means, whole, and used by no other run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rabbitmq_resilience.clusters.attached.guard import Guard
 from rabbitmq_resilience.clusters.attached.healing import journal_of, not_healed
 from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
 from rabbitmq_resilience.clusters.attached.host import AttachedHost
-from rabbitmq_resilience.clusters.attached.identity import SILENT, TOLD_WITHIN_S, strangers
+from rabbitmq_resilience.clusters.attached.identity import REPORTED_WITHIN_S, SILENT, strangers
 from rabbitmq_resilience.clusters.attached.lacking import lacking
 from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
 from rabbitmq_resilience.clusters.attached.lock import LockedError, locked
@@ -47,13 +47,16 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _ASK_TIMEOUT_S = 15.0
-#: What each node is asked of all of them.
+#: The columns that each node is asked for, of all nodes.
 _COLUMNS = "name,running,partitions,enabled_plugins,db_dir,os_pid,uptime"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the cluster told of itself. All but its name by Erlang name; ``folders`` is where brokers store."""
+    """What the cluster reports about itself.
+
+    All mappings have Erlang names as keys. ``folders`` holds the folder in which each broker stores its data.
+    """
 
     name: str
     versions: Mapping[str, str]
@@ -63,69 +66,82 @@ class Found:
 
     @property
     def version(self) -> str:
-        """The lowest, where there are several."""
+        """Return the lowest version of the brokers."""
         return min(self.versions.values(), key=Version)
 
 
 def look_at(known: KnownCluster) -> Found:
-    """Ask each node's management API, and who answers clients; nothing is changed. Raises WrongClusterError."""
+    """Ask each node's management API about the cluster, and check which broker answers at each AMQP address.
+
+    Nothing is changed. Raise WrongClusterError if the cluster is not as the file states.
+    """
     versions: dict[str, str] = {}
     names: dict[str, str] = {}
-    told_by: dict[str, list[Mapping[str, Any]]] = {}
+    rows_by: dict[str, list[Mapping[str, Any]]] = {}
     listeners: list[Mapping[str, Any]] = []
     for node in known.stated.nodes:
         with ManagementApi(node.management, access=known.access, timeout_s=_ASK_TIMEOUT_S) as api:
             try:
                 overview = api.overview()
                 listeners += api.get("overview", params={"columns": "listeners"}).get("listeners", ())
-                told_by[node.name] = api.get("nodes", params={"columns": _COLUMNS})
+                rows_by[node.name] = api.get("nodes", params={"columns": _COLUMNS})
             except (ApiError, ApiUnreachable) as error:
-                raise WrongClusterError(f"{node.name} does not tell of itself: {error}") from error
+                raise WrongClusterError(f"{node.name} does not report its state: {error}") from error
         if overview.get("node") != node.name:
             raise WrongClusterError(
-                f"{node.management} is stated as that of {node.name}, and {overview.get('node')} answers there"
+                f"{node.management} is stated as that of {node.name}, but {overview.get('node')} answers there"
             )
         names[node.name] = str(overview.get("cluster_name"))
         versions[node.name] = str(overview["rabbitmq_version"])
-    if texts := list(mixed(told_by)):
+    if texts := list(mixed(rows_by)):
         raise WrongClusterError("; ".join(texts))
-    told = told_by[known.stated.nodes[0].name]
-    _refuse_other(known, names, told)
+    rows = rows_by[known.stated.nodes[0].name]
+    _refuse_other(known, names, rows)
     if texts := list(strangers_by_amqp(known, names.values())):
         raise WrongClusterError("; ".join(texts))
     ports = {str(row["node"]): int(row["port"]) for row in listeners if row.get("protocol") == "clustering"}
-    if untold := sorted(versions.keys() - ports.keys()):
-        raise WrongClusterError(f"where {', '.join(untold)} listens for its peers is not told")
-    plugins = frozenset.intersection(*(frozenset(row.get("enabled_plugins") or ()) for row in told))
-    folders = {str(row["name"]): str(row.get("db_dir") or "") for row in told}
+    if unknown := sorted(versions.keys() - ports.keys()):
+        raise WrongClusterError(f"no node reports the port at which {', '.join(unknown)} listens for its peers")
+    plugins = frozenset.intersection(*(frozenset(row.get("enabled_plugins") or ()) for row in rows))
+    folders = {str(row["name"]): str(row.get("db_dir") or "") for row in rows}
     return Found(known.stated.cluster, versions, ports, plugins, folders)
 
 
-def _refuse_other(known: KnownCluster, names: Mapping[str, str], told: Sequence[Mapping[str, Any]]) -> None:
-    """Where nobody has named the cluster, each node answers with a name that is made of its own."""
+def _refuse_other(known: KnownCluster, names: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise WrongClusterError if the cluster has another name or other nodes, and NotWholeError if it is not whole.
+
+    ``names``: the cluster name that each node reports. Nodes of a cluster without a configured name report a default,
+    which each makes from its own name. ``rows``: the nodes as the management API lists them.
+    """
     stated_name = known.stated.cluster
     others = [name for node, name in names.items() if name != stated_name and not _is_default(name, node)]
     if others or stated_name not in names.values():
         answers = " and ".join(sorted(map(repr, {*names.values()})))
-        raise WrongClusterError(f"the file states the cluster {stated_name!r}, and {answers} answers")
-    stated, found = {node.name for node in known.stated.nodes}, {str(row["name"]) for row in told}
+        raise WrongClusterError(f"the file states the cluster {stated_name!r}, but {answers} answers")
+    stated, found = {node.name for node in known.stated.nodes}, {str(row["name"]) for row in rows}
     if strangers := sorted(found - stated):
         raise WrongClusterError(f"the cluster has {', '.join(strangers)}, which the file does not name")
     if missing := sorted(stated - found):
         raise WrongClusterError(f"{', '.join(missing)} is no member of the cluster")
-    if text := not_whole(told):
+    if text := not_whole(rows):
         raise NotWholeError(f"the cluster {stated_name} is not whole: {text}")
 
 
 def _is_default(name: str, node: str) -> bool:
-    """Of rabbit_nodes:cluster_name_default/0: the node's own, with its host as its machine finds that written out. That
-    may be another one than in the node's name, so it is not compared."""
+    """Return whether ``name`` is the default that the node makes (rabbit_nodes:cluster_name_default/0).
+
+    The default holds the host as the node's machine resolves it. That host may differ from the one in the node's name,
+    so only the parts before the @ are compared.
+    """
     return name.partition("@")[0] == node.partition("@")[0]
 
 
 class Attachment(Closing):
-    """From now until ``close`` nobody else has the cluster, which was found as stated; ``form`` gives it to one
-    scenario. Raises WrongClusterError, LockedError, ClusterError."""
+    """Exclusive use of a cluster that was found as stated, until ``close``; ``form`` gives it to one scenario.
+
+    Raise WrongClusterError if the cluster is not as stated, LockedError if another run has it, and ClusterError if it
+    cannot be used otherwise.
+    """
 
     def __init__(self, known: KnownCluster) -> None:
         given = known.stated.virtual_host
@@ -138,7 +154,7 @@ class Attachment(Closing):
             journal = journal_of(known, self._ways)
             if not stack.enter_context(journal.held()):
                 raise LockedError(
-                    "another run has this cluster, or one of its name: of this user on this machine, or its healing"
+                    "another run of this user on this machine, or its healing, uses this cluster, or one of this name"
                 )
             self._hands = Hands(known.stated, journal)
             self._refuse_unhealed()
@@ -161,7 +177,7 @@ class Attachment(Closing):
             self._stack = stack.pop_all()
 
     def require(self, needs: Collection[str]) -> None:
-        """Raises ToolMissingError with what brokers or machines lack of them (``Scenario.needs`` and ``acts``)."""
+        """Raise ToolMissingError if brokers or machines lack any of ``needs`` (``Scenario.needs`` and ``acts``)."""
         require_features(self.found.version, needs)
         require_maintenance_mode(self.found.version, needs)
         acts = sorted(need.removeprefix(ACT) for need in needs if need.startswith(ACT))
@@ -177,15 +193,18 @@ class Attachment(Closing):
         *,
         logs_of_failure: Path | None = None,  # noqa: ARG002 - as all drivers are called
     ) -> AttachedCluster:
-        """Raises ShapeError, and ClusterError where the cluster is not whole any more, another run has taken it
-        meanwhile, or its people want none on it now."""
+        """Return the cluster with the node names of ``topology``.
+
+        Raise ShapeError if the topology does not fit. Raise ClusterError if the cluster is not whole any more, another
+        run has taken it in the meantime, or ``abort_when`` of the cluster file holds now.
+        """
         self._may_go_on()
         self._lock.look()
         look_at(self.known)
         self._refuse_unhealed()
         stated = matched(topology, self.known.stated)
         if missing := sorted(equipment.plugins - self.found.plugins):
-            raise ClusterError(f"the brokers have not enabled {', '.join(missing)}")
+            raise ClusterError(f"the brokers have not enabled the plugins {', '.join(missing)}")
         nodes = AttachedNodes(
             self.found.version,
             self.known.access,
@@ -228,13 +247,15 @@ class Attachment(Closing):
         self._guard.check()
 
     def _refuse_unhealed(self) -> None:
-        """Also what another user, another machine or a Job has left."""
+        """Raise ClusterError if any run has left something unhealed, also one of another user, machine or Job."""
         if text := not_healed(self.known, self._ways, self._hands.journal):
             raise ClusterError(text)
 
     def not_whole(self) -> str:
-        """Return what is wrong with the cluster, and what mends it, if it is not whole; empty if it is, or does not
-        tell."""
+        """Return what is wrong with the cluster if it is not whole, and what mends it.
+
+        Return an empty text if the cluster is whole, or if that cannot be found out.
+        """
         try:
             look_at(self.known)
         except NotWholeError as error:
@@ -244,23 +265,25 @@ class Attachment(Closing):
         return ""
 
     def others_changed(self) -> list[str] | None:
-        """What has changed since the beginning that belongs to others, whoever has changed it; None where that cannot
-        be told, as by a user who may not see it."""
+        """Return what has changed since the beginning that is not ours, no matter what changed it.
+
+        Return None if that is unknown, for example because our user may not see it.
+        """
         after = self._look()
         return None if self._before is None or after is None else changes(self._before, after)
 
     def close(self) -> None:
-        """Tells as a warning what has changed that belongs to others."""
+        """Let the cluster go, and warn if anything has changed that is not ours."""
         with self._stack:
             changed = self.others_changed()
             if changed is None:
-                warnings.warn("nobody could see whether something of others was touched", stacklevel=1)
+                warnings.warn("this run could not see whether things of others were changed", stacklevel=1)
             elif changed:
-                warnings.warn(f"changed meanwhile, by us or others: {'; '.join(changed[:20])}", stacklevel=1)
+                warnings.warn(f"changed during this run, by us or others: {'; '.join(changed[:20])}", stacklevel=1)
 
     def _look(self) -> Things | None:
         found = (look(api, ours=self._made.vhosts) for api in self._apis.values())
-        return next((told for told in found if told is not None), None)
+        return next((seen for seen in found if seen is not None), None)
 
     def _broker_links(self, stated: Mapping[str, AttachedNode]) -> HeldLinks | None:
         if self._ways.links is not None:
@@ -280,36 +303,38 @@ class Attachment(Closing):
 
 
 def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:
-    """By the names of the topology what is known by Erlang names."""
+    """Return ``of`` with names of the topology as keys in place of Erlang names."""
     return {node: of[one.name] for node, one in stated.items() if one.name in of}
 
 
 def _refuse_used(api: ManagementApi, given: str | None) -> None:
-    """Raises WrongClusterError where the virtual host that was given has anything, or anybody is connected to it."""
+    """Raise WrongClusterError if the given virtual host is not empty, or if clients are connected to it."""
     if given is None or not isinstance(api, GivenVhostApi):
         return
     try:
-        wait_until(api.silent_nodes, timeout_s=TOLD_WITHIN_S, what="all nodes to tell", until=lambda names: not names)
+        wait_until(
+            api.silent_nodes, timeout_s=REPORTED_WITHIN_S, what="all nodes to report", until=lambda names: not names
+        )
         texts = [*api.kept_in(given, timeout_s=_ASK_TIMEOUT_S), *api.connected_to(given)]
     except WaitTimeout as error:
         silent = " and ".join(cast("list[str]", error.last_seen))
-        text = f"whether anybody is connected to the virtual host {given} is not told by {silent}: {SILENT}"
+        text = f"{silent} does not report whether clients are connected to the virtual host {given}: {SILENT}"
         raise WrongClusterError(text) from None
     except (ApiError, ApiUnreachable) as error:
-        raise WrongClusterError(f"whether the virtual host {given} is empty is not told: {error}") from error
+        raise WrongClusterError(f"it is unknown whether the virtual host {given} is empty: {error}") from error
     if texts:
         raise WrongClusterError(not_empty(given, texts))
 
 
 def _addresses(machines: Mapping[str, Machine]) -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """By the machine that looks, at which addresses it finds the host of each node, as its broker does."""
+    """Return, for each machine, the addresses to which it resolves the host of each node, as its broker does."""
     hosts = sorted({name.partition("@")[2] for name in machines})
     found: dict[str, dict[str, Sequence[str]]] = {}
     for name, machine in machines.items():
         found[name] = {}
         for host in hosts:
-            told = machine.run('getent ahosts "$1" | cut -d" " -f1 | sort -u', host).split()
-            if not told:
-                raise MachineError(f"{machine.told} does not find the host {host}")
-            found[name][host] = sorted(told, key=lambda one: ipaddress.ip_address(one).version)
+            resolved = machine.run('getent ahosts "$1" | cut -d" " -f1 | sort -u', host).split()
+            if not resolved:
+                raise MachineError(f"{machine.description} does not find the host {host}")
+            found[name][host] = sorted(resolved, key=lambda one: ipaddress.ip_address(one).version)
     return found

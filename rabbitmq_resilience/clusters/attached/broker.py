@@ -1,4 +1,4 @@
-"""The broker of a machine: its process, and how it is taken away and brought back."""
+"""Find the process of a machine's broker, take the broker away, and bring it back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rabbitmq_resilience.clusters.attached.offers import Service
 from rabbitmq_resilience.clusters.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: Functions of the shell. ``find_broker NODE`` prints of each process that may be that node's broker its number, when
-#: it was started (ticks since the boot of the machine), and its state (proc(5)). A broker is an Erlang machine that was
-#: told to boot it (``-s rabbit boot``, scripts/rabbitmq-server of all versions). One that tells another name, by its
-#: arguments or its environment, is another node's; one that runs with the default tells none. What runs in a container
-#: on the machine runs on another one (pid_namespaces(7)).
+#: Functions of the shell. ``find_broker NODE`` prints each process that may be that node's broker: its number, when it
+#: was started (ticks since the boot of the machine), and its state (proc(5)). A broker is an Erlang machine started
+#: with ``-s rabbit boot`` (scripts/rabbitmq-server of all versions). If its arguments or its environment name another
+#: node, it is that node's broker. A broker with the default name has no name there. A process in a container on the
+#: machine counts as one on another machine (pid_namespaces(7)).
 FIND = r"""
-told_by() {
+names_of() {
     tr '\0' '\n' 2> /dev/null < "/proc/$1/cmdline" | sed -nE '/^-s?name$/ { n; p; }'
     tr '\0' '\n' 2> /dev/null < "/proc/$1/environ" | sed -n 's/^RABBITMQ_NODENAME=//p'
 }
@@ -35,7 +35,7 @@ find_broker() {
         pid=${file%/cmdline}; pid=${pid##*/}
         tr '\0' ' ' 2> /dev/null < "$file" | grep -qF -e ' -s rabbit boot ' || continue
         is_elsewhere "$pid" && continue
-        names=$(told_by "$pid")
+        names=$(names_of "$pid")
         [ -z "$names" ] || echo "$names" | grep -qxF -e "$1" -e "${1%@*}" || continue
         found=$(started_and_state "$pid")
         [ -z "$found" ] || echo "$pid $found"
@@ -43,7 +43,7 @@ find_broker() {
 }
 """
 
-#: A signal for a process, by its number and when it was started: never for one that has got its number since.
+#: Sends a signal to a process, by its number and start time, and never to a later process with the same number.
 _SIGNAL = f"""{FIND}
 is_there "$2" "$3" || {{ echo "process $2 is not there any more" >&2; exit 1; }}
 kill -"$1" "$2"
@@ -52,7 +52,7 @@ kill -"$1" "$2"
 #: Whether a broker runs and is not about to end (init(3)).
 RUNS = "rabbit:is_running() andalso element(1, init:get_status()) =:= started."
 
-#: Goes on, and says so where it does not. A process that is gone has nothing to go on with.
+#: Lets a suspended process go on, and fails if it does not. A process that is gone needs nothing.
 _CONTINUE = f"""{FIND}
 is_there "$old" "$since" || exit 0
 kill -CONT "$old"
@@ -60,7 +60,7 @@ case "$(started_and_state "$old")" in *" "[Tt]) echo "process $old is still susp
 exit 0
 """
 
-#: Prints what is wrong with the unit $1 for the process $2, a line each.
+#: Prints each problem of the unit $1 for the process $2 on a line.
 _LACKS_UNIT = """
 command -v systemctl > /dev/null || { echo "there is no systemctl; state broker: with start: and stop:"; exit 0; }
 loaded=$(systemctl show -p LoadState --value "$1") main=$(systemctl show -p MainPID --value "$1")
@@ -73,7 +73,7 @@ done
 [ "$pid" = "$main" ] && [ "$main" -gt 0 ] \\
     || echo "the unit $1 does not run the broker: its process is ${main:-none}, and the broker is $2"
 """
-#: The same of a command, which is as much as can be known of it before it is run: $1 says which one it is.
+#: Prints each problem of the command $2 that can be found before it is run; $1 is its field in the cluster file.
 _LACKS_COMMAND = """
 printf '%s\\n' "$2" | sh -n 2> /dev/null || { echo "$1: is nothing that a shell understands: $2"; exit 0; }
 first=${2%%[[:space:]]*}
@@ -83,13 +83,13 @@ command -v "$first" > /dev/null || echo "$1: there is no $first"
 
 ENDED_WITHIN_S = 20.0
 BACK_WITHIN_S = 30.0
-#: After which a broker has a process, at the latest.
+#: How long a broker that was started may take to have a process.
 STARTED_WITHIN_S = 30
 
 
 @dataclass(frozen=True)
 class Process:
-    """``pid`` and ``started`` together name it; ``state`` is a letter of proc(5)."""
+    """A process of a machine: ``pid`` and ``started`` together identify it, ``state`` is a letter of proc(5)."""
 
     pid: int
     started: int
@@ -103,15 +103,15 @@ class Process:
 class Named(Protocol):
     @property
     def name(self) -> str:
-        """Of a process, for people too; after the next start it is another one."""
+        """Return the name of a process, which people can read; it differs after each start."""
         ...
 
 
 class Broker(Protocol):
-    """The broker of a node that is not ours. Raises MachineError."""
+    """The broker of a node that is not ours. Raise MachineError if an action fails."""
 
     def process(self) -> Named | None:
-        """None while there is none."""
+        """Return the broker's process, or None if it has none."""
         ...
 
     def state(self) -> ProcessState: ...
@@ -123,30 +123,33 @@ class Broker(Protocol):
     def pause(self, *, for_s: float) -> None: ...
 
     def give_back(self) -> None:
-        """What was taken: it is started, or goes on."""
+        """Start the broker again if it was ended, or let it go on if it was paused."""
         ...
 
 
 class RemoteBroker:
-    """``node`` is the Erlang name, ``key`` names it in watchdogs. Raises MachineError."""
+    """A broker on a machine that is reached by a shell. Raise MachineError if an action fails.
+
+    ``node`` is the Erlang name; ``key`` identifies the node in watchdogs.
+    """
 
     def __init__(self, machine: Machine, service: Service, *, node: str, key: str) -> None:
         self._machine = machine
         self._service = service
         self._node = node
         self._key = f"{key}-broker"
-        #: What undoes what was done last, in case nobody on the machine does.
+        #: The script that undoes the last action, in case no watchdog on the machine does.
         self._undo: str | None = None
 
     def process(self) -> Process | None:
-        """None while there is none. Raises MachineError where several may be it."""
+        """Return the broker's process, or None if it has none. Raise MachineError if several processes may be it."""
         rows = [row.split() for row in self._machine.run(f'{FIND}\nfind_broker "$1"', self._node).splitlines()]
         found = [Process(int(pid), int(started), state) for pid, started, state in rows]
         if len(found) > 1:
             named = ", ".join(str(one.pid) for one in found)
             raise MachineError(
-                f"{self._node} has several processes on its machine, or such as tell no name: {named}; give each "
-                "broker there its RABBITMQ_NODENAME"
+                f"several processes on the machine of {self._node} may be its broker: {named}; give each broker there "
+                "its RABBITMQ_NODENAME"
             )
         return found[0] if found else None
 
@@ -157,7 +160,10 @@ class RemoteBroker:
         return "suspended" if found.state in "Tt" else "running"
 
     def kill(self, *, for_s: float) -> None:
-        """A service that systemd would start again by itself is stopped as soon as its process is dead."""
+        """End the process by SIGKILL.
+
+        A unit of systemd is stopped as soon as its process is dead, as systemd would start it again by itself.
+        """
         found = self._there()
         self._undo = self.start_command(found)
         watchdog.arm(self._machine, self._key, heal=self._undo, after_s=for_s)
@@ -179,7 +185,7 @@ class RemoteBroker:
         self._signal("STOP", found)
 
     def give_back(self) -> None:
-        """What was taken is started, or goes on. Returns once that is seen."""
+        """Start the broker again, or let it go on, and return once it is seen to run."""
         if not watchdog.heal(self._machine, self._key):
             self._machine.run(self._undo or self._undo_of_others(), timeout_s=watchdog.HEALED_WITHIN_S)
         what = f"the broker of {self._node} to run"
@@ -190,15 +196,18 @@ class RemoteBroker:
         self._undo = None
 
     def _undo_of_others(self) -> str:
-        """Where it was taken by another process of ours, which is gone."""
+        """Return the script that undoes an action of another process of ours, which is gone."""
         found = self.process()
         if found is not None and found.state in "Tt":
             return f"{_of(found)}{_CONTINUE}"
         return self.start_command()
 
     def start_command(self, ended: Process | None = None) -> str:
-        """For the machine's shell; may be run twice: a broker that is there is left alone. Ends well once it has a
-        process, another one than ``ended``, unless that was not ended after all."""
+        """Return a script for the machine's shell that starts the broker.
+
+        It may be run twice, as it leaves a running broker alone. It succeeds once the broker has another process than
+        ``ended``, or if ``ended`` still runs as a broker.
+        """
         asked = tool_script(self._node, "rabbitmqctl", "eval", RUNS)
         running = f'[ "$({asked})" = true ] && exit 0'
         start, unit = self._service.start, self._service.unit
@@ -229,8 +238,10 @@ echo "$node was started, and has no process {STARTED_WITHIN_S} s later" >&2
 exit 1"""
 
     def killed_where(self, expression: str) -> str:
-        """For the machine's shell: ends the broker's process where that Erlang expression, without its full stop, is
-        true in it. It tells its number itself."""
+        """Return a script for the machine's shell that ends the broker's process if ``expression`` is true in it.
+
+        ``expression`` is Erlang without its full stop. The broker itself reports the number of its process.
+        """
         asked = tool_script(self._node, "rabbitmqctl", "eval", f"({expression}) andalso list_to_integer(os:getpid()).")
         return (
             f"{FIND}\nbroken=$({asked})\n"
@@ -239,7 +250,7 @@ exit 1"""
         )
 
     def lacking(self) -> list[str]:
-        """In words, why a broker that is taken away would not be started again."""
+        """Return the reasons, in words, why a broker that was ended would not be started again."""
         found = self.process()
         if found is None:
             return [f"there is no process of {self._node}"]
@@ -267,5 +278,5 @@ exit 1"""
 
 
 def _of(process: Process | None) -> str:
-    """That process for a script, or none."""
+    """Return assignments of ``old`` and ``since`` for a script: the process, or empty ones."""
     return "old= since=\n" if process is None else f"old={process.pid} since={process.started}\n"

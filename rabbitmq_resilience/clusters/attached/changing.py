@@ -1,4 +1,4 @@
-"""What RabbitMQ's own tools change in the broker of a machine, with its end on that machine."""
+"""Change a broker by RabbitMQ's own tools, with a watchdog on its machine that changes it back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _LACKS = 'for tool in "$@"; do command -v "$tool" > /dev/null || echo "there is 
 
 @dataclass(frozen=True)
 class ChangedBroker:
-    """``node`` is the Erlang name, ``key`` names it in watchdogs. Raises MachineError."""
+    """Changes to the broker of one machine. Raise MachineError if one fails.
+
+    ``node`` is the Erlang name; ``key`` identifies the node in watchdogs.
+    """
 
     machine: Machine
     broker: RemoteBroker
     node: str
     key: str
-    #: What undoes each change that was done, in case nobody on the machine does.
+    #: The script that undoes each change, in case no watchdog on the machine does.
     _undo: dict[str, str] = field(default_factory=dict, init=False)
 
     def change(self, change: Change, *, for_s: float) -> None:
@@ -39,7 +42,7 @@ class ChangedBroker:
         self._undo.pop(change.name, None)
 
     def lacking(self, tools: Collection[str]) -> list[str]:
-        """In words, which of RabbitMQ's tools the machine has not."""
+        """Return, in words, the RabbitMQ tools that the machine lacks."""
         return self.machine.run(_LACKS, *tools).splitlines()
 
     def _key(self, change: Change) -> str:
@@ -47,5 +50,8 @@ class ChangedBroker:
 
 
 def _while_it_is(process: Process) -> str:
-    """A script that goes on only where the node has this very process: another one knows nothing of the change."""
+    """Return the head of a script that goes on only if the node has this very process.
+
+    A later process of the node does not have the change.
+    """
     return f"{FIND}\nis_there {process.pid} {process.started} || exit 0\n"

@@ -1,4 +1,4 @@
-"""A cluster that is there already, as scenarios see it: nodes by their names in the topology."""
+"""Present an existing cluster to scenarios, with its nodes by their names in the topology."""
 
 from __future__ import annotations
 
@@ -31,28 +31,31 @@ from rabbitmq_resilience.tools.closing import Closing
 
 DRIVER = "attached"
 
-#: What takes a broker away, and what ends its process.
+#: The acts that take a broker away, and those of them that end its process.
 TAKING = ("kill", "stop", "pause", "lose_data")
 _ENDING = ("kill", "stop")
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What a scenario's cluster stands on, on this machine: a folder, free ports, programs, and the links."""
+    """What this machine gives to a scenario's cluster: a folder, free ports, programs, and the links."""
 
     host: Host
     folder: Path
     prometheus_port: int
-    #: Where clients of each link are let in through a proxy.
+    #: The port of the proxy that lets clients in, for each link that has one.
     link_ports: Mapping[Link, int]
     links: AttachedLinks
-    #: Raises ClusterError where the run must not go on.
+    #: Raises ClusterError if the run must not go on.
     check: Callable[[], None]
 
 
 class AttachedCluster(Closing):
-    """``protocol.Cluster`` of the ``nodes`` as the topology names them. What is done to brokers is asked of ``hands``
-    before, and ends by itself some time after ``for_s``, see ``lasting``."""
+    """The ``protocol.Cluster`` of an existing cluster's nodes, by their names in the topology.
+
+    Each act on brokers needs the permission of ``hands`` first. It ends by itself some time after ``for_s``, see
+    ``lasting``.
+    """
 
     def __init__(
         self,
@@ -73,12 +76,12 @@ class AttachedCluster(Closing):
         self._hands = hands
         self._stack = stack
         self._for_s = 0.0
-        #: What was changed and not changed back, by the node of it.
+        #: The changes that are not changed back yet, each with its node.
         self._changes: set[tuple[str, Change]] = set()
 
     @property
     def driver(self) -> str:
-        """With the way in, which makes a difference to what a run shows."""
+        """Return the name of the driver with the way to the machines, as results of several ways differ."""
         way = self._hands.stated.offers.way
         return f"{DRIVER} by {way}" if way else DRIVER
 
@@ -88,8 +91,8 @@ class AttachedCluster(Closing):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        told = self._nodes.versions
-        return told if len(set(told.values())) > 1 else {}
+        versions = self._nodes.versions
+        return versions if len(set(versions.values())) > 1 else {}
 
     @property
     def access(self) -> Access:
@@ -101,13 +104,13 @@ class AttachedCluster(Closing):
 
     @property
     def balancers(self) -> LoadBalancers:
-        raise ClusterError("a cluster that is there already has no load balancers of ours")
+        raise ClusterError("an existing cluster has no load balancers of ours")
 
     def vhost_of(self, run: str) -> str:
         return self._nodes.given_vhost or run
 
     def lasting(self, for_s: float) -> Self:
-        """The same cluster; what is done by it is to be over after so long, and ends by itself a little later."""
+        """Return the same cluster, whose acts are to last ``for_s`` and end by themselves a little later."""
         view = copy.copy(self)
         view._for_s = for_s
         return view
@@ -128,7 +131,10 @@ class AttachedCluster(Closing):
         return self._nodes.apis[node]
 
     def process(self, node: str) -> ProcessState:
-        """Where there is no way in, whether it lets clients in has to do."""
+        """Return the state of the broker's process.
+
+        If there is no way to its machine, a broker that accepts clients counts as running.
+        """
         broker = self._nodes.brokers.get(node)
         if broker is not None:
             return broker.state()
@@ -139,7 +145,7 @@ class AttachedCluster(Closing):
         found = None if broker is None else broker.process()
         return None if found is None else found.name
 
-    def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - nobody can tell
+    def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - it is unknown
         return None
 
     def pids(self) -> Mapping[str, int]:
@@ -185,7 +191,7 @@ class AttachedCluster(Closing):
             self._hands.leave(change.act, [self.broker_name(node)])
 
     def disk(self, node: str) -> HeldDisk:
-        """Of a node whose machine offers one."""
+        """Return the disk of a node whose machine offers one."""
         nodes = self._nodes
         return HeldDisk(nodes.disks[node], self._hands, nodes.apis[node], self.broker_name(node), self._for_s)
 
@@ -196,7 +202,7 @@ class AttachedCluster(Closing):
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
     ) -> Mapping[Link, Sequence[float]]:
         of_brokers = self._ground.links.of_brokers
-        assert isinstance(of_brokers, BrokerLinks), "what is not offered is refused before"
+        assert isinstance(of_brokers, BrokerLinks), "acts that are not offered were refused before"
         found = {link.source: self._nodes.brokers[link.source].process() for link in links}
         pids = {node: process.pid for node, process in found.items() if isinstance(process, Process)}
         ends = of_brokers.ends
@@ -204,14 +210,14 @@ class AttachedCluster(Closing):
         there = [link for link in links if link.source in pids]
         return knocker.knock(there, times=times, at_once=at_once, wait_s=wait_s)
 
-    def refusals(self, node: str) -> int:  # noqa: ARG002 - nobody is knocked for where nobody listens
+    def refusals(self, node: str) -> int:  # noqa: ARG002 - probes go to open ports only
         return 0
 
     def lose_data(self, node: str) -> None:
         self._take("lose_data", node, self._claims(node).delete)
 
     def stored_bytes(self, node: str) -> int:
-        """Of what it had stored before that was lost."""
+        """Return how many bytes the broker has that it had stored before its data was lost."""
         return self._claims(node).stored_bytes()
 
     def configure(self, node: str, settings: Mapping[str, str]) -> None:  # noqa: ARG002 - of the protocol
@@ -263,17 +269,17 @@ class AttachedCluster(Closing):
         )
 
     def logs(self) -> Mapping[str, Path]:
-        """Copies, as they are now, of what the brokers have logged since this began."""
+        """Return a copy of each broker's log since the beginning of this scenario, by node."""
         return self._nodes.copied_logs(self._ground.folder)
 
     def configurations(self) -> Mapping[str, str]:
         return {}
 
     def round_trips(self) -> None:
-        """Measured where a topology has a network of its own, which no such cluster is given."""
+        """Measure nothing: only a topology with a network of its own needs it, and an existing cluster has none."""
 
     def close(self) -> None:
-        """Heals what is not healed yet, too: what came back by itself, or where healing failed."""
+        """Heal what is not healed yet, also what came back by itself or could not be healed before."""
         with self._stack, ExitStack() as each:
             held, full = self._hands.held(TAKING), self._hands.held(["fill_disk"])
             for node in self.topology.node_names:
@@ -289,7 +295,7 @@ class AttachedCluster(Closing):
 
     @property
     def _orchestrator(self) -> Orchestrator:
-        assert self._nodes.orchestrator is not None, "what is not offered is refused before"
+        assert self._nodes.orchestrator is not None, "acts that are not offered were refused before"
         return self._nodes.orchestrator
 
     def _claims(self, node: str) -> Claims:
@@ -309,10 +315,10 @@ class AttachedCluster(Closing):
         take()
 
     def _give_back(self, node: str) -> None:
-        """What was taken there is healed once it was seen that the broker runs, and not before."""
+        """Give the broker back, and record its acts as healed once it is seen to run."""
         self._nodes.brokers[node].give_back()
         name = self.broker_name(node)
         for change in [one for there, one in self._changes if there == node and name in self._hands.held(_ENDING)]:
-            self.change_back(node, change)  # which the process that ended has forgotten
+            self.change_back(node, change)  # the change ended with the process that had it
         for act in TAKING:
             self._hands.leave(act, [name])

@@ -1,4 +1,4 @@
-"""Cluster files: a cluster that is there already, as YAML, refused with line and field before anything is touched."""
+"""Read cluster files: YAML about an existing cluster, refused with line and field before anything is touched."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class ClusterFileError(FileRefusedError):
 
 @dataclass(frozen=True)
 class KnownCluster:
-    """A cluster file that was read: what it states, who we are there, and where it lies, from where its paths are
-    seen."""
+    """A cluster file that was read: what it states, our credentials, and its path.
+
+    Paths in the file are relative to its folder.
+    """
 
     stated: ClusterFile
     access: Access
@@ -39,7 +41,10 @@ class KnownCluster:
 
 
 def load(path: Path) -> KnownCluster:
-    """Parse and validate a cluster file whole, and read the credentials that it names. Raises ClusterFileError only."""
+    """Parse and validate a whole cluster file, and read the credentials that it names.
+
+    Raise ClusterFileError, and no other error, if the file is refused.
+    """
     path = Path(path)
     try:
         document = parsed(read_text(path, _KIND), _KIND)
@@ -69,4 +74,4 @@ def _fields_at(loc: Location) -> tuple[str, ...]:
     return model_fields_at(ClusterFile, loc, lambda _: None)
 
 
-_KIND = Kind("cluster file", _fields_at, echoes=False, only_told=dict.fromkeys(SECRETS, BY_REFERENCE))
+_KIND = Kind("cluster file", _fields_at, echoes=False, fixed_messages=dict.fromkeys(SECRETS, BY_REFERENCE))

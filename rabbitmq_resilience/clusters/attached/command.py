@@ -1,5 +1,8 @@
-"""``rabbitmq-resilience cluster FILE`` tells what was found of a cluster that is there already, and
-``rabbitmq-resilience heal FILE`` heals what a run has left there. Neither starts a load."""
+"""Run the commands ``cluster`` and ``heal``.
+
+``rabbitmq-resilience cluster FILE`` shows what was found of an existing cluster. ``rabbitmq-resilience heal FILE``
+heals what a run has left there. Neither starts a load.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +32,20 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.yaml_files import FileRefusedError
 
 
-def told(arguments: Sequence[str]) -> int:
-    """Returns 1 where the cluster is not as the file says, or a way that it offers does not work."""
+def describe(arguments: Sequence[str]) -> int:
+    """Print what was found of the cluster, and what may be done to it.
+
+    Return 1 if the cluster is not as the file says, or if a way that it offers does not work.
+    """
     try:
         with reached(load(Path(arguments[0]))) as known:
-            return _told(known)
+            return _describe(known)
     except (FileRefusedError, ClusterError) as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _told(known: KnownCluster) -> int:
+def _describe(known: KnownCluster) -> int:
     found = look_at(known)
     versions = sorted(set(found.versions.values()), key=Version)
     print(f"{found.name}: RabbitMQ {' and '.join(versions)}, {len(found.versions)} nodes")
@@ -64,22 +70,25 @@ def _told(known: KnownCluster) -> int:
         if act in OFFERED_BY:
             print(f"  {act:12} {meaning}: {at_once}")
     never = [act for act in ACTS if act not in OFFERED_BY]
-    print(f"  never done to a cluster that is there already: {', '.join(never)}")
+    print(f"  never done to an existing cluster: {', '.join(never)}")
     for trouble in troubles:
         print(trouble, file=sys.stderr)
     return 1 if troubles else 0
 
 
 def _ends(known: KnownCluster, act: str) -> str:
-    """How it does, where that is not by a watchdog beside the broker."""
+    """Return how ``act`` ends, in words; empty if a watchdog at the broker ends it."""
     kubernetes = known.stated.offers.kubernetes
     how = "" if kubernetes is None or "api" in OFFERED_BY[act] else kubernetes.ends(act)
     return f"; {ENDS[how]}" if how else ""
 
 
 def heal(arguments: Sequence[str]) -> int:
-    """Returns 1 where something was not seen to be healed, or a run has the cluster. What nobody reaches heals by
-    itself, some time later."""
+    """Heal what runs have left.
+
+    Return 1 if something was not seen to be healed, or if a run has the cluster. Faults on a machine that cannot be
+    reached are healed by its watchdog some time later.
+    """
     try:
         known = load(Path(arguments[0]))
     except FileRefusedError as error:
@@ -94,7 +103,7 @@ def heal(arguments: Sequence[str]) -> int:
 
 
 def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
-    """Prints what was found of each machine; what does not work is yielded."""
+    """Print what was found of each machine, and yield what does not work."""
     yield from _commanded(known, ways)
     if known.stated.offers.kubernetes is not None:
         yield from _in_pods(known, ways)
@@ -109,15 +118,21 @@ def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
             continue
         broker = "no process of its broker" if process is None else f"its broker is {process.name}"
         rules = f"packets by {tool}" if tool else "neither nft nor iptables"
-        print(f"  {name} by {machine.told}: {broker}, {rules}, clock {ahead_s:+.2f} s from ours{room}")
+        print(f"  {name} by {machine.description}: {broker}, {rules}, clock {ahead_s:+.2f} s from ours{room}")
         if process is None:
-            yield f"{name}: it answers, and no process of a broker was found on {machine.told}: is it that machine?"
+            yield (
+                f"{name}: its broker answers, but no process of it was found on {machine.description}: is this the "
+                "right machine?"
+            )
         if left:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
 def _strangers(known: KnownCluster, ways: Ways) -> Iterator[str]:
-    """Which brokers answer and are not those that would be acted on, or nobody knows. Raises MachineError."""
+    """Yield, in words, the brokers that answer and are not, or may not be, those that would be acted on.
+
+    Raise MachineError if a machine cannot be asked.
+    """
     with ExitStack() as stack:
         apis = {
             node.name: stack.enter_context(ManagementApi(node.management, access=known.access))
@@ -127,7 +142,7 @@ def _strangers(known: KnownCluster, ways: Ways) -> Iterator[str]:
 
 
 def _room(ways: Ways, name: str) -> str:
-    """Of the disk that is offered, if one is. Raises MachineError."""
+    """Return, in words, the room on the offered disk; empty if none is offered. Raise MachineError if it is unknown."""
     disk = ways.disks.get(name)
     if disk is None:
         return ""
@@ -138,14 +153,14 @@ def _room(ways: Ways, name: str) -> str:
 
 
 def _lacking(known: KnownCluster, ways: Ways, found: Found) -> Iterator[tuple[str, str]]:
-    """What machines lack for the acts that are allowed."""
+    """Yield what machines lack for the acts that are allowed, as (act, text)."""
     for act in sorted(known.stated.allow):
         if not refusal(known.stated, act, 1):
             yield from ((act, text) for text in lacking(act, known.stated, ways, found.folders))
 
 
 def _in_pods(known: KnownCluster, ways: Ways) -> Iterator[str]:
-    """The same of brokers in pods. Nothing is put beside them for it."""
+    """Print what was found of brokers in pods, and yield what does not work. No container is added to their pods."""
     try:
         for text, is_trouble in client_module("rights").seen(known):
             if is_trouble:
@@ -162,14 +177,14 @@ def _left(known: KnownCluster, ways: Ways) -> Iterator[str]:
         try:
             left = watchdog.armed(machine)
         except MachineError as error:
-            yield f"{name}: what is not healed cannot be told: {error}"
+            yield f"{name}: it is unknown what is not healed: {error}"
             continue
         if left:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
 def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
-    """The same of brokers that are reached by commands."""
+    """Print what was found of brokers that are reached by commands, and yield what does not work."""
     commands = known.stated.offers.commands
     if commands is None:
         return
@@ -180,7 +195,7 @@ def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: {error}"
             continue
         if process is None:
-            yield f"{name}: it answers, and the command of process: tells of none"
+            yield f"{name}: its broker answers, but the command of process: shows no process"
         else:
             print(f"  {name} by your commands: its broker is {process.name}")
     acts = {name: commands.act(name) for name in ACTS}
@@ -191,7 +206,7 @@ def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
 
 
 def _clock_ahead_s(machine: Machine) -> float:
-    """Of the machine's wall clock, give or take half of what the question took."""
+    """Return how far the machine's wall clock is ahead of ours, to within half the time of the request."""
     before_s = time.time()
     theirs_s = float(machine.run("date +%s.%N"))
     return theirs_s - (before_s + time.time()) / 2

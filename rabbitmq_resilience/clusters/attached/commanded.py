@@ -1,4 +1,4 @@
-"""Brokers that are taken away and given back by commands of those who run them."""
+"""Take brokers away and give them back by commands of the people who run them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 IN_EFFECT_WITHIN_S = 20.0
 _LOOKED_WITHIN_S = 20.0
-#: For what comes back by itself, or is started by a command that does not wait for it.
+#: How long a broker may take that comes back by itself, or is started by a command that does not wait for it.
 BACK_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
 class OurMachine:
-    """This machine as a ``Machine``: where the commands are run, and watched over. What watches knows lies in
-    ``state``."""
+    """This machine as a ``Machine``: it runs the commands, and watchdogs, which keep their files in ``state``."""
 
     state: str
 
@@ -41,7 +40,7 @@ class OurMachine:
         return cls(str(folder / "watchdogs"))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return "this machine"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
@@ -52,8 +51,11 @@ class OurMachine:
 
 
 def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str], *, timeout_s: float) -> str:
-    """What a script printed that this machine's shell has run. One that takes longer is ended with all that it has
-    started. Raises MachineError."""
+    """Run a script by this machine's shell, and return what it printed.
+
+    A script that takes longer than ``timeout_s`` is ended with all its processes. Raise MachineError if it fails or
+    takes longer.
+    """
     running = subprocess.Popen(
         ["sh", "-s", "--", *arguments],
         stdin=subprocess.PIPE,
@@ -74,15 +76,17 @@ def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str]
                 raise MachineError(f"this machine: no answer within {timeout_s:g} s") from error
             raise
     if running.returncode:
-        words = (err or out).strip()[:1000] or "it said nothing"
+        words = (err or out).strip()[:1000] or "it printed nothing"
         raise MachineError(f"this machine: ended with status {running.returncode}: {words}")
     return out
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """In what commands about a node are run: the folder of the cluster file, and what they are told by their
-    environment. ``FOR_S`` is 0 where nothing is done."""
+    """Where commands about a node are run: in the folder of the cluster file, with the variables ``environ``.
+
+    ``FOR_S`` is 0 for commands that change nothing.
+    """
 
     folder: Path
     environ: Mapping[str, str]
@@ -99,7 +103,7 @@ class Surroundings:
         return f"cd {shlex.quote(str(self.folder))} || exit 1\n{exported}{command}"
 
     def run(self, command: str, keeper: OurMachine, *, timeout_s: float) -> str:
-        """What it printed. Raises MachineError."""
+        """Run a command, and return what it printed. Raise MachineError if it fails."""
         try:
             return keeper.run(self.script(command), timeout_s=timeout_s)
         except MachineError as error:
@@ -113,8 +117,11 @@ class CommandedProcess:
 
 @dataclass
 class CommandedBroker:
-    """``name`` is the Erlang name. What ends by ``heal`` is watched over from this machine: it ends also where this
-    process is gone, but neither where the machine sleeps nor where it has lost its way."""
+    """A broker on which the user's commands act. ``name`` is the Erlang name.
+
+    A watchdog on this machine ends what ends by ``heal``. It does so also after this process is gone, but not while
+    the machine sleeps or cannot reach the broker.
+    """
 
     name: str
     commands: Commands
@@ -123,8 +130,8 @@ class CommandedBroker:
     _held: dict[str, Doing] = field(default_factory=dict, init=False)
 
     def process(self) -> CommandedProcess | None:
-        told = self.around.run(self.commands.process, self.keeper, timeout_s=_LOOKED_WITHIN_S).strip()
-        return CommandedProcess(" ".join(told.split())) if told else None
+        printed = self.around.run(self.commands.process, self.keeper, timeout_s=_LOOKED_WITHIN_S).strip()
+        return CommandedProcess(" ".join(printed.split())) if printed else None
 
     def state(self) -> ProcessState:
         if self.process() is None:
@@ -145,8 +152,11 @@ class CommandedBroker:
         self._do("pause", for_s)
 
     def give_back(self) -> None:
-        """Returns once what was done is seen to be no more: its proof holds no longer, and a process is there, another
-        one where it was ended. Raises MachineError where that does not come, and where nobody does it."""
+        """End what was done, and return once that is seen.
+
+        Then no proof holds any more, and the broker has a process: another one if its process was ended. Raise
+        MachineError if that does not come true in time, or if a command states ``ends: never``.
+        """
         ending = {name: held for name, held in self._held.items() if held.act.ends != "never"}
         for held in ending.values():
             held.heal()
@@ -159,11 +169,11 @@ class CommandedBroker:
         for name in ending:
             del self._held[name]
         if finally_held:
-            raise MachineError(f"{self.name} is left as it is: its command says ends: never")
+            raise MachineError(f"{self.name} is not given back: its command says ends: never")
 
     def _do(self, name: str, for_s: float) -> None:
         act = self.commands.act(name)
-        assert act is not None, "what is not offered is refused before"
+        assert act is not None, "acts that are not offered were refused before"
         before = self.process()
         held = Doing(act, self.keeper, self._key(name), self.around.with_more(FOR_S=f"{for_s:g}"))
         self._held[name] = held
@@ -172,13 +182,13 @@ class CommandedBroker:
             held.ended = before.name
 
     def _lacks(self, acts: Collection[Doing]) -> str:
-        """What is not as it should be, in words; empty if nothing is."""
+        """Return, in words, what is not given back yet; empty if everything is."""
         found = self.process()
         if found is None:
-            return "process: tells of none"
+            return "the command of process: shows no process"
         for held in acts:
             if held.ended == found.name:
-                return f"{found.name}, which was ended, is told by process: again"
+                return f"the command of process: still shows {found.name}, which was ended"
             if held.in_effect():
                 return f"the proof {held.act.proof!r} still holds"
         return ""
@@ -189,7 +199,7 @@ class CommandedBroker:
 
 @dataclass
 class CommandedLinks(HeldLinks):
-    """Cut by a command for each direction. ``stated``: the nodes by their names in the topology."""
+    """Links between brokers, each direction cut by a command. ``stated``: the nodes by their names in the topology."""
 
     act: CommandedAct
     keeper: OurMachine
@@ -216,7 +226,7 @@ class CommandedLinks(HeldLinks):
             held = held or self._of(link)
             held.heal()
             if link in self._done and self.act.ends == "never":
-                raise MachineError(f"{link} is left as it is: its command says ends: never")
+                raise MachineError(f"{link} is not healed: its command says ends: never")
             held.await_over()
             self._done.pop(link, None)
         elif ends_s > known_s:
@@ -225,7 +235,7 @@ class CommandedLinks(HeldLinks):
             held.do(for_s=for_s)
 
     def _of(self, link: Link, *, for_s: float | None = None) -> Doing:
-        """Of what the target receives."""
+        """Return the act on what the link's target receives: a new one if ``for_s`` is given, else the one in hand."""
         if for_s is None and link in self._done:
             return self._done[link][1]
         target, peer = self.stated[link.target], self.stated[link.source]
@@ -236,7 +246,7 @@ class CommandedLinks(HeldLinks):
 
 @dataclass
 class Doing:
-    """One act in hand. ``ended``: the name of the process that it has ended."""
+    """One act that a command does. ``ended``: the name of the process that it has ended."""
 
     act: CommandedAct
     keeper: OurMachine
@@ -245,7 +255,10 @@ class Doing:
     ended: str | None = None
 
     def do(self, *, for_s: float) -> None:
-        """Returns once its proof holds. What heals it is armed before. Raises MachineError."""
+        """Run the command, and return once its proof holds; a watchdog is armed first.
+
+        Raise MachineError if the command fails, or its proof does not hold in time.
+        """
         act, script = self.act, self.around.script(self.act.do)
         if act.heal is None:
             self.around.run(act.do, self.keeper, timeout_s=watchdog.DONE_WITHIN_S)
@@ -259,12 +272,12 @@ class Doing:
             self._await(True, "to hold")
 
     def heal(self) -> None:
-        """By its command, whether or not somebody has done so already; nothing where it has none."""
+        """Run the command that heals, even if it was run before; do nothing if there is none."""
         if self.act.heal is not None and not watchdog.heal(self.keeper, self.key):
             self.around.run(self.act.heal, self.keeper, timeout_s=watchdog.HEALED_WITHIN_S)
 
     def in_effect(self) -> bool:
-        """By its own proof."""
+        """Return whether the act is in effect, by its own proof."""
         try:
             self.around.run(self.act.proof, self.keeper, timeout_s=_LOOKED_WITHIN_S)
         except MachineError:
@@ -272,7 +285,7 @@ class Doing:
         return True
 
     def await_over(self) -> None:
-        """Raises MachineError where it stays in effect."""
+        """Wait until the act is no longer in effect. Raise MachineError if it stays so."""
         self._await(False, "to hold no longer")
 
     def _await(self, wanted: bool, what: str) -> None:
@@ -288,7 +301,7 @@ class Doing:
 
 
 def key_of(node: str) -> str:
-    """Names a node, or anything else, in watchdogs, as one part of a path: different ones differently."""
+    """Return a key for ``node`` in watchdogs, which is one part of a path; different names have different keys."""
     return quote(node, safe="@")
 
 

@@ -1,8 +1,8 @@
-"""Packets to peers that leave a machine later, by netem (tc of iproute2).
+"""Delay packets to peers when they leave a machine, by netem (tc of iproute2).
 
-Each device by which a peer is reached gets a prio qdisc in place of the kernel's default, with a band for each delay;
-packets to a peer's address go to its band, and all others, also what answers our ssh, go the way they always do. A
-machine that has a qdisc of its own there is left alone.
+Each device by which a peer is reached gets a prio qdisc in place of the kernel's default, with a band for each delay.
+Packets to a peer's address go to its band. All other packets, also the answers to our ssh, take their usual way. A
+device that has a qdisc of its own is left alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rabbitmq_resilience.clusters.attached import watchdog
 from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 
-#: By this handle a qdisc is known as ours.
+#: The handle that marks a qdisc as ours.
 _HANDLE = "7e57:"
 #: A prio qdisc has 16 bands at most, and its first three take what no filter has met (tc-prio(8)).
 _BANDS_MAX, _OTHERS = 16, 3
@@ -36,17 +36,17 @@ taken() {{
 }}
 """
 
-#: Which of the addresses leaves by a device with a qdisc that somebody made (the kernel's own have the handle 0:).
+#: Prints each address that is reached by a device with a qdisc that others made (the kernel's own have the handle 0:).
 _TAKEN = f"""{_FUNCTIONS}
 for address in "$@"; do
     device=$(device_to "$address")
-    [ -n "$device" ] || {{ echo "no way to $address is known"; continue; }}
+    [ -n "$device" ] || {{ echo "there is no route to $address"; continue; }}
     kind=$(taken "$device") && echo "$device has a qdisc of its own ($kind), which would be replaced"
 done | sort -u
 """
 
-#: What is missing, a line each. What the kernel can do is tried in a network namespace that goes again; where none may
-#: be made, its modules are looked for.
+#: Prints what is missing, a line each. It tries what the kernel can do in a temporary network namespace. If it may not
+#: make one, it looks for the kernel's modules.
 _LACKS = """
 for program in tc ip; do command -v $program > /dev/null || echo "there is no $program (iproute2)"; done
 command -v tc > /dev/null || exit 0
@@ -66,7 +66,7 @@ exit 0
 
 @dataclass(frozen=True, order=True)
 class Delay:
-    """Of each packet, more or less by up to a jitter."""
+    """A delay of each packet, longer or shorter by up to a jitter."""
 
     latency_ms: int
     jitter_ms: int
@@ -74,27 +74,32 @@ class Delay:
 
 @dataclass(frozen=True)
 class Delays:
-    """Of what one machine sends. ``ssh_port``: what it answers from there is never delayed. ``key`` names it in
-    watchdogs. Raises MachineError."""
+    """Delays of packets that one machine sends. Raise MachineError if they cannot be set or removed.
+
+    ``ssh_port``: answers from that port are never delayed. ``key`` identifies the node in watchdogs.
+    """
 
     machine: Machine
     ssh_port: int
     key: str
 
     def lacking(self, peers: Collection[str]) -> list[str]:
-        """In words, what there is not on the machine, or stands in the way to these addresses."""
+        """Return, in words, what the machine lacks for delays, or what prevents delays to these addresses."""
         missing = self.machine.run(_LACKS).splitlines()
         return missing or self._taken(peers)
 
     def put(self, delays: Mapping[str, Delay], *, ports: Collection[int], for_s: float) -> None:
-        """By the address of a peer, in place of all that there were; only packets to and from one of ``ports`` of TCP,
-        where some are given. They go by themselves some time after ``for_s``."""
+        """Replace all delays of the machine by these, which end by themselves some time after ``for_s``.
+
+        ``delays`` has addresses of peers as keys. If ``ports`` are given, only packets to or from one of these TCP
+        ports are delayed.
+        """
         if not delays:
             if not watchdog.heal(self.machine, self._key):
-                self.machine.run(_CLEAR)  # they may outlive what watched over them
+                self.machine.run(_CLEAR)  # delays may outlive their watchdog
             return
         if taken := self._taken(delays):
-            raise MachineError(f"{self.machine.told}: {'; '.join(taken)}; nothing was done")
+            raise MachineError(f"{self.machine.description}: {'; '.join(taken)}; nothing was done")
         watchdog.arm(self.machine, self._key, heal=_CLEAR, after_s=for_s)
         self.machine.run(_script(delays, ports=ports, ssh_port=self.ssh_port))
 
@@ -107,10 +112,10 @@ class Delays:
 
 
 def _script(delays: Mapping[str, Delay], *, ports: Collection[int], ssh_port: int) -> str:
-    """All is made anew: what was there before is gone first."""
+    """Return a script that removes our qdiscs and makes new ones for ``delays``."""
     kinds = sorted({*delays.values()})
     if len(kinds) > _BANDS_MAX - _OTHERS:
-        raise MachineError(f"there are {len(kinds)} different delays at once, and {_BANDS_MAX - _OTHERS} can be")
+        raise MachineError(f"{len(kinds)} different delays at once are too many: at most {_BANDS_MAX - _OTHERS}")
     lines = [_FUNCTIONS, f"( set +e\n{_CLEAR} )", f"for device in $(for a in {' '.join(sorted(delays))}; do"]
     lines += ['device_to "$a"; done | sort -u); do']
     lines += [f'tc qdisc add dev "$device" root handle {_HANDLE} prio bands {_OTHERS + len(kinds)}']

@@ -1,8 +1,9 @@
-"""The disk of a machine's broker, filled to its last block and given back.
+"""Fill the disk of a machine's broker to its last block, and give the space back.
 
-A process holds the space: it writes to a file that has no name any more. Once that process is gone, by whatever, the
-kernel gives the space back; a reboot leaves nothing behind either. It writes as the user to whom the folder belongs, so
-what a file system reserves for root stays free. The process ends by itself as well, should its watchdog be gone.
+A process, the filler, holds the space: it writes to a file that has no name any more. Once the filler is gone, for any
+reason, the kernel gives the space back; a reboot leaves nothing behind either. The filler writes as the user who owns
+the folder, so the space that a file system reserves for root stays free. It also ends by itself if its watchdog is
+gone.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from rabbitmq_resilience.clusters.attached.machine import Machine
 from rabbitmq_resilience.clusters.attached.permits import Hands
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 
-#: By this its process is known; it has the folder of its watchdog behind it.
+#: The name that marks the filler's process; its command line also has the folder of its watchdog.
 _NAME = "rabbitmq-resilience-filler"
 
-#: As the owner of the folder $1, until the machine's uptime is $2 seconds. fallocate takes most of it at once, where
-#: the file system can do that; what a broker frees meanwhile is taken as well.
+#: Fills the disk as the owner of the folder $1, until the machine's uptime is $2 seconds. fallocate takes most of the
+#: space at once if the file system supports it. Space that a broker frees later is taken as well.
 _FILLER = """
 file="$1/.rabbitmq-resilience-$$"
 exec 3>> "$file" || exit 1
@@ -44,8 +45,8 @@ sleep 0.5
 kill -0 "$(cat "$2/filler")" 2> /dev/null || {{ cat "$2/filler.log" >&2; exit 1; }}
 """
 
-#: Waits until no process of the group $1 runs any more. The kernel gives the space back with the last of them that had
-#: the file open, and one that is killed loses its command line before its files; once it is a zombie it has none.
+#: Waits until no process of the group $1 runs any more. The kernel gives the space back with the last process that had
+#: the file open. A killed process loses its command line before its files, and has neither once it is a zombie.
 _GONE = """
 gone() {
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -56,7 +57,7 @@ gone() {
 }
 """
 
-#: Ends the filler of the watchdog's folder FOLDER, with what it has started.
+#: Ends the filler of the watchdog's folder FOLDER, with all processes that it has started.
 _EMPTY = f"""
 {_GONE}
 is_filler() {{ tr '\\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF '{_NAME}'; }}
@@ -67,7 +68,7 @@ if [ -n "$pid" ] && is_filler "$pid"; then
 fi
 """
 
-#: The same where that is not known: $1 is the folder.
+#: Ends the fillers of the watchdog's folder $1 if the files of that watchdog are gone.
 _END_ALL = f"""
 {_GONE}
 ended=
@@ -79,9 +80,9 @@ for pid in $ended; do gone "$pid" || exit 1; done
 exit 0
 """
 
-#: Whether a broker that runs has lost its metadata, or is going to. What could not be written to Mnesia's log ends
-#: Mnesia when it looks there next, up to three minutes later (dump_log_time_threshold), and the process lives on (seen
-#: on 3.10.8). So it is asked to look now, which does no harm where all was written.
+#: True if a broker that runs has lost its metadata, or is about to. If a write to its log failed, Mnesia ends when it
+#: dumps the log next, up to three minutes later (dump_log_time_threshold), and the process lives on (seen on 3.10.8).
+#: So the expression has it dump the log now, which does no harm if all was written.
 IS_BROKEN = (
     'rabbit:is_running() andalso (not is_boolean(catch rabbit_vhost:exists(<<"/">>)) orelse '
     "(mnesia:system_info(is_running) =:= yes andalso (catch mnesia:dump_log()) =/= dumped))"
@@ -97,7 +98,8 @@ said=$(LC_ALL=C setpriv --reuid "$(stat -c %u "$1")" --regid "$(stat -c %g "$1")
 case "$said" in *"No space left on device"*) echo no ;; *) echo "$said" >&2; exit 1 ;; esac
 """
 
-#: Prints why $1 cannot be filled, a line each; $2 is where the broker stores. What others share is left alone.
+#: Prints each reason why $1 cannot be filled on a line; $2 is the folder where the broker stores its data. A file
+#: system that other machines share is left alone.
 _LACKS = """
 [ -d "$1" ] || { echo "there is no folder $1"; exit 0; }
 for program in setpriv setsid fallocate; do
@@ -111,7 +113,7 @@ esac
     || echo "the broker stores in $2, which is on another file system than $1"
 """
 
-#: Free and all bytes, and where it is mounted.
+#: Prints the free and all blocks, the size of a block, and the mount point.
 _LOOK = """stat -f -c '%a %b %S' "$1"; stat -c %m "$1" """
 
 
@@ -124,7 +126,10 @@ class Room:
 
 @dataclass(frozen=True)
 class RemoteDisk:
-    """Of one machine: the file system of the folder ``path``. ``key`` names it in watchdogs. Raises MachineError."""
+    """The file system of the folder ``path`` on one machine. Raise MachineError if an action fails.
+
+    ``key`` identifies the node in watchdogs.
+    """
 
     machine: Machine
     broker: RemoteBroker
@@ -132,8 +137,10 @@ class RemoteDisk:
     key: str
 
     def fill(self, *, for_s: float) -> None:
-        """Returns while it is being filled. With its end the broker is started again, if it has died of it, or lives on
-        without its metadata."""
+        """Begin to fill the disk, and return at once.
+
+        When the fault ends, the broker is started again if it has died of it, or if it has lost its metadata.
+        """
         heal = _EMPTY.replace("FOLDER", self._folder) + self.broker.killed_where(IS_BROKEN)
         heal += self.broker.start_command()
         watchdog.arm(self.machine, self._key, heal=heal, after_s=for_s)
@@ -143,7 +150,7 @@ class RemoteDisk:
     def empty(self) -> None:
         """Undo ``fill``."""
         if not watchdog.heal(self.machine, self._key):
-            self.machine.run(_END_ALL, self._folder)  # it may outlive what watched over it
+            self.machine.run(_END_ALL, self._folder)  # the filler may outlive its watchdog
 
     def room(self) -> Room:
         counted, mounted_at = self.machine.run(_LOOK, self.path).splitlines()
@@ -151,11 +158,14 @@ class RemoteDisk:
         return Room(free * size_bytes, blocks * size_bytes, mounted_at)
 
     def takes(self) -> bool:
-        """Whether the broker's user can write a block now."""
+        """Return whether the broker's user can write a block now."""
         return self.machine.run(_TAKES, self.path).strip() == "yes"
 
     def lacking(self, *, stored_in: str) -> list[str]:
-        """In words, why it cannot be filled. ``stored_in``: the broker's folder, as that tells; empty if unknown."""
+        """Return the reasons, in words, why the disk cannot be filled.
+
+        ``stored_in``: the folder that the broker reports; empty if unknown.
+        """
         return self.machine.run(_LACKS, self.path, stored_in).splitlines()
 
     @property
@@ -167,14 +177,16 @@ class RemoteDisk:
         return f"{self.machine.state}/{self._key}"
 
 
-#: What a broker may free between two looks.
+#: Less free space than this counts as none: a broker may free as much between two looks.
 _NOTHING_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class HeldDisk:
-    """The disk of a broker that is not ours, as ``container_protocol.Disk``; ``node`` is its Erlang name. Filled, it is
-    given back by itself some time after ``for_s``."""
+    """The disk of a broker that is not ours, as ``container_protocol.Disk``; ``node`` is its Erlang name.
+
+    A filled disk is given back by itself some time after ``for_s``.
+    """
 
     disk: RemoteDisk
     hands: Hands
@@ -199,7 +211,10 @@ class HeldDisk:
         return self.disk.takes()
 
     def room_seen(self) -> str:
-        """By the broker: one that has died of it, or is busy with it, sees none."""
+        """Return, in words, the free space that the broker reports.
+
+        Return an empty text if it reports none or does not answer: it may have died of the full disk, or be busy.
+        """
         try:
             rows = self.api.get("nodes", params={"columns": "name,disk_free,disk_free_alarm"})
         except (ApiError, ApiUnreachable):
@@ -208,4 +223,4 @@ class HeldDisk:
         free_bytes = int(row.get("disk_free") or 0)
         if row.get("disk_free_alarm") or free_bytes < _NOTHING_BYTES:
             return ""
-        return f"{self.node} tells of {free_bytes:,} bytes free"
+        return f"{self.node} reports {free_bytes:,} free bytes"

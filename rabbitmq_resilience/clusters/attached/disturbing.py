@@ -1,4 +1,4 @@
-"""Packets between brokers that are lost by kernels that are not ours, and knocks that show it."""
+"""Have other machines' kernels lose or delay packets between brokers, and probe that they do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rabbitmq_resilience.clusters.spec import Link
 
 _KNOCKED_WITHIN_S = 90.0
 _PROBE = Path(__file__).parents[1] / "broker" / "erlang" / "resilience_probe.erl"
-#: Erlang is there where a broker is: RabbitMQ's own tools are escripts, too.
+#: Every machine with a broker has escript: RabbitMQ's own tools are escripts, too.
 _KNOCK = """
 set -eu
 export HOME="${{HOME:-/}}" ERL_CRASH_DUMP_SECONDS=0
@@ -36,14 +36,14 @@ END
 
 @dataclass(frozen=True)
 class TreatedPackets:
-    """Packets that arrive over ``links`` are lost or late, until ``close``; see ``packets.DisturbedPackets``."""
+    """Packets that arrive over the links ``on`` are lost or late, until ``close``; see ``packets.DisturbedPackets``."""
 
     links: AttachedLinks
     on: frozenset[Link]
     how: Treatment
 
     def met(self) -> Mapping[Link, int]:
-        assert isinstance(self.links.of_brokers, BrokerLinks), "what is not offered is refused before"
+        assert isinstance(self.links.of_brokers, BrokerLinks), "acts that are not offered were refused before"
         return self.links.of_brokers.lost(self.on)
 
     def close(self) -> None:
@@ -58,11 +58,11 @@ class TreatedPackets:
 
 
 def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Disturbance) -> TreatedPackets:
-    """From now on."""
+    """Disturb the packets that arrive over the links ``on`` from now on. Raise MachineError if that fails."""
     how = Treatment.of(disturbance)
     try:
         links.treat(on, how=how)
-    except MachineError as error:  # part of it may be in place, and nobody has a hand on it
+    except MachineError as error:  # part of the rules may be in place, and no caller could remove them
         try:
             links.untreat(on, how=how)
         except MachineError as second:
@@ -73,7 +73,7 @@ def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Dis
 
 @dataclass(frozen=True)
 class Knocker:
-    """Sends packets from machine to machine. ``pids`` are those of the brokers on them."""
+    """Opens connections from machine to machine. ``pids``: the process number of each source's broker."""
 
     machines: Mapping[str, Machine]
     pids: Mapping[str, int]
@@ -81,8 +81,10 @@ class Knocker:
     ports: Mapping[str, int]
 
     def knock(self, links: Collection[Link], *, times: int, at_once: int, wait_s: float) -> dict[Link, list[float]]:
-        """At the port where each target listens for its peers: packets to it are let pass between brokers. What each
-        answer took, in ms."""
+        """Connect to the port at which each target listens for its peers; return the ms that each answer took, by link.
+
+        That port is used because firewalls let its packets pass between brokers.
+        """
         groups: dict[tuple[str, int], dict[str, Link]] = {}
         for link in links:
             groups.setdefault((link.source, self.ports[link.target]), {})[self.addresses[link][0]] = link
@@ -92,8 +94,8 @@ class Knocker:
         def knocked(group: tuple[str, int]) -> list[tuple[Link, float]]:
             (source, port), there = group, groups[group]
             arguments = (str(self.pids[source]), str(port), *what, *there)
-            told = self.machines[source].run(script, *arguments, timeout_s=_KNOCKED_WITHIN_S)
-            return [(there[address], int(us) / 1000) for address, us in map(str.split, told.splitlines())]
+            printed = self.machines[source].run(script, *arguments, timeout_s=_KNOCKED_WITHIN_S)
+            return [(there[address], int(us) / 1000) for address, us in map(str.split, printed.splitlines())]
 
         took: dict[Link, list[float]] = {link: [] for link in links}
         with ThreadPoolExecutor(max_workers=max(1, len(groups))) as pool:

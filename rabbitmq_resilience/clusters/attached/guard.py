@@ -1,4 +1,4 @@
-"""What ends a run on a cluster that is not ours: what its people watch, looked at all the time."""
+"""End a run on a cluster that is not ours if a condition of ``abort_when`` comes true, checked all the time."""
 
 from __future__ import annotations
 
@@ -22,31 +22,33 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.closing import Closing
 
 LOOKED_EVERY_S = 2.0
-#: What cannot be looked at for so long is taken for the worst.
+#: A condition that cannot be checked for so long counts as true.
 BLIND_S_MAX = 30.0
 ANSWER_TIMEOUT_S = 10
 
 
 class AbortedError(ClusterError):
-    """The run ends: something has come true for which its cluster's people want it to end."""
+    """The run ends, as a condition of ``abort_when`` has come true."""
 
 
 @dataclass
 class _Watch:
-    """One thing that is looked at. ``look`` tells why to abort, empty if nothing speaks for it; whatever it raises
-    means that nobody could look."""
+    """One condition that is checked.
+
+    ``look`` returns why to abort, or an empty text. If it raises any exception, the condition could not be checked.
+    """
 
     what: str
     look: Callable[[], str]
-    #: When somebody could look last (``time.monotonic``).
+    #: When the condition was last checked with success (``time.monotonic``).
     _seen_s: float = field(default_factory=time.monotonic, init=False)
-    _trouble: str = field(default="no look has ended", init=False)
+    _trouble: str = field(default="no attempt has ended", init=False)
     _reason: str = field(default="", init=False)
 
     def once(self) -> None:
         try:
             reason = self.look()
-        except Exception as error:  # also what nobody has thought of
+        except Exception as error:  # also an unforeseen one
             self._trouble = f"{type(error).__name__}: {error}"
             return
         self._seen_s = time.monotonic()
@@ -58,22 +60,24 @@ class _Watch:
 
     @property
     def reason(self) -> str:
-        """Why to abort, which stays a reason; empty without one."""
+        """Return why to abort, or an empty text. Once there is a reason, it stays."""
         if not self._reason and time.monotonic() - self._seen_s >= BLIND_S_MAX:
-            self._reason = f"nobody could look at {self.what} for {BLIND_S_MAX:g} s: {self._trouble}"
+            self._reason = f"{self.what} gave no result for {BLIND_S_MAX:g} s: {self._trouble}"
         return self._reason
 
 
 class Guard(Closing):
-    """Looks until ``close``, at each thing in a thread of its own. Raises AbortedError where it would abort right now.
-    ``ours``: the alarms that the run itself has raised."""
+    """Checks the conditions of ``abort_when`` until ``close``, each in a thread of its own.
+
+    Raise AbortedError if one of them holds at the beginning. ``ours``: the alarms that the run itself has raised.
+    """
 
     def __init__(
         self, when: AbortWhen, apis: Collection[ManagementApi], ours: Callable[[], Collection[Alarm]] = tuple
     ) -> None:
         self._watches = [_Watch(f"the query {one.query!r}", _metric(one)) for one in when.metrics]
         if when.alarm:
-            self._watches.append(_Watch("alarms", partial(_alarms, apis, ours)))
+            self._watches.append(_Watch("the search for alarms", partial(_alarms, apis, ours)))
         if when.check is not None:
             self._watches.append(_Watch("the check", partial(_check, when.check)))
         self._closed = threading.Event()
@@ -87,8 +91,10 @@ class Guard(Closing):
             thread.start()
 
     def check(self) -> None:
-        """Raises AbortedError once there was a reason; it stays one. What nobody has looked at for long is one too,
-        whatever has become of who should look."""
+        """Raise AbortedError if there was a reason to abort at any time.
+
+        A condition that was not checked for long is such a reason, even if its thread has died.
+        """
         if reasons := [watch.reason for watch in self._watches if watch.reason]:
             raise AbortedError(f"abort_when of the cluster file: {'; '.join(reasons)}")
 
@@ -99,25 +105,31 @@ class Guard(Closing):
 
 
 def _alarms(apis: Collection[ManagementApi], ours: Callable[[], Collection[Alarm]]) -> str:
-    """As all nodes that answer tell: one that is cut off knows nothing of others' alarms."""
+    """Return, in words, the alarms that are not ours. Raise ClusterError if no node reports alarms.
 
-    def told_by(api: ManagementApi) -> set[Alarm] | ApiError | ApiUnreachable:
+    All nodes are asked, as a node that is cut off does not know the alarms of the others.
+    """
+
+    def reported_by(api: ManagementApi) -> set[Alarm] | ApiError | ApiUnreachable:
         try:
             return api.alarms(timeout_s=ANSWER_TIMEOUT_S)
         except (ApiError, ApiUnreachable) as error:
             return error
 
-    answers = on_each(apis, told_by)
-    told = [found for found in answers if isinstance(found, set)]
-    if not told:
+    answers = on_each(apis, reported_by)
+    reported = [found for found in answers if isinstance(found, set)]
+    if not reported:
         why = "; ".join(str(answer) for answer in answers if isinstance(answer, Exception))
-        raise ClusterError(f"no node tells whether it has one{why and f': {why}'}")
-    raised = set().union(*told)
+        raise ClusterError(f"no node reports its alarms{why and f': {why}'}")
+    raised = set().union(*reported)
     return ", ".join(f"{node} has an alarm of {what}" for node, what in sorted(raised.difference(ours())))
 
 
 def _check(command: str) -> str:
-    """Run by this machine's shell. The command itself is not told, as there may be a secret in it."""
+    """Run the check by this machine's shell, and return why to abort, or an empty text.
+
+    The text never has the command in it, as that may hold a secret.
+    """
     try:
         done = subprocess.run(
             ["sh", "-c", command],
@@ -132,20 +144,23 @@ def _check(command: str) -> str:
         raise ClusterError(f"it did not end within {ANSWER_TIMEOUT_S} s") from None
     if done.returncode == 0:
         return ""
-    words = (done.stderr or done.stdout).strip()[:300] or "it said nothing"
+    words = (done.stderr or done.stdout).strip()[:300] or "it printed nothing"
     return f"the check ended with status {done.returncode}: {words}"
 
 
 def _metric(metric: Metric) -> Callable[[], str]:
     session = Session()
-    session.trust_env = False  # a proxy of the user's leads elsewhere
+    session.trust_env = False  # the user's proxy may not reach the server
     server = PrometheusConnect(metric.prometheus, session=session, timeout=ANSWER_TIMEOUT_S)
-    session.mount(metric.prometheus, HTTPAdapter(max_retries=0))  # it is looked at again soon
+    session.mount(metric.prometheus, HTTPAdapter(max_retries=0))  # the next check comes soon
     return lambda: _beyond(metric, server.custom_query(metric.query))
 
 
 def _beyond(metric: Metric, rows: list[dict[str, Any]]) -> str:
-    """Which value is beyond its bound; empty if none is. Raises ClusterError where one is no number."""
+    """Return, in words, which value is beyond its bound; empty if none is.
+
+    Raise ClusterError if there is no value, or if one is no number.
+    """
     values = [float(row["value"][1]) for row in rows]
     for value in values:
         if metric.above is not None and value > metric.above:
@@ -155,5 +170,5 @@ def _beyond(metric: Metric, rows: list[dict[str, Any]]) -> str:
     if not values:
         raise ClusterError("it has no value")
     if unknown := sum(map(isnan, values)):
-        raise ClusterError(f"{unknown} of its {len(values)} values is no number (NaN), as where nothing is measured")
+        raise ClusterError(f"{unknown} of its {len(values)} values is no number (NaN), as if nothing was measured")
     return ""

@@ -1,4 +1,4 @@
-"""What a run has left on a cluster that is there already, healed: told as healed is what was seen to be."""
+"""Heal what a run has left on an existing cluster, and report as healed only what was seen to be healed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: How long what was healed may take to be seen: a broker that was started has a process soon.
+#: How long it may take until healing is seen: a broker that was started has a process soon.
 SEEN_WITHIN_S = 30.0
 
 
@@ -34,41 +34,50 @@ def journal_of(known: KnownCluster, ways: Ways) -> Journal:
 
 
 def armed(ways: Ways) -> Iterator[tuple[str, Sequence[str]]]:
-    """By where its watchdog lives, what is not healed. Raises MachineError where that is not told."""
+    """Yield what is not healed, as (name of the machine with the watchdogs, keys).
+
+    Raise MachineError if a machine cannot be asked.
+    """
     for name, machine in ways.keepers.items():
         try:
             left = watchdog.armed(machine)
         except MachineError as error:
-            raise MachineError(f"{name}: what is not healed cannot be told: {error}") from error
+            raise MachineError(f"{name}: it is unknown what is not healed: {error}") from error
         if left:
             yield name, left
 
 
 def not_healed(known: KnownCluster, ways: Ways, journal: Journal) -> str:
-    """What speaks against a run, with what heals it; empty if nothing does. Raises MachineError."""
+    """Return what earlier runs have left unhealed, and the command that heals it; empty if nothing is left.
+
+    Raise MachineError if a machine cannot be asked.
+    """
     heal = f"rabbitmq-resilience heal {known.path}"
     if rows := journal.left():
         return f"an earlier run has left {', '.join(rows)} ({journal.path}); heal that first: {heal}"
     if left := [f"{', '.join(keys)} ({name})" for name, keys in armed(ways)]:
-        return f"a run has left what is not healed, and may be at work: {'; '.join(left)}; heal that first: {heal}"
+        return f"a run has left faults unhealed, or is still active: {'; '.join(left)}; heal them first: {heal}"
     return ""
 
 
 def healed(known: KnownCluster, ways: Ways) -> bool:
-    """Prints what was healed, and what is left. Raises LockedError where a run has the cluster."""
+    """Heal what runs have left, print it, and return whether nothing is left.
+
+    Raise LockedError if a run has the cluster.
+    """
     journal = journal_of(known, ways)
     with ExitStack() as stack:
         if not stack.enter_context(journal.held()):
-            raise LockedError("a run of this user, or its healing, is at work on this cluster; it heals what it does")
+            raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
         remove_left = stack.enter_context(_alone(known))
         silent = set(_by_watchdogs(ways))
         seen = [_heal_row(row, known, ways, journal, silent) for row in journal.unhealed()]
         for where in journal.unreadable():
-            print(f"{where} cannot be read, and something may be left of it", file=sys.stderr)
+            print(f"{where} cannot be read; its fault may not be healed", file=sys.stderr)
         is_whole = all(seen) and not journal.unreadable()
         if not is_whole:
-            told = f"{journal.path} keeps what is left; take lines out that you have seen to yourself"
-            print(told, file=sys.stderr)
+            text = f"{journal.path} keeps what is left; delete the lines of faults that you have healed yourself"
+            print(text, file=sys.stderr)
         elif journal.is_settled():
             journal.clear()
         remove_left()
@@ -76,7 +85,7 @@ def healed(known: KnownCluster, ways: Ways) -> bool:
 
 
 def _by_watchdogs(ways: Ways) -> Iterator[str]:
-    """Runs what they would run; the names of those that did not tell, or failed."""
+    """Run what the watchdogs would run; yield the names of the machines that did not answer, or failed to heal."""
     for name, machine in ways.keepers.items():
         try:
             keys = watchdog.armed(machine)
@@ -90,38 +99,38 @@ def _by_watchdogs(ways: Ways) -> Iterator[str]:
 
 
 def _heal_row(row: Mapping[str, Any], known: KnownCluster, ways: Ways, journal: Journal, silent: set[str]) -> bool:
-    """Whether it was seen to be healed."""
+    """Return whether the row's act was seen to be healed; if so, record that."""
     try:
         why = _not_seen(row, known, ways, silent)
     except MachineError as error:
         why = str(error)
     if why:
-        print(f"not healed: {journal.told(row)}: {why}", file=sys.stderr)
+        print(f"not healed: {journal.text_of(row)}: {why}", file=sys.stderr)
         return False
     journal.healed(row["act"], row["node"])
     return True
 
 
 def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: set[str]) -> str:
-    """Why nobody can say that it is healed; empty if it is. Raises MachineError."""
+    """Return why the row's act was not seen to be healed; empty if it was. Raise MachineError if looking fails."""
     act, node = row["act"], row["node"]
-    of_file = f"; the file by which it was done is {row['file']}" if row.get("file") else ""
+    of_file = f"; the run's cluster file was {row['file']}" if row.get("file") else ""
     if row.get("place", "") != ways.place:
-        return f"this file leads to {ways.place or 'another place'}{of_file}"
+        return f"it was done elsewhere; this file leads to {ways.place or 'another place'}{of_file}"
     if node not in {stated.name for stated in known.stated.nodes}:
         return f"the file does not name {node}{of_file}"
     if not OFFERED_BY.get(act, frozenset()) & offers(known.stated, act):
-        return f"nothing in offers: leads to what was done there{of_file}"
+        return f"nothing in offers: can heal it{of_file}"
     keepers = {node} if node in ways.keepers else {*ways.keepers}
     if troubled := sorted(keepers & silent):
-        return f"{', '.join(troubled)} does not tell, or could not heal"
+        return f"{', '.join(troubled)} did not answer, or could not heal it"
     if act in TAKING and node in ways.brokers:
-        ways.brokers[node].give_back()  # what watched over it may be gone
+        ways.brokers[node].give_back()  # its watchdog may be gone
     try:
         wait_until(
             lambda: _in_effect(act, node, known, ways),
             timeout_s=SEEN_WITHIN_S,
-            what=f"{node} to be as it was",
+            what=f"{node} to be healed",
             until=lambda text: not text,
         )
     except WaitTimeout as error:
@@ -140,13 +149,13 @@ def _in_effect(act: str, node: str, known: KnownCluster, ways: Ways) -> str:
 def _packets(node: str, known: KnownCluster, ways: Ways) -> str:
     if node in ways.rules:
         try:
-            ways.rules[node].put([], for_s=0)  # what watched over them may be gone
+            ways.rules[node].put([], for_s=0)  # their watchdog may be gone
         except ForcedError as error:
             print(f"{node}: healed by force: {error}")
         return ""
     stated = {one.name: one for one in known.stated.nodes}
     if ways.links is None:
-        return "nobody tells whether its packets arrive"
+        return "there is no way to see whether its packets arrive"
     cut = ways.links(stated).attested([Link(peer, node) for peer in stated if peer != node]) or {}
     still = sorted(link.source for link, holds in cut.items() if holds)
     return f"by its proof it is cut off from {', '.join(still)}" if still else ""
@@ -154,8 +163,11 @@ def _packets(node: str, known: KnownCluster, ways: Ways) -> str:
 
 @contextmanager
 def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
-    """While no run has the cluster, as we have its lock. Yields what removes the virtual hosts that runs have left, as
-    nobody needs them then. Raises LockedError; where no broker tells, there is still something to heal."""
+    """Hold the cluster's lock, so that no run has the cluster; yield a function that removes what runs have left.
+
+    The function removes their virtual hosts, which no run needs then. Raise LockedError if a run has the cluster. If no
+    broker answers, go on without the lock, as machines may still need healing.
+    """
     given, made = known.stated.virtual_host, Made()
     with ExitStack() as stack:
         try:
@@ -169,7 +181,7 @@ def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
         except LockedError:
             raise
         except ClusterError as error:
-            print(f"whether a run has the cluster is not known: {error}", file=sys.stderr)
+            print(f"it is unknown whether a run has the cluster: {error}", file=sys.stderr)
             remove: Callable[[], None] = _nothing
         else:
             remove = partial(_remove_left, apis, lock.vhost)
@@ -177,7 +189,7 @@ def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
 
 
 def _nothing() -> None:
-    """Where nobody knows who has the cluster."""
+    """Remove nothing: a run may have the cluster."""
 
 
 def _remove_left(apis: Sequence[ManagementApi], ours: str) -> None:
@@ -185,6 +197,6 @@ def _remove_left(apis: Sequence[ManagementApi], ours: str) -> None:
         left = [vhost for vhost in on_any(apis, marked_vhosts) if vhost != ours]
         for vhost in left:
             on_any(apis, partial(ManagementApi.delete_vhost, vhost=vhost))
-            print(f"the virtual host {vhost}, which a run has left, is removed")
+            print(f"removed the virtual host {vhost}, which a run has left")
     except ClusterError as error:
         print(f"virtual hosts that runs have left may stay: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Which links between brokers are held, for how long, and what that parts; by whatever it is done."""
+"""Keep which links between brokers are disturbed, for how long, and which nodes that separates."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ Answer = TypeVar("Answer")
 
 
 def on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answer]:
-    """All at once."""
+    """Call ``act`` with each item, all at once, and return the answers in the order of the items."""
     with ThreadPoolExecutor(max_workers=max(1, len(items))) as pool:
         return list(pool.map(act, items))
 
 
 def out_of_reach(names: Collection[str], links: Collection[Link]) -> int:
-    """How many nodes are not of the largest group that is whole where these links are cut, and one at least. A pair is
-    parted by one direction."""
+    """Return how many nodes are outside the largest group that stays fully connected if these links are cut.
+
+    The number is at least one. One cut direction separates a pair of nodes.
+    """
     parted, nodes = {frozenset(link) for link in links}, set(names)
     largest, left = 0, set(nodes)
     while left:
@@ -44,15 +46,17 @@ def out_of_reach(names: Collection[str], links: Collection[Link]) -> int:
 
 @dataclass
 class HeldLinks(ABC):
-    """What is wanted of each link, and until when (``time.monotonic``), and what may still be there although it is not
-    wanted any more, as healing failed. Nothing is known of links where there is no way to look."""
+    """The treatments that are wanted of each link, until when (``time.monotonic``), and those that may be left over.
+
+    A treatment is left over if its healing failed. Methods that look at a link return None if there is no way to look.
+    """
 
     _wanted: dict[Link, dict[Treatment, float]] = field(default_factory=lambda: defaultdict(dict), init=False)
     _unhealed: dict[Link, set[Treatment]] = field(default_factory=lambda: defaultdict(set), init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, how: Treatment, links: Collection[Link], *, for_s: float) -> None:
-        """It goes by itself some time after ``for_s``."""
+        """Treat the links so; that ends by itself some time after ``for_s``."""
         with self._lock:
             for link in links:
                 ends_s = time.monotonic() + for_s
@@ -60,7 +64,10 @@ class HeldLinks(ABC):
             self._bring(links)
 
     def take(self, how: Treatment, links: Collection[Link]) -> None:
-        """What could not be healed is held, and counts, until it is taken again and was."""
+        """Stop treating the links so.
+
+        If healing fails, the links stay held and count until another call heals them.
+        """
         forced: ForcedError | None = None
         with self._lock:
             for link in links:
@@ -68,7 +75,7 @@ class HeldLinks(ABC):
                     self._unhealed[link].add(how)
             try:
                 self._bring(links)
-            except ForcedError as error:  # it is healed
+            except ForcedError as error:  # the links are healed
                 forced = error
             for link in links:
                 self._unhealed[link].discard(how)
@@ -80,11 +87,11 @@ class HeldLinks(ABC):
         return not any(self._wanted.values()) and not any(self._unhealed.values())
 
     def parted_by(self, how: Treatment, more: Collection[Link]) -> int:
-        """How many nodes are ``out_of_reach``, with ``more`` links such as these."""
+        """Return how many nodes are ``out_of_reach`` if ``more`` links are treated so."""
         return out_of_reach(self.nodes, {*self._held(how), *more})
 
     def held_by(self, how: Treatment) -> frozenset[str]:
-        """The nodes that receive over such links."""
+        """Return the nodes that receive over links that are treated so."""
         return frozenset(link.target for link in self._held(how))
 
     def _held(self, how: Treatment) -> set[Link]:
@@ -92,7 +99,7 @@ class HeldLinks(ABC):
 
     @property
     def delays_what_it_sends(self) -> bool:
-        """Whether packets are delayed where they are sent, by ``delay``, and not as a treatment where they arrive."""
+        """Return whether ``delay`` delays packets where they are sent; otherwise a treatment does where they arrive."""
         return False
 
     def delay(self, links: Collection[Link], delay: Delay, *, for_s: float) -> None:  # noqa: ARG002 - for others
@@ -102,17 +109,17 @@ class HeldLinks(ABC):
         return
 
     def delayed_from(self) -> frozenset[str]:
-        """The nodes that send over links that are delayed."""
+        """Return the nodes that send over links that are delayed."""
         return frozenset()
 
     def delayed(self, links: Collection[Link]) -> set[Treatment]:
-        """How some of these are delayed."""
+        """Return the treatments by which any of these links is delayed."""
         return {how for link in links for how in self._wanted.get(link, ()) if how.verb == "delay"}
 
     @property
     @abstractmethod
     def nodes(self) -> Collection[str]:
-        """All that there are."""
+        """Return the names of all nodes."""
         ...
 
     @abstractmethod

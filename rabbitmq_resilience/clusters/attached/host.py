@@ -1,4 +1,4 @@
-"""What runs on this machine for a cluster that is elsewhere: proxies before our own clients, and Prometheus."""
+"""Run programs on this machine for a cluster that is elsewhere: proxies for our own clients, and Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rabbitmq_resilience.clusters.spec import Link
 
 
 class AttachedHost(LocalHost):
-    """Programs here find nodes where ``endpoints`` say, by their names in the topology."""
+    """This machine, whose programs find nodes at ``endpoints``, by their names in the topology."""
 
     def __init__(self, folder: Path, endpoints: Mapping[str, Endpoint]) -> None:
         super().__init__(folder)
@@ -30,5 +30,5 @@ class AttachedHost(LocalHost):
     def port_behind(self, link: Link) -> int:
         return self._endpoints[link.target].port
 
-    def traffic(self, node: str) -> Mapping[str, Traffic]:  # noqa: ARG002 - brokers that are not ours do not tell
+    def traffic(self, node: str) -> Mapping[str, Traffic]:  # noqa: ARG002 - unknown of brokers that are not ours
         return {}

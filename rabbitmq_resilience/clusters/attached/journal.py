@@ -1,7 +1,7 @@
-"""What was done to a cluster that is not ours and is not healed yet, in a file.
+"""Keep in a file which acts on a cluster that is not ours are not healed yet.
 
-A line is on the disk before the act it tells of, so that ``rabbitmq-resilience heal`` knows of it whatever becomes of
-this process. The watchdogs on the machines know it too.
+A line is on the disk before its act, so ``rabbitmq-resilience heal`` knows of the act even if this process dies. The
+watchdogs on the machines know it too.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NAME_LENGTH_MAX = 200
 
 
 def state_folder() -> Path:
-    """Of this user on this machine."""
+    """Return the folder for state of this user on this machine."""
     return Path(os.environ.get(STATE) or Path.home() / ".local" / "state") / "rabbitmq-resilience"
 
 
 def cluster_state(cluster: str) -> Path:
-    """Where something is kept of clusters of that name, and of no other; files add what they are."""
+    """Return the path for state of clusters of that name, and of no other; files add their suffix to it."""
     name = quote(cluster, safe="@")
     if len(name) > _NAME_LENGTH_MAX:
         name = f"{name[:_NAME_LENGTH_MAX]}.{hashlib.sha256(cluster.encode()).hexdigest()}"[-_NAME_LENGTH_MAX:]
@@ -36,15 +36,18 @@ def cluster_state(cluster: str) -> Path:
 
 
 def journal_file(cluster: str) -> Path:
-    """The journal of the clusters of that name, of this user on this machine."""
+    """Return the path of this user's journal on this machine for clusters of that name."""
     folder = cluster_state(cluster)
     return folder.with_name(f"{folder.name}.jsonl")
 
 
 class Journal:
-    """Lines of ``{"at", "act", "node", "state", ...}``; ``state`` is "begun" or "healed". Several clusters may have one
-    name: ``nodes`` are all of this one, by Erlang name, ``place`` is where they are, where names do not tell (of a
-    Kubernetes), and ``file`` the cluster file. Clusters with no node in common are different ones."""
+    """A file with lines of ``{"at", "act", "node", "state", ...}``; ``state`` is "begun" or "healed".
+
+    Several clusters may have one name; those with no node in common are different ones. ``nodes``: all nodes of this
+    cluster, by Erlang name. ``place``: where they are if their names do not show it (in Kubernetes). ``file``: the
+    cluster file.
+    """
 
     def __init__(self, path: Path, *, nodes: Collection[str] = (), place: str = "", file: str = "") -> None:
         self.path = path
@@ -55,8 +58,10 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """For as long as a run or a healing lasts: whether no other of this user has it. Where nothing can be written,
-        nothing can be done either, see ``begun``."""
+        """Hold the journal's lock during a run or a healing; yield False if another process of this user holds it.
+
+        If the lock file cannot be written, yield True: ``begun`` then refuses every act.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = self.path.with_name(f"{self.path.name}.lock").open("w")
@@ -72,15 +77,17 @@ class Journal:
                 yield True
 
     def begun(self, act: str, node: str, *, heals_by_itself_s: float) -> None:
-        """Raises OSError: what cannot be written down is not done."""
+        """Record that an act begins. Raise OSError if that cannot be written; the act must not be done then."""
         self._write(act=act, node=node, state="begun", heals_by_itself_s=round(heals_by_itself_s))
 
     def healed(self, act: str, node: str) -> None:
         self._write(act=act, node=node, state="healed")
 
     def unhealed(self) -> list[dict[str, Any]]:
-        """The last line of each act on each node of this cluster that is not healed. What is no line is in
-        ``unreadable``."""
+        """Return the last line of each act that is not healed, for each node of this cluster.
+
+        Lines that cannot be read are in ``unreadable``.
+        """
         last: dict[tuple[str, str, str], dict[str, Any]] = {}
         for row in self._rows().values():
             if row is not None and self._is_ours(row):
@@ -88,26 +95,26 @@ class Journal:
         return [row for row in last.values() if row.get("state") == "begun"]
 
     def unreadable(self) -> list[str]:
-        """Where lines are that say nothing, as what they were to say may not be healed."""
+        """Return, in words, the places of lines that cannot be read; their acts may not be healed."""
         return [f"line {number} of {self.path}" for number, row in self._rows().items() if row is None]
 
     def left(self) -> list[str]:
-        """In words, what is not healed or cannot be read."""
-        texts = [self.told(row) for row in self.unhealed()]
+        """Return, in words, what is not healed, and which lines cannot be read."""
+        texts = [self.text_of(row) for row in self.unhealed()]
         return [*texts, *(f"{where}, which cannot be read" for where in self.unreadable())]
 
-    def told(self, row: Mapping[str, Any]) -> str:
+    def text_of(self, row: Mapping[str, Any]) -> str:
         place = row.get("place", "")
         where = f" in {place}" if place and place != self.place else ""
         return f"{row['act']} at {row['node']}{where} since {row.get('at')}"
 
     def clear(self) -> None:
-        """Nothing is left of whatever cluster has this name."""
+        """Delete the journal of all clusters of this name."""
         with self._lock:
             self.path.unlink(missing_ok=True)
 
     def is_settled(self) -> bool:
-        """Whether no line tells of something that is not healed, of whatever cluster of this name."""
+        """Return whether everything is healed, and every line readable, for all clusters of this name."""
         return not Journal(self.path).left()
 
     def _is_ours(self, row: Mapping[str, Any]) -> bool:
@@ -115,7 +122,7 @@ class Journal:
         return not self._nodes or not self._nodes.isdisjoint(nodes)
 
     def _rows(self) -> dict[int, dict[str, Any] | None]:
-        """By the number of their line; None for what is none."""
+        """Return the lines by their number; None for a line that cannot be read."""
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What machines lack for an act: looked for before anything is started."""
+"""Find what machines lack for an act, before anything is started."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile
 from rabbitmq_resilience.clusters.attached.ways import Ways
 
-#: By Erlang name, at which addresses its machine finds each host.
+#: For each node by Erlang name, the addresses to which its machine resolves each host.
 Addresses = Mapping[str, Mapping[str, Sequence[str]]]
 
-#: Names the network in which rules of a machine's kernel are at work.
+#: Prints what identifies the network in which rules of a machine's kernel are at work.
 _NETWORK = "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/net"
-#: By which of RabbitMQ's own tools acts are done and undone.
+#: The RabbitMQ tools by which acts are done and undone.
 _TOOLS: Mapping[str, Sequence[str]] = {"alarm": ["rabbitmqctl"], "drain": ["rabbitmq-upgrade"]}
 
 
 def lacking(
     act: str, stated: ClusterFile, ways: Ways, folders: Mapping[str, str], addresses: Addresses | None = None
 ) -> list[str]:
-    """In words, of all machines that are reached by ssh. ``folders``: where brokers store, by Erlang name."""
+    """Return, in words, what machines lack for ``act`` if they are reached by ssh.
+
+    ``folders``: the folder in which each broker stores its data, by Erlang name.
+    """
 
     def rules(name: str) -> list[str]:
         tool = [] if ways.rules[name].tool else ["there is neither nft nor iptables that we may use"]
-        return [*tool, *_beside(name, ways.machines)]
+        return [*tool, *_shared(name, ways.machines)]
 
     def disk(name: str) -> list[str]:
         return [*service(name), *ways.disks[name].lacking(stored_in=folders.get(name, ""))]
@@ -34,7 +37,7 @@ def lacking(
     def delays(name: str) -> list[str]:
         peers = {} if addresses is None else addresses[name]
         there = [address for found in peers.values() for address in found]
-        return [*ways.delays[name].lacking(there), *_beside(name, ways.machines)]
+        return [*ways.delays[name].lacking(there), *_shared(name, ways.machines)]
 
     def service(name: str) -> list[str]:
         broker = ways.brokers[name]
@@ -56,19 +59,19 @@ def lacking(
         "fill_disk": disk,
     }
 
-    def told(name: str) -> list[str]:
+    def texts_of(name: str) -> list[str]:
         try:
-            return [f"{name} ({ways.machines[name].told}): {text}" for text in looks[act](name)]
+            return [f"{name} ({ways.machines[name].description}): {text}" for text in looks[act](name)]
         except MachineError as error:
             return [f"{name}: {error}"]
 
     if stated.offers.ssh is None or act not in looks:
         return []
-    return [text for texts in on_each(list(ways.machines), told) for text in texts]
+    return [text for texts in on_each(list(ways.machines), texts_of) for text in texts]
 
 
-def _beside(name: str, machines: Mapping[str, Machine]) -> list[str]:
-    """Whether packets of others are hit by what is done to those of this node."""
+def _shared(name: str, machines: Mapping[str, Machine]) -> list[str]:
+    """Return, in words, the other nodes whose packets would be treated together with those of this node."""
     mine = machines[name].run(_NETWORK)
     others = [other for other, machine in machines.items() if other != name and machine.run(_NETWORK) == mine]
-    return [f"it has one network with {other}, so what is done to packets there is done to both" for other in others]
+    return [f"it shares its network with {other}, so a treatment of packets there hits both" for other in others]

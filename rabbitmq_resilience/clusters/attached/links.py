@@ -1,5 +1,8 @@
-"""The links of a cluster that is there already: those of our own clients go through Toxiproxy on this machine, those
-between brokers are cut by the kernels of their machines."""
+"""Act on the links of an existing cluster.
+
+Links of our own clients go through Toxiproxy on this machine. Links between brokers are cut by the kernels of their
+machines.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ from rabbitmq_resilience.clusters.spec import Link
 _CONNECT_TIMEOUT_S = 5.0
 _ANSWERS_WITHIN_S = 5.0
 
-#: Established connections of TCP: bytes waiting, local address and port, those of the peer (iproute2, ss).
+#: Prints established TCP connections: bytes waiting, local address and port, those of the peer (iproute2, ss).
 _CONNECTIONS = "ss -Htn state established"
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The machines of the nodes, by name in the topology; at which addresses the source of each link finds the target;
-    and where each node listens for its peers. ``distribution_only``: other packets are let pass."""
+    """The machines of the nodes, by name in the topology, and how they reach each other.
+
+    ``addresses``: the addresses at which the source of each link finds its target. ``distribution_ports``: the port at
+    which each node listens for its peers. ``distribution_only``: only packets to and from these ports are treated.
+    """
 
     machines: Mapping[str, Machine]
     addresses: Mapping[Link, Sequence[str]]
@@ -38,14 +44,14 @@ class Ends:
 
 @dataclass
 class BrokerLinks(HeldLinks):
-    """Cut and refused by rules at the machine that receives, and delayed at the one that sends."""
+    """Links between brokers: cut and refused by rules at the machine that receives, delayed at the one that sends."""
 
     ends: Ends
     rules: Mapping[str, Rules]
     delays: Mapping[str, Delays] = field(default_factory=dict)
-    #: What each link is delayed by, and until when (``time.monotonic``).
+    #: The delay of each link, and until when it is wanted (``time.monotonic``).
     _delayed: dict[Link, tuple[Delay, float]] = field(default_factory=dict)
-    #: Those that may still be delayed although it is not wanted any more, as healing failed.
+    #: Links that may still be delayed although that is no longer wanted, as healing failed.
     _undelayed: set[Link] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
@@ -77,18 +83,21 @@ class BrokerLinks(HeldLinks):
         return frozenset(link.source for link in (*self._delayed, *self._undelayed))
 
     def lost(self, links: Collection[Link]) -> Mapping[Link, int]:
-        """How many packets were lost on each, of those links of which some are; one without a rule is not in it."""
+        """Return how many packets were lost on each of these links that has a rule which loses some packets."""
 
         def at(node: str) -> dict[Link, int]:
             lost, here = self.rules[node].lost(), [link for link in links if link.target == node]
             found = {link: [lost[a] for a in self.ends.addresses[link.back] if a in lost] for link in here}
             return {link: sum(counts) for link, counts in found.items() if counts}
 
-        told = on_each({link.target for link in links}, at)
-        return {link: number for found in told for link, number in found.items()}
+        counted = on_each({link.target for link in links}, at)
+        return {link: number for found in counted for link, number in found.items()}
 
     def probe(self, link: Link, *, direct: bool) -> Probe | None:
-        """Opened by the machine of the source; ``direct``: by that of the target itself, and waited for."""
+        """Return a probe that the source's machine opens, or None if it cannot.
+
+        ``direct``: the target's own machine opens it, and the call waits for the connection.
+        """
         machine, port = self.ends.machines[link.target if direct else link.source], self._port(link.target)
         try:
             opened = machine.connect(self._address(link), port, timeout_s=_CONNECT_TIMEOUT_S if direct else None)
@@ -97,7 +106,7 @@ class BrokerLinks(HeldLinks):
         return Probe(opened, distribution_greeting(f"probe{next(self._numbers)}@localhost"))
 
     def probe_ms(self, link: Link, *, timeout_s: float, direct: bool) -> float | None:
-        """From when a connection is there."""
+        """Return the ms from the connection to the answer, or None without an answer."""
         probe = self.probe(link, direct=direct)
         if probe is None:
             return None
@@ -118,7 +127,10 @@ class BrokerLinks(HeldLinks):
         return False
 
     def connection(self, link: Link) -> str | None:
-        """By the ports of both of its ends, of which one is where a node listens for its peers."""
+        """Return the link's connection as the addresses and ports of its ends; None if there is none or it is unknown.
+
+        One of its ports is the one at which a node listens for its peers.
+        """
         there, theirs, ours = self.ends.addresses[link], self._port(link.target), self._port(link.source)
         try:
             rows = [line.split() for line in self.ends.machines[link.source].run(_CONNECTIONS).splitlines()]
@@ -132,7 +144,7 @@ class BrokerLinks(HeldLinks):
         return None
 
     def machines_answer(self) -> bool:
-        """Whether all of them do what they are asked now."""
+        """Return whether all machines run commands now."""
 
         def answers(machine: Machine) -> bool:
             try:
@@ -144,13 +156,15 @@ class BrokerLinks(HeldLinks):
         return all(on_each(self.ends.machines.values(), answers))
 
     def _bring(self, links: Collection[Link]) -> None:
-        """The rules of all machines that receive them, at once. Raises ForcedError only where all of them are as they
-        should be."""
+        """Write the rules of all machines that receive over ``links``, at once.
+
+        Raise ForcedError only if the rules of all of them are as wanted. Raise MachineError if one fails.
+        """
         if forced := list(filter(None, on_each({link.target for link in links}, self._write_one))):
             raise ForcedError("; ".join(forced))
 
     def _write_one(self, node: str) -> str:
-        """How it had to be forced; empty if it had not."""
+        """Write the rules of one machine; return how that had to be forced, or an empty text."""
         wanted = {link: ways for link, ways in self._wanted.items() if link.target == node and ways}
         port = self._port(node) if self.ends.distribution_only else None
         rules = [
@@ -183,14 +197,14 @@ class BrokerLinks(HeldLinks):
 
 @dataclass
 class AttachedLinks:
-    """Both kinds, as ``protocol.Links``. ``for_s``: how long what is asked of it is to last."""
+    """The links of clients and of brokers, as ``protocol.Links``. ``for_s``: how long the acts on them are to last."""
 
     of_clients: ToxiproxyLinks
     of_brokers: HeldLinks | None
     hands: Hands
-    #: What nodes are called by those who run them.
+    #: The Erlang name of each node.
     names: Mapping[str, str]
-    #: Those between brokers that may be acted on.
+    #: The links between brokers that may be acted on.
     broker_links: frozenset[Link] = frozenset()
     for_s: float = 0.0
 
@@ -199,7 +213,7 @@ class AttachedLinks:
 
     @property
     def proxied(self) -> frozenset[Link]:
-        """What can be acted on."""
+        """Return the links that can be acted on."""
         return self.of_clients.proxied | (self.broker_links if self.of_brokers is not None else frozenset())
 
     @property
@@ -227,7 +241,7 @@ class AttachedLinks:
             self.of_clients.accept(_of_clients(links))
 
     def treat(self, links: Collection[Link], *, how: Treatment) -> None:
-        """Packets that arrive: some of them, or later."""
+        """Lose some of the packets that arrive over ``links``, or delay them."""
         self._put(_act_of(how), how, links)
 
     def untreat(self, links: Collection[Link], *, how: Treatment) -> None:
@@ -263,7 +277,7 @@ class AttachedLinks:
         finally:
             self.of_clients.undelay(_of_clients(links))
 
-    def held_bytes(self, link: Link) -> int | None:  # noqa: ARG002 - brokers that are not ours do not tell
+    def held_bytes(self, link: Link) -> int | None:  # noqa: ARG002 - unknown of brokers that are not ours
         return None
 
     def probe_ms(self, link: Link, *, timeout_s: float, direct: bool = False) -> float | None:
@@ -277,7 +291,7 @@ class AttachedLinks:
         return self.of_brokers.probe(link, direct=direct)
 
     def server_answers(self) -> bool:
-        """What carries probes: the proxies where there are some, and the machines."""
+        """Return whether what carries probes answers: the proxies, if there are any, and the machines."""
         carried = self.of_clients.server_answers() if self.of_clients.proxied else True
         return carried and (self.of_brokers is None or self.of_brokers.machines_answer())
 
@@ -291,7 +305,7 @@ class AttachedLinks:
     def _put(self, act: str, how: Treatment, links: Collection[Link]) -> None:
         between = _between_brokers(links)
         if between:
-            assert self.of_brokers is not None, "what is not offered is refused before"
+            assert self.of_brokers is not None, "acts that are not offered were refused before"
             parted = self.of_brokers.parted_by(how, between) if how.parts else None
             self.hands.take(act, self._named({link.target for link in between}), for_s=self.for_s, counted=parted)
             self.of_brokers.put(how, between, for_s=self.for_s)
@@ -303,7 +317,7 @@ class AttachedLinks:
         forced: ForcedError | None = None
         try:
             self.of_brokers.take(how, between)
-        except ForcedError as error:  # healed, and still no healing to be believed
+        except ForcedError as error:  # healed, but the caller must hear that it took force
             forced = error
         still = self.of_brokers.held_by(how)
         self.hands.leave(act, self._named({link.target for link in between} - still))

@@ -1,8 +1,8 @@
-"""One run at a time on a cluster: each has a queue of its own there, and none of another run may be there beside it.
+"""Lock a cluster for one run: each run has a lock queue there, and no lock queue of another run may exist.
 
-The queue is exclusive: it belongs to a connection and ends with it, so a run that is killed leaves no lock. While the
-node of the connection is away the lock is taken anew at another one. It lies in a virtual host that no other run
-shares, or in the one that was given, and others are looked for in all of them.
+The queue is exclusive: it belongs to a connection and ends with it, so a run that is killed leaves no lock. If the
+connection's node goes away, the run takes its lock again at another node. The queue lies in a virtual host that no
+other run shares, or in the given one. Locks of other runs are looked for in all virtual hosts.
 """
 
 from __future__ import annotations
@@ -32,28 +32,33 @@ _TAKEN_WITHIN_S = 15.0
 _HEARTBEAT_S = 10
 _LISTED_WITHIN_S = 15.0
 
-#: AMQP 0-9-1, 1.1: access refused, and not allowed, which is said of a virtual host that is gone.
+#: AMQP 0-9-1, 1.1: access refused, and not allowed, which brokers answer if a virtual host is gone.
 _REFUSED = (403, 530)
 
 
 class LockedError(ClusterError):
-    """Another run has the cluster, or this one has it no more."""
+    """Another run has the cluster, or this run has lost it."""
 
 
 @contextmanager
 def locked(
     access: Access, endpoints: Sequence[Endpoint], apis: Sequence[ManagementApi], *, given: str | None
 ) -> Iterator[ClusterLock]:
-    """Nothing is made where another run has the cluster. Raises LockedError, and ClusterError where no node lets it be
-    taken. ``given``: the virtual host that the cluster file states."""
+    """Hold the lock of the cluster. ``given``: the virtual host that the cluster file states.
+
+    Raise LockedError if another run has the cluster; then nothing is made there. Raise ClusterError if no node lets the
+    lock be taken.
+    """
     refuse_held(apis)
     with lock_vhost(apis, given=given) as vhost, ClusterLock(access, endpoints, apis, vhost=vhost) as lock:
         yield lock
 
 
 def refuse_held(apis: Sequence[ManagementApi], *, ours: str | None = None) -> None:
-    """Raises LockedError where another run has a lock, in whatever virtual host, and ClusterError where no node tells.
-    ``ours``: how the names of our own begin."""
+    """Raise LockedError if another run has a lock in any virtual host, and ClusterError if no node answers.
+
+    ``ours``: how the names of our own locks begin.
+    """
     found = on_any(apis, _locks)
     if others := {name: vhost for name, vhost in found.items() if ours is None or not name.startswith(ours)}:
         where = ", ".join(f"{name} in the virtual host {vhost}" for name, vhost in sorted(others.items()))
@@ -61,23 +66,28 @@ def refuse_held(apis: Sequence[ManagementApi], *, ours: str | None = None) -> No
 
 
 def _locks(api: ManagementApi) -> dict[str, str]:
-    """By name, in which virtual host each lies. A user sees queues of those virtual hosts only that he may use, but
-    connections of all. Those may be told seconds late, or not at all where statistics are switched off, and may be told
-    after they have ended, so they count only where he cannot see the queues."""
+    """Return the virtual host of each lock, by the name of the lock.
+
+    Our user sees queues only in virtual hosts that it may use, but connections of all. Brokers may list connections
+    seconds late, list ended ones, or list none if statistics are off. So connections count only where our user cannot
+    see queues.
+    """
     how = {"disable_stats": "true", "enable_queue_totals": "true", "columns": "name,vhost"}
     rows = api.get("queues", params=how, timeout_s=_LISTED_WITHIN_S)
     with suppress(ApiError):
         columns = {"columns": "user_provided_name,vhost"}
-        told = [
+        connections = [
             {"name": row.get("user_provided_name", ""), "vhost": row.get("vhost")}
             for row in api.get("connections", params=columns, timeout_s=_LISTED_WITHIN_S)
         ]
-        rows += [row for row in told if str(row["name"]).startswith(LOCK) and not tells_queues(api, str(row["vhost"]))]
+        rows += [
+            row for row in connections if str(row["name"]).startswith(LOCK) and not lists_queues(api, str(row["vhost"]))
+        ]
     return {str(row["name"]): str(row["vhost"]) for row in rows if str(row["name"]).startswith(LOCK)}
 
 
-def tells_queues(api: ManagementApi, vhost: str) -> bool:
-    """Whether the user is told which queues are in the virtual host; that there is none, too, where it is gone."""
+def lists_queues(api: ManagementApi, vhost: str) -> bool:
+    """Return whether our user may list the queues of the virtual host; True also if the virtual host is gone."""
     how = {"disable_stats": "true", "columns": "name"}
     try:
         api.get(f"queues/{quote(vhost, safe='')}", params=how, timeout_s=_LISTED_WITHIN_S)
@@ -87,8 +97,10 @@ def tells_queues(api: ManagementApi, vhost: str) -> bool:
 
 
 class ClusterLock(Closing):
-    """Held from now until ``close`` (or leaving the context). Raises ``LockedError``, and ``ClusterError`` where no
-    node lets it be taken."""
+    """A lock that is held from now until ``close`` (or leaving the context).
+
+    Raise LockedError if another run has the cluster, and ClusterError if no node lets the lock be taken.
+    """
 
     def __init__(
         self, access: Access, endpoints: Sequence[Endpoint], apis: Sequence[ManagementApi], *, vhost: str
@@ -118,13 +130,15 @@ class ClusterLock(Closing):
             )
 
     def check(self) -> None:
-        """Raises LockedError once it is lost: another run has one, or no node that answers lets it be taken again.
-        While none answers it stays ours, as nobody else can take it from them either."""
+        """Raise LockedError if the lock is lost: another run has one, or no node that answers lets it be taken again.
+
+        While no node answers, the lock stays ours, as no other run can take one then either.
+        """
         if self._lost:
             raise LockedError(self._lost)
 
     def look(self) -> None:
-        """The same, and asks for the locks of others now. Raises ClusterError where no node tells."""
+        """Check as ``check`` does, and look for locks of other runs now. Raise ClusterError if no node answers."""
         self.check()
         refuse_held(self._apis, ours=self._ours)
 
@@ -135,7 +149,7 @@ class ClusterLock(Closing):
     def _hold(self) -> None:
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # nodes that are killed are no news
         count = len(self._endpoints)
-        #: Whether each node refused that was tried since it was held.
+        #: Whether each attempt since the lock was last held was refused.
         refused: list[bool] = []
         while not self._closed.is_set() and not self._lost:
             endpoint = self._endpoints[self._tries % count]
@@ -154,8 +168,11 @@ class ClusterLock(Closing):
         self._settled.set()
 
     def _refuses(self, endpoint: Endpoint) -> bool:
-        """Whether that node refuses the lock: its virtual host is gone, or the user may not use it. A node that is away
-        refuses nothing."""
+        """Try to hold the lock at that node; return whether the node refuses it.
+
+        A node refuses the lock if its virtual host is gone or our user may not use it. A node that is away refuses
+        nothing.
+        """
         try:
             self._hold_at(endpoint)
         except LockedError as error:
@@ -164,7 +181,7 @@ class ClusterLock(Closing):
         except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
             self._trouble = f"{endpoint.host}:{endpoint.port}: {error.reply_text}"
             return error.reply_code in _REFUSED
-        except ProbableAccessDeniedError as error:  # that text is all that pika passes on of what was said
+        except ProbableAccessDeniedError as error:  # pika passes on the broker's answer only as this text
             self._trouble = f"{endpoint.host}:{endpoint.port}: {error}"
             return any(f"({code})" in str(error) for code in _REFUSED)
         except (AMQPError, OSError) as error:
@@ -172,7 +189,7 @@ class ClusterLock(Closing):
         return False
 
     def _hold_at(self, endpoint: Endpoint) -> None:
-        """Returns when the lock is let go. Raises LockedError where another run has one."""
+        """Hold the lock at that node, and return when it is let go. Raise LockedError if another run has a lock."""
         parameters = ConnectionParameters(
             **self._access.parameters(endpoint),
             virtual_host=self.vhost,
@@ -184,7 +201,7 @@ class ClusterLock(Closing):
         )
         connection = BlockingConnection(parameters)
         try:
-            # Never the same name again: brokers may hold a connection for alive that is gone, and its queue with it.
+            # Never the same name again: a broker may keep a dead connection, and its queue, for a while.
             connection.channel().queue_declare(f"{self._ours}.{self._tries}", exclusive=True)
             looked = False
             while not self._closed.is_set():
@@ -196,7 +213,7 @@ class ClusterLock(Closing):
                     connection.close()
 
     def _looked(self) -> bool:
-        """Whether a node has told that it is ours alone; False where none tells."""
+        """Return whether a node has confirmed that no other run has a lock; False if no node answers."""
         try:
             refuse_held(self._apis, ours=self._ours)
         except LockedError:
@@ -210,7 +227,7 @@ class ClusterLock(Closing):
 
 
 def our_name() -> str:
-    """Of this process, for people. In a container its user often has a number and no name."""
+    """Return a name of this process for people. In a container its user often has a number and no name."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

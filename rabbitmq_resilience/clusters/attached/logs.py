@@ -1,4 +1,4 @@
-"""What brokers that are not ours have logged since a run began."""
+"""Read what brokers that are not ours have logged since a run began."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 
 _TIMEOUT_S = 60.0
 
-#: How long the log is, and what it has from there on where it was read last; all of it where it was begun anew.
+#: Prints the size of the log $1, and its text from byte $2 on; all of its text if the log was rotated.
 _SINCE = """
 size=$(stat -c %s "$1") || exit 1
 from=$2
@@ -24,17 +24,17 @@ class Log(Protocol):
     """The log of one broker."""
 
     def begin(self) -> None:
-        """What is logged from now on belongs to us."""
+        """Begin to read: what is logged from now on belongs to this run."""
         ...
 
     def more(self) -> str:
-        """What was logged since this was asked last. Raises MachineError where that cannot be read."""
+        """Return what was logged since the last call. Raise MachineError if the log cannot be read."""
         ...
 
 
 @dataclass
 class FileLog:
-    """A file of the broker's machine."""
+    """A log file on the broker's machine."""
 
     machine: Machine
     path: str
@@ -42,13 +42,13 @@ class FileLog:
 
     def begin(self) -> None:
         self._read_bytes = None
-        with suppress(MachineError, ValueError):  # it is not there, or not for us
+        with suppress(MachineError, ValueError):  # the file is missing, or we may not read it
             self._read_bytes = int(self.machine.run('stat -c %s "$1"', self.path))
 
     def more(self) -> str:
         if self._read_bytes is None:
-            raise MachineError(f"{self.machine.told}: {self.path} could not be read when the run began")
-        told = self.machine.run(_SINCE, self.path, str(self._read_bytes), timeout_s=_TIMEOUT_S)
-        size, _, text = told.partition("\n")
+            raise MachineError(f"{self.machine.description}: {self.path} could not be read when the run began")
+        printed = self.machine.run(_SINCE, self.path, str(self._read_bytes), timeout_s=_TIMEOUT_S)
+        size, _, text = printed.partition("\n")
         self._read_bytes = int(size)
         return text

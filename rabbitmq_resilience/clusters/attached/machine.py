@@ -1,6 +1,6 @@
-"""A machine on which a broker runs, as far as its shell reaches: where all that is done to it goes through.
+"""Define what a broker's machine offers: all acts on the machine go through its shell.
 
-Scripts are for any POSIX shell, run as root, and get what varies as arguments.
+Scripts are for any POSIX shell, run as root, and take what varies as arguments.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 
 class MachineError(ClusterError):
-    """A machine could not be reached, or did not do what it was asked; the text has its words."""
+    """A machine could not be reached, or a script failed there; the text has the machine's output."""
 
 
 class AbsentError(MachineError):
-    """There is no such machine now, and none was made."""
+    """The machine does not exist now, and was not made for this call."""
 
 
 class ForcedError(MachineError):
-    """What was asked for is so, but came about otherwise than it should have; the text tells how."""
+    """The wanted state was reached, but only by force; the text says how."""
 
 
 def tool_script(node: str, tool: str, *arguments: str) -> str:
-    """For the machine of the node of that Erlang name: one of RabbitMQ's command line tools, told to act on it."""
+    """Return a script that runs one of RabbitMQ's command line tools for the node of that Erlang name."""
     command = " ".join(map(shlex.quote, [tool, "-q", "-n", node, *arguments]))
     return f"exec {command} < /dev/null"
 
@@ -35,21 +35,25 @@ class Machine(Protocol):
 
     @property
     def state(self) -> str:
-        """The folder where its watchdogs keep what they know."""
+        """Return the folder in which watchdogs keep their files."""
         ...
 
     @property
-    def told(self) -> str:
-        """By what it is reached, for people: ``ssh root@host1``."""
+    def description(self) -> str:
+        """Return how the machine is reached, for people: ``ssh root@host1``."""
         ...
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
-        """What the script printed. Raises MachineError where it cannot be run, fails, or takes longer, and AbsentError
-        where there is no machine."""
+        """Run a script, and return what it printed.
+
+        Raise MachineError if it cannot be run, fails, or takes longer, and AbsentError if there is no machine.
+        """
         ...
 
     def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:
-        """A connection that the machine itself opens, to what it knows as that host. Raises OSError. Without
-        ``timeout_s`` it is not waited for: what is written goes on its way once the machine has it, and it closes where
-        the machine gets none."""
+        """Return a connection that the machine itself opens, to what it knows as that host. Raise OSError if it fails.
+
+        Without ``timeout_s`` the call does not wait: bytes are sent on once the machine has a connection, and the
+        returned one closes if the machine gets none.
+        """
         ...

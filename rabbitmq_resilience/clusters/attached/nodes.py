@@ -1,4 +1,4 @@
-"""The nodes of a cluster that is there already, by their names in a topology, and what is known of each."""
+"""Hold what is known of the nodes of an existing cluster, by their names in a topology."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 @dataclass
 class AttachedNodes:
-    """``machines``, ``brokers`` and ``logs`` have those nodes into which there is a way."""
+    """The nodes of an existing cluster.
+
+    ``machines``, ``brokers`` and ``logs`` have only the nodes whose machines can be reached.
+    """
 
     version: str
     access: Access
@@ -33,13 +36,13 @@ class AttachedNodes:
     machines: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
-    #: Whether brokers come back by themselves, maybe before anybody gives them back.
+    #: Whether brokers come back by themselves, maybe before they are given back.
     restarted: bool = False
-    #: Of each broker.
+    #: The version of each broker.
     versions: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
     changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
-    #: By Erlang names.
+    #: It knows nodes by their Erlang names.
     orchestrator: Orchestrator | None = None
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:
@@ -50,21 +53,24 @@ class AttachedNodes:
         return machine.run(tool_script(self.stated[node].name, tool, *arguments), timeout_s=timeout_s)
 
     def metrics_endpoints(self) -> dict[str, str]:
-        """Where each node tells its metrics, as ``host:port``."""
+        """Return the ``host:port`` at which each node exposes its metrics."""
         found = {node: urlsplit(stated.prometheus or "") for node, stated in self.stated.items()}
         return {node: f"{parts.hostname}:{parts.port or 80}" for node, parts in found.items() if parts.hostname}
 
     def begin_logs(self) -> None:
-        """What is logged from now on belongs to us."""
+        """Begin to read all logs: what is logged from now on belongs to this run."""
         on_each(self.logs.values(), lambda log: log.begin())
 
     def copied_logs(self, folder: Path) -> dict[str, Path]:
-        """Without those that cannot be read."""
+        """Copy what brokers have logged into ``folder``, and return the copies by node.
+
+        Logs that cannot be read are left out; text that was copied before is kept.
+        """
         found: dict[str, Path] = {}
         (folder / "logs").mkdir(exist_ok=True)
         for node, log in self.logs.items():
             path = folder / "logs" / f"{node}.log"
-            with suppress(MachineError, ValueError):  # what was read before is kept
+            with suppress(MachineError, ValueError):  # the earlier text is kept
                 text = log.more()
                 with path.open("a", encoding="utf-8") as copied:
                     copied.write(text)

@@ -1,4 +1,4 @@
-"""What a cluster file can offer: by what faults act on brokers that are not ours."""
+"""Describe what a cluster file can offer: the ways by which faults act on brokers that are not ours."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ Command = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 
 
 class Service(Spec):
-    """How the broker of a machine is started and stopped: as a unit of systemd, or by commands of the machine's shell,
-    of which ``start`` must leave it running when it returns or soon after."""
+    """How the broker of a machine is started and stopped: as a unit of systemd, or by commands of the machine's shell.
+
+    The broker must run when ``start`` returns, or soon after.
+    """
 
     unit: Annotated[str, StringConstraints(pattern=r"^[\w@.\-:]+$")] | None = None
     start: Command | None = None
@@ -43,12 +45,14 @@ class Service(Spec):
 
 
 class Ssh(Spec):
-    """Machines that are reached by ssh, each by its ``addresses`` entry or by the host in its node's name. ``user`` may
-    be root, or one who may do everything by ``sudo`` without a password. ``key`` is the file of a private key; without
-    it an agent is asked. A host must be in ``known_hosts`` (default: those of this user), whatever else is stated.
-    ``config``: a file as of ssh_config(5) that says how hosts are reached, such as by a ProxyJump; without it none is
-    read, neither that of this user. ``disk``: a folder of the broker's user on the file system where it stores, which
-    may be filled."""
+    """Machines that are reached by ssh, each by its ``addresses`` entry or by the host in its node's name.
+
+    ``user`` is root, or a user who may run everything by ``sudo`` without a password. ``key`` is the file of a private
+    key; without it, the ssh agent is asked. Each host must be in ``known_hosts`` (default: those of this user), no
+    matter what else is stated. ``config``: a file like ssh_config(5) that says how hosts are reached, for example by a
+    ProxyJump; without it no such file is read, not even that of this user. ``disk``: a folder that belongs to the
+    broker's user, on the file system where the broker stores its data; this disk may be filled.
+    """
 
     user: Annotated[str, StringConstraints(pattern=r"^[\w.\-]+$")] = "root"
     port: Annotated[int, Field(ge=1, le=65535)] = 22
@@ -64,32 +68,35 @@ class Ssh(Spec):
     disk: Annotated[str, StringConstraints(pattern=r"^/[^\n]*$")] | None = None
 
     def host_of(self, node: str) -> str:
-        """Where the machine of the node of that Erlang name is."""
+        """Return the host of the machine of the node with that Erlang name."""
         return self.addresses.get(node, node.partition("@")[2])
 
     def log_of(self, node: str) -> str:
-        """Where the node of that Erlang name logs."""
+        """Return the log file of the node with that Erlang name."""
         return self.log.format(node=node, host=node.partition("@")[2])
 
 
-#: How what a command has done ends, for people.
+#: How an act ends, for people.
 ENDS: Mapping[str, str] = {
-    "heal": "healed by your command from this machine, which must be awake and have its way there",
-    "policy": "deleted from this machine, which must be awake and have its way there",
-    "chaos_mesh": "ends after its duration, as long as Chaos Mesh is at work",
-    "uncordon": "nothing ends it there: uncordoned from this machine, which must be awake and have its way there",
-    "rollout": "ends once Kubernetes has restarted the last of them, which nobody holds up",
-    "emptied": "does not heal: what was stored is gone for good, and the broker comes back with an empty claim",
-    "restarted": "Kubernetes starts it again",
-    "itself": "ends by itself, as you state; nobody else ends it",
-    "never": "does not end: what it has done is left to you",
+    "heal": "healed by your command from this machine, which must be awake and connected",
+    "policy": "the policy is deleted from this machine, which must be awake and connected",
+    "chaos_mesh": "ends after its duration, if Chaos Mesh works then",
+    "uncordon": "nothing there ends it: uncordoned from this machine, which must be awake and connected",
+    "rollout": "ends once Kubernetes has restarted the last broker; nothing stops it before",
+    "emptied": "does not heal: the stored data is gone for good, and the broker comes back with an empty claim",
+    "restarted": "Kubernetes starts the broker again",
+    "itself": "ends by itself, as you state; nothing else ends it",
+    "never": "does not end: you have to heal it",
 }
 
 
 class CommandedAct(Spec):
-    """What is done to a broker by the user's own command ``do``. ``proof`` ends with status 0 while it is in effect,
-    and with another one otherwise. It ends by the command ``heal``, which may be run twice; by itself after FOR_S
-    seconds, wherever it was done (``ends: itself``); or never, as far as we are concerned (``ends: never``)."""
+    """An act on a broker by the user's own command ``do``.
+
+    ``proof`` ends with status 0 while the act is in effect, and with another status otherwise. The act ends by the
+    command ``heal``, which may be run twice; by itself after FOR_S seconds (``ends: itself``); or not by this suite
+    (``ends: never``).
+    """
 
     do: Command
     proof: Command
@@ -104,9 +111,12 @@ class CommandedAct(Spec):
 
 
 class Commands(Spec):
-    """The user's own commands, run by a shell of this machine with NODE (the Erlang name), HOST (behind its @), ZONE
-    and FOR_S in their environment. ``process`` prints what names the broker's process, another one after each start,
-    and nothing while there is none. ``cut`` is about what NODE receives from PEER, with PEER_HOST beside them."""
+    """The user's own commands, run by a shell of this machine.
+
+    Their environment has NODE (the Erlang name), HOST (the part behind its @), ZONE and FOR_S. ``process`` prints a
+    name of the broker's process, which differs after each start; it prints nothing while there is no process. ``cut``
+    drops what NODE receives from PEER; its environment also has PEER and PEER_HOST.
+    """
 
     process: Command
     kill: CommandedAct | None = None
@@ -120,19 +130,20 @@ class Commands(Spec):
 
 
 class Kubernetes(Spec):
-    """Brokers in pods, each called as the first label of its node's host, or as in ``pods``. ``kubeconfig`` and
-    ``context``: by default what kubectl takes, or the account of the pod in which this runs.
+    """Brokers in pods. The name of a pod is the first label of its node's host, or stated in ``pods``.
 
-    Kubernetes starts brokers again by itself: ``kill`` and ``stop`` say whether their container ends (SIGKILL to the
-    broker, SIGTERM to the container) or their pod is deleted (without its grace, and with it). For all but deleting,
-    an ephemeral container is put beside the broker, of ``image``: one with sh, bash, ss, and nft or iptables, by
-    default the broker's own. It stays in the pod's list until the pod is gone. ``cut_by`` says what acts on packets in
-    place of rules from there: a NetworkPolicy, which needs a network that enforces such policies, or a NetworkChaos of
-    Chaos Mesh.
+    ``kubeconfig`` and ``context``: by default those of kubectl, or the account of the pod in which this suite runs.
 
-    ``drain_node``: which pods are evicted where a node of Kubernetes is drained, those of this cluster's brokers or
-    all; nothing of it heals there. ``lose_data: claim``: a broker's claims are deleted with its pod.
-    ``restart_all``: whether the StatefulSet is told to restart its pods, or the Cluster Operator to have it do so.
+    Kubernetes starts brokers again by itself. ``kill`` and ``stop`` say whether the broker's container ends (SIGKILL to
+    the broker, SIGTERM to the container) or its pod is deleted (without its grace period, and with it). All other acts
+    add an ephemeral container to the broker's pod. Its ``image`` must have sh, bash, ss, and nft or iptables; by
+    default it is the broker's own. The container stays in the pod's list until the pod is gone. ``cut_by`` says what
+    acts on packets in place of rules from there: a NetworkPolicy, which needs a network that enforces such policies, or
+    a NetworkChaos of Chaos Mesh.
+
+    ``drain_node``: which pods are evicted if a node of Kubernetes is drained, those of this cluster's brokers or all;
+    nothing in Kubernetes undoes that. ``lose_data: claim``: a broker's claims are deleted with its pod.
+    ``restart_all``: whether the StatefulSet has to restart its pods, or the Cluster Operator has to have it do so.
     """
 
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = "default"
@@ -157,22 +168,22 @@ class Kubernetes(Spec):
         return self
 
     def can(self, act: str) -> bool:
-        """Whether it states what ``act`` needs."""
+        """Return whether the file states what ``act`` needs."""
         return act not in _STATED or _STATED[act][1](self)
 
     def ends(self, act: str) -> str:
-        """How ``act`` ends, as a key of ``ENDS``; empty where a watchdog beside the broker ends it."""
+        """Return how ``act`` ends, as a key of ``ENDS``; empty if a watchdog at the broker ends it."""
         return _ENDED_BY.get(self.cut_by, "") if act in PACKETS else _ENDED_BY.get(act, "")
 
     def pod_of(self, node: str) -> str:
-        """Of the node of that Erlang name."""
+        """Return the name of the pod of the node with that Erlang name."""
         return self.pods.get(node, node.partition("@")[2].partition(".")[0])
 
 
-#: What is done to packets between brokers.
+#: The acts on packets between brokers.
 PACKETS = frozenset({"cut", "refuse", "lose_packets", "delay"})
 
-#: What a cluster file must state of Kubernetes for some acts, and whether it does.
+#: For some acts, what a cluster file must state of Kubernetes, and a function that returns whether it does.
 _STATED: Mapping[str, tuple[str, Callable[[Kubernetes], bool]]] = {
     "refuse": ("cut_by: rules", lambda offer: offer.cut_by == "rules"),
     "lose_packets": ("cut_by: rules or chaos_mesh", lambda offer: offer.cut_by != "network_policy"),
@@ -192,12 +203,12 @@ _ENDED_BY: Mapping[str, str] = {
 
 
 def would(way: str, act: str) -> str:
-    """``way``, with what a cluster file must state of it for ``act``."""
+    """Return ``way``, and what a cluster file must state of it for ``act``."""
     return f"{way} with {_STATED[act][0]}" if way == "kubernetes" and act in _STATED else way
 
 
 class Offers(Spec):
-    """By what faults act on brokers; with nothing of it, on links of our own clients only."""
+    """The way by which faults act on brokers; without one, they act on links of our own clients only."""
 
     ssh: Ssh | None = None
     commands: Commands | None = None
@@ -205,7 +216,7 @@ class Offers(Spec):
 
     @property
     def way(self) -> str:
-        """The one that is offered; empty where none is."""
+        """Return the way that is offered; empty if none is."""
         return "".join(self._offered)
 
     @property

@@ -1,4 +1,4 @@
-"""What keeps brokers running that are not ours, as far as it can be told what to do. By Erlang names."""
+"""Define what can be asked of an orchestrator that keeps brokers running. All names are Erlang names."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Protocol
 
 
 class Draining(Protocol):
-    """Of the machines of brokers. Raises MachineError."""
+    """Drains the machines of brokers. Raise MachineError if an action fails."""
 
     def drain(self, brokers: Collection[str], *, whole_zones: bool, for_s: float) -> None: ...
 
     def uncordon(self, brokers: Collection[str]) -> None: ...
 
     def open(self, brokers: Collection[str]) -> Iterable[str]:
-        """In words, the machines drained for these that take something new."""
+        """Return, in words, the machines drained for these brokers that accept new pods."""
         ...
 
     def misplaced(self, zones: Mapping[str, str]) -> Iterable[str]:
-        """In words, what runs elsewhere than in its zone, or where nothing new is taken."""
+        """Return, in words, what runs outside its zone, or on a machine that accepts nothing new."""
         ...
 
 
 class Rollout(Protocol):
-    """Of all brokers, in turn. Raises MachineError."""
+    """Restarts all brokers, one after another. Raise MachineError if an action fails."""
 
     def begin(self) -> None: ...
 
     def left(self) -> Iterable[str]:
-        """In words, those that are not restarted, or not ready."""
+        """Return, in words, the brokers that are not restarted yet, or not ready."""
         ...
 
 
 class Claims(Protocol):
-    """What one broker stores in. Raises MachineError."""
+    """The volume claims of one broker. Raise MachineError if an action fails."""
 
     def delete(self) -> None:
-        """With its pod. Returns once they are gone."""
+        """Delete the claims and the broker's pod, and return once they are gone."""
         ...
 
     def stored_bytes(self) -> int:
-        """Of what the broker has now, what is older than that."""
+        """Return how many bytes the broker has now that are older than the deletion."""
         ...
 
 
@@ -49,5 +49,5 @@ class Claims(Protocol):
 class Orchestrator:
     draining: Draining
     rollout: Rollout
-    #: By broker.
+    #: The claims of each broker.
     claims: Mapping[str, Claims]

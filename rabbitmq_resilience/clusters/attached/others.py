@@ -1,4 +1,4 @@
-"""What a cluster has that is not ours, looked at before and after a run: nothing of it may be touched."""
+"""Compare what a cluster has that is not ours before and after a run: a run must not change it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
 
-#: What definitions have, what one of it is called, and the fields that name it.
+#: For each kind in the definitions, what one of it is called, and the fields that identify it.
 _NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "vhosts": ("virtual host", ("name",)),
     "users": ("user", ("name",)),
@@ -23,12 +23,12 @@ _NAMED_BY: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "bindings": ("binding", ("vhost", "source", "destination_type", "destination", "routing_key")),
 }
 
-#: What each thing is called, and a hash of all that it is: users have hashes of their passwords.
+#: The name of each thing, with a hash of all its fields, as users hold hashes of their passwords.
 Things = Mapping[str, str]
 
 
 def things(definitions: Mapping[str, Any], *, ours: Collection[str]) -> Things:
-    """What ``GET /api/definitions`` tells, but for the virtual hosts ``ours`` and what is in them."""
+    """Return the things in ``definitions`` (``GET /api/definitions``), without the virtual hosts ``ours``."""
     found: dict[str, str] = {}
     for kind, (singular, fields) in _NAMED_BY.items():
         for row in definitions.get(kind, ()):
@@ -41,7 +41,7 @@ def things(definitions: Mapping[str, Any], *, ours: Collection[str]) -> Things:
 
 
 def look(api: ManagementApi, *, ours: Collection[str]) -> Things | None:
-    """None where the user may not see it, or the node does not answer."""
+    """Return the things that the node lists; None if our user may not see them, or the node does not answer."""
     try:
         return things(api.get("definitions", timeout_s=30.0), ours=ours)
     except (ApiError, ApiUnreachable):
@@ -49,8 +49,8 @@ def look(api: ManagementApi, *, ours: Collection[str]) -> Things | None:
 
 
 def changes(before: Things, after: Things) -> list[str]:
-    """In words, one for each thing that came, went or is another one."""
+    """Return, in words, each thing that is new, gone, or changed."""
     came = [f"{name} is new" for name in sorted(after.keys() - before.keys())]
     went = [f"{name} is gone" for name in sorted(before.keys() - after.keys())]
-    other = [f"{name} is another" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
+    other = [f"{name} is changed" for name in sorted(before.keys() & after.keys()) if before[name] != after[name]]
     return [*came, *went, *other]

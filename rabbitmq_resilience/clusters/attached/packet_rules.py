@@ -1,7 +1,7 @@
-"""Which packets a machine takes from others: rules of nftables, or of iptables where there is no nft.
+"""Drop or reject packets that a machine receives from its peers, by rules of nftables or, without nft, of iptables.
 
-All of a machine is one table, which is written whole each time, so a rule is never added twice or left behind. Rules
-act on what comes in, by the address of the peer: ours, from elsewhere, are never in it.
+All rules of a machine are one table, which is written whole each time, so no rule is added twice or left behind. Rules
+match incoming packets by the address of the peer, so they never match our own packets, which come from elsewhere.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from rabbitmq_resilience.clusters.packets import Disturbance
 
 Verb = Literal["drop", "reset", "delay"]
 
-#: Of so many parts a rule takes some.
+#: Rules take a share of all packets in steps of 1 / ``_PARTS``.
 _PARTS = 10_000
 
 
 @dataclass(frozen=True, order=True)
 class Treatment:
-    """What becomes of packets: of so many percent of them, drawn at random. Each of those that are delayed takes
-    ``latency_ms`` more, and up to ``jitter_ms`` more or less than that."""
+    """What is done to ``percent`` of the packets, drawn at random.
+
+    A delay takes ``latency_ms``, and up to ``jitter_ms`` more or less than that.
+    """
 
     verb: Verb
     percent: float = 100.0
@@ -33,17 +35,17 @@ class Treatment:
 
     @property
     def parts(self) -> bool:
-        """Whether nothing gets through."""
+        """Return whether no packet gets through."""
         return self.verb != "delay" and self.taken == _PARTS
 
     @property
     def taken(self) -> int:
-        """How many of ``_PARTS`` packets it is about."""
+        """Return how many of ``_PARTS`` packets are treated."""
         return round(self.percent / 100 * _PARTS)
 
     @classmethod
     def of(cls, disturbance: Disturbance) -> Self:
-        """As iptables is told, or netem. Of a loss or a delay, see ``LOST_OR_LATE``."""
+        """Return the treatment for the options of iptables or netem. The disturbance is one of ``LOST_OR_LATE``."""
         options = disturbance.options
         if disturbance.kind == "delay":
             return cls("delay", latency_ms=int(options["time"]), jitter_ms=int(options["jitter"]))
@@ -52,8 +54,8 @@ class Treatment:
 
 DROP, RESET = Treatment("drop"), Treatment("reset")
 
-#: What can be done to some packets, by kind, and by which part of the kernel (``packets.Disturbance``): by rules, and
-#: by Chaos Mesh, which uses netem for all, whatever a fault asks for.
+#: The disturbances that rules can do, and those that Chaos Mesh can do, each as (part of the kernel, kind), see
+#: ``packets.Disturbance``. Chaos Mesh uses netem for all of them.
 LOST: frozenset[tuple[str, str]] = frozenset({("iptables", "loss")})
 LOST_OR_LATE = LOST | {("netem", "loss"), ("netem", "delay")}
 
@@ -80,7 +82,7 @@ exit 0 )""",
 
 @dataclass(frozen=True)
 class Rule:
-    """What becomes of packets from ``address``; ``port``: only those to or from that port of TCP."""
+    """The treatment of packets from ``address``; with ``port``, only of those to or from that TCP port."""
 
     address: str
     treatment: Treatment
@@ -88,29 +90,32 @@ class Rule:
 
     @property
     def order(self) -> tuple[float, str]:
-        """What takes all packets comes before what takes some."""
+        """Return a sort key by which rules for all packets come before rules for some."""
         return (-self.treatment.percent, str(self))
 
 
 class Rules(Protocol):
-    """What becomes of packets that one node receives. Raises MachineError."""
+    """The treatment of packets that one node receives. Raise MachineError if it cannot be set or read."""
 
     @property
     def tool(self) -> str:
-        """By what; empty where there is nothing for it."""
+        """Return the name of the tool that sets rules; empty if there is none."""
         ...
 
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
-        """In place of all that there were. They go by themselves some time after ``for_s``."""
+        """Replace all rules of the node by these, which end by themselves some time after ``for_s``."""
         ...
 
     def lost(self) -> Mapping[str, int]:
-        """How many packets from each address were lost since their rule was written, of those of which some are."""
+        """Return how many packets were lost since their rule was written, by address, for rules that lose some."""
         ...
 
 
 class PacketRules:
-    """Of one machine. ``key`` names it in watchdogs. Raises MachineError."""
+    """The rules of one machine. Raise MachineError if they cannot be set or read.
+
+    ``key`` identifies the node in watchdogs.
+    """
 
     def __init__(self, machine: Machine, *, key: str) -> None:
         self._machine = machine
@@ -119,7 +124,7 @@ class PacketRules:
 
     @property
     def tool(self) -> str:
-        """nft or iptables; empty where there is neither, or we may not."""
+        """Return nft or iptables; empty if the machine has neither, or we may not use it."""
         if self._tool is None:
             self._tool = self._machine.run(_WHICH).strip()
         return self._tool
@@ -127,11 +132,11 @@ class PacketRules:
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
         if not rules:
             watchdog.heal(self._machine, self._key)
-            if self.tool:  # rules may outlive what watched over them
+            if self.tool:  # rules may outlive their watchdog
                 self._machine.run(_CLEAR[self.tool])
             return
         if not self.tool:
-            raise MachineError(f"{self._machine.told} has neither nft nor iptables that we may use")
+            raise MachineError(f"{self._machine.description} has neither nft nor iptables that we may use")
         watchdog.arm(self._machine, self._key, heal=_CLEAR[self.tool], after_s=for_s)
         script = _for_nft(rules) if self.tool == "nft" else _for_iptables(rules)
         self._machine.run(script)
@@ -151,7 +156,7 @@ def _for_nft(rules: Collection[Rule]) -> str:
         family = "ip6" if ipaddress.ip_address(rule.address).version == 6 else "ip"
         how = rule.treatment
         verdict = "drop" if how.verb == "drop" else "reject with tcp reset"
-        tcp = " tcp flags & rst == 0" if how.verb == "reset" else ""  # what a reset tells must arrive
+        tcp = " tcp flags & rst == 0" if how.verb == "reset" else ""  # the peer must receive the reset itself
         some = "" if how.taken == _PARTS else f" numgen random mod {_PARTS} < {how.taken}"
         ways = [""] if rule.port is None else [f" tcp dport {rule.port}", f" tcp sport {rule.port}"]
         lines += [f"        {family} saddr {rule.address}{tcp}{way}{some} counter {verdict}" for way in ways]
@@ -169,7 +174,7 @@ END"""
 
 
 def _for_iptables(rules: Collection[Rule]) -> str:
-    """The chain is filled first and entered last, and all of it is gone before."""
+    """Return a script that removes our old chain, fills a new one, and then lets packets enter it."""
     lines = ["set -e", _CLEAR["iptables"]]
     tools = {"iptables": 4, "ip6tables": 6}
     ordered = sorted(rules, key=lambda rule: rule.order)
@@ -191,7 +196,10 @@ def _for_iptables(rules: Collection[Rule]) -> str:
 
 
 def _lost_nft(listing: str) -> Iterator[tuple[str, int]]:
-    """From lines such as ``ip saddr 10.0.0.2 numgen random mod 10000 < 500 counter packets 12 bytes 720 drop``."""
+    """Yield (address, lost packets) from lines of nft.
+
+    A line is ``ip saddr 10.0.0.2 numgen random mod 10000 < 500 counter packets 12 bytes 720 drop``, for example.
+    """
     found: dict[str, int] = {}
     for words in (line.split() for line in listing.splitlines()):
         if "saddr" in words and "numgen" in words:
@@ -201,7 +209,10 @@ def _lost_nft(listing: str) -> Iterator[tuple[str, int]]:
 
 
 def _lost_iptables(listing: str) -> Iterator[tuple[str, int]]:
-    """From lines of packets, bytes, target, protocol, options, in, out, source, ..., and the words of matches."""
+    """Yield (address, lost packets) from lines of iptables.
+
+    A line has packets, bytes, target, protocol, options, in, out, source, ..., and the words of matches.
+    """
     found: dict[str, int] = {}
     for columns in (line.split() for line in listing.splitlines()):
         if len(columns) >= 9 and columns[2] == "DROP" and "statistic" in columns:

@@ -1,4 +1,4 @@
-"""What may be done to a cluster that is not ours: what is offered, what is allowed, and at how many nodes at once."""
+"""Decide what may be done to a cluster that is not ours: what is offered and allowed, and at how many nodes at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rabbitmq_resilience.clusters.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.clusters.packets import Disturbance
 
-#: By what each act can be done; "api": by the management API, which every cluster file has.
+#: The ways by which each act can be done; "api" is the management API, which every cluster file has.
 OFFERED_BY: Mapping[str, frozenset[str]] = {
     "kill": frozenset({"ssh", "commands", "kubernetes"}),
     "stop": frozenset({"ssh", "commands", "kubernetes"}),
@@ -33,15 +33,15 @@ OFFERED_BY: Mapping[str, frozenset[str]] = {
     "lose_data": frozenset({"kubernetes"}),
     "rebalance": frozenset({"api"}),
 }
-#: What an act needs of its way in beside that.
+#: What else an act needs of its way.
 _WITH: Mapping[str, str] = {"fill_disk": " with disk: /FOLDER"}
 
-#: How long brokers may go on telling of an alarm that is over.
-TOLD_S = 30.0
+#: How long brokers may still report an alarm that is over.
+ALARM_LINGERS_S = 30.0
 
 
 def offers(stated: ClusterFile, act: str) -> frozenset[str]:
-    """The ways in that a cluster file has for ``act``."""
+    """Return the ways that a cluster file offers for ``act``."""
     ways = {"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))}
     commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
     if kubernetes is not None and not kubernetes.can(act):
@@ -52,53 +52,53 @@ def offers(stated: ClusterFile, act: str) -> frozenset[str]:
 
 
 def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
-    """Why ``act`` is not done to so many nodes at once, with what would let it be done; empty if it may be."""
+    """Return why ``act`` may not be done to ``nodes`` nodes at once, and what to change; empty if it may be done."""
     ways = OFFERED_BY.get(act, frozenset())
     if not ways:
-        return f"it would {_told(act)}, which is not done to a cluster that is there already"
+        return f"it would {_words(act)}, which is not done to an existing cluster"
     if not ways & offers(stated, act):
         can = " or ".join(would(way, act) + (_WITH.get(act, "") if way == "ssh" else "") for way in sorted(ways))
-        return f"it would {_told(act)}, and nothing in offers: can; {can} would"
+        return f"it would {_words(act)}, but no way in offers: can do that; state {can}"
     allowed = stated.allow.get(act, 0)
     if not allowed:
-        return f"it would {_told(act)}, which allow: does not name; write allow: {{{act}: {nodes}}} if that may be"
+        return f"it would {_words(act)}, which allow: does not name; write allow: {{{act}: {nodes}}} to allow it"
     if nodes > allowed:
-        return f"it would {_told(act)} at up to {nodes} nodes at once, and allow: has {act}: {allowed}"
+        return f"it would {_words(act)} at up to {nodes} nodes at once, but allow: has {act}: {allowed}"
     return ""
 
 
 def untreated(stated: ClusterFile, disturbance: Disturbance) -> str:
-    """Why packets are not disturbed so, with what is done instead; empty if they are."""
+    """Return why packets of this cluster cannot be disturbed so, and what can be done instead; empty if they can."""
     kubernetes = stated.offers.kubernetes
     treated = LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
     if (disturbance.by, disturbance.kind) in treated:
         all_are_lost = Treatment.of(disturbance).parts
-        return (
-            "where all packets are lost it is a cut; write fault: partition, or a lower percent" if all_are_lost else ""
-        )
+        return "a loss of all packets is a cut; write fault: partition, or a lower percent" if all_are_lost else ""
     instead = " or ".join(f"{kind} by {by}" for by, kind in sorted(treated))
     return f"{disturbance.kind} by {disturbance.by} is not done to packets of this cluster; {instead} is"
 
 
-def _told(act: str) -> str:
+def _words(act: str) -> str:
     return act.replace("_", " ")
 
 
 @dataclass
 class Hands:
-    """Counts at how many nodes each act is at work, and refuses what would be more than is allowed, whatever drew the
-    targets."""
+    """The blast radius: counts the nodes at which each act is in effect, and refuses acts at more than are allowed."""
 
     stated: ClusterFile
     journal: Journal
     _held: dict[str, set[str]] = field(default_factory=dict)
-    #: By node and resource, until when an alarm of it is ours (``time.monotonic``).
+    #: By node and resource, until when an alarm there counts as ours (``time.monotonic``).
     _alarms: dict[tuple[str, str], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, act: str, nodes: Collection[str], *, for_s: float, counted: int | None = None) -> None:
-        """To be called before the act, which is in the journal then. ``counted``: what counts as so many nodes, by
-        default each does. Raises ClusterError, and takes none of them then."""
+        """Permit an act at ``nodes``, and record it in the journal; to be called before the act.
+
+        ``counted``: how many nodes count as affected; by default, all at which the act is in effect. Raise ClusterError
+        if that is more than allowed or the journal cannot be written; then no node is taken.
+        """
         with self._lock:
             held = self._held.setdefault(act, set())
             if text := refusal(self.stated, act, counted or len({*held, *nodes})):
@@ -111,28 +111,31 @@ class Hands:
             held.update(nodes)
 
     def held(self, acts: Collection[str]) -> list[str]:
-        """The nodes at which one of these is not healed."""
+        """Return the nodes at which any of these acts is not healed."""
         with self._lock:
             return sorted({node for act in acts for node in self._held.get(act, ())})
 
     def alarming(self, node: str, resource: str) -> None:
-        """To be called before an act that raises an alarm of ``resource`` (memory, disk) at the node."""
+        """Expect an alarm of ``resource`` (memory, disk) at the node; to be called before the act that raises it."""
         with self._lock:
             self._alarms[node, resource] = inf
 
     def calmed(self, node: str, resource: str) -> None:
-        """Once that is healed."""
+        """Expect the alarm to be over soon; to be called once its cause is healed."""
         with self._lock:
             if (node, resource) in self._alarms:
-                self._alarms[node, resource] = time.monotonic() + TOLD_S
+                self._alarms[node, resource] = time.monotonic() + ALARM_LINGERS_S
 
     def alarmed(self) -> set[tuple[str, str]]:
-        """The alarms that are ours, by node and resource, or were until just now: brokers take their time to tell."""
+        """Return the alarms that are ours, by node and resource, also those that ended just now.
+
+        Brokers may report an alarm for a while after its end.
+        """
         with self._lock:
             return {alarm for alarm, until_s in self._alarms.items() if time.monotonic() < until_s}
 
     def leave(self, act: str, nodes: Collection[str]) -> None:
-        """Once it is healed there."""
+        """Release ``nodes``, and record the act as healed there; to be called once it is."""
         with self._lock:
             held = self._held.get(act, set())
             for node in held & set(nodes):

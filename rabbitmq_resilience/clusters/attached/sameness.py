@@ -1,4 +1,4 @@
-"""Whether all addresses of a cluster file lead to one and the same cluster."""
+"""Check that all addresses of a cluster file lead to one and the same cluster."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from rabbitmq_resilience.clusters.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.clusters.broker.server_properties import server_properties
 
 _ASK_TIMEOUT_S = 10.0
-#: Nodes are asked one after another, and what they tell of each other is some seconds old.
+#: How far ages may differ: nodes are asked one after another, and what they report of each other is seconds old.
 _APART_MS_MAX = 60_000
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def mixed(told: Mapping[str, Rows]) -> Iterator[str]:
-    """In words, which nodes are not of one cluster: each tells of its members (``/api/nodes``), which have the same
-    names, processes and ages then. What a node does not tell is not compared."""
-    for (one, first), (other, second) in pairwise(told.items()):
+def mixed(reported: Mapping[str, Rows]) -> Iterator[str]:
+    """Yield, in words, which nodes are not of one cluster.
+
+    ``reported``: the members of its cluster that each node lists (``/api/nodes``). Nodes of one cluster list the same
+    names, processes and ages. Fields that a node does not report are not compared.
+    """
+    for (one, first), (other, second) in pairwise(reported.items()):
         ours, theirs = ({str(row["name"]): row for row in rows} for rows in (first, second))
         if ours.keys() != theirs.keys():
             yield f"{one} is in a cluster of {', '.join(sorted(ours))}, {other} in one of {', '.join(sorted(theirs))}"
@@ -34,15 +37,17 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def strangers_by_amqp(known: KnownCluster, names: Collection[str]) -> Iterator[str]:
-    """In words, where clients would come to another cluster than that of the management API, whose nodes tell
-    ``names`` as its name. Nobody logs in."""
+    """Yield, in words, the AMQP addresses at which another cluster answers than at the management API.
+
+    ``names``: the cluster names that the management API reports. The check needs no login.
+    """
     for node in known.stated.nodes:
         try:
-            told = server_properties(node.endpoint, known.access, timeout_s=_ASK_TIMEOUT_S)
+            properties = server_properties(node.endpoint, known.access, timeout_s=_ASK_TIMEOUT_S)
         except OSError as error:  # ssl.SSLError is one
-            yield f"{node.amqp} is stated as that of {node.name}, and no broker answers there: {error}"
+            yield f"{node.amqp} is stated as that of {node.name}, but no broker answers there: {error}"
             continue
-        name = told.get("cluster_name", b"")
+        name = properties.get("cluster_name", b"")
         name = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
         if name not in names:
-            yield f"{node.amqp} is stated as that of {node.name}, and the cluster {name!r} answers there"
+            yield f"{node.amqp} is stated as that of {node.name}, but the cluster {name!r} answers there"

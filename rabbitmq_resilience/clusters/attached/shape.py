@@ -1,4 +1,4 @@
-"""Whether a scenario's topology fits a cluster that is there already, and which of its nodes is which."""
+"""Check that a scenario's topology fits an existing cluster, and map its nodes to the cluster's."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from rabbitmq_resilience.clusters.spec import Topology
 
 
 class ShapeError(Exception):
-    """The cluster is of another shape than the scenario needs; the text says in what."""
+    """The cluster has another shape than the scenario needs; the text says how it differs."""
 
 
 def matched(topology: Topology, cluster: ClusterFile) -> Mapping[str, AttachedNode]:
-    """The cluster's node for each of the topology's. A zone goes to the one of its name where that has as many nodes,
-    otherwise to the next that has, both in the order in which they are written. Raises ShapeError."""
+    """Return the cluster's node for each node of the topology. Raise ShapeError if the topology does not fit.
+
+    A zone is mapped to the cluster's zone of the same name if that has as many nodes, otherwise to the next free zone
+    that has. Zones are taken in the order in which they are written.
+    """
     if differing := _difference(topology, cluster):
         raise ShapeError(f"{topology.name} {differing}")
     members: dict[str, list[AttachedNode]] = {}
@@ -39,23 +42,25 @@ def matched(topology: Topology, cluster: ClusterFile) -> Mapping[str, AttachedNo
 
 
 def fitted(topology: Topology, cluster: ClusterFile) -> Topology:
-    """The topology with what the cluster has: its ``net_ticktime``. Raises ShapeError where it does not fit."""
+    """Return the topology with the cluster's ``net_ticktime``. Raise ShapeError if it does not fit."""
     named = matched(topology, cluster)
     if topology.pause_if_all_down is not None and cluster.pause_if_all_down is not None:
         wanted = {named[node].name for node in topology.pause_if_all_down.nodes}
         if wanted != {*cluster.pause_if_all_down.nodes}:
-            raise ShapeError(f"{topology.name} prefers {', '.join(sorted(wanted))}, this cluster others")
+            raise ShapeError(
+                f"{topology.name} prefers {', '.join(sorted(wanted))}, but this cluster prefers other nodes"
+            )
         if topology.pause_if_all_down.recover != cluster.pause_if_all_down.recover:
             raise ShapeError(
-                f"{topology.name} recovers by {topology.pause_if_all_down.recover}, this cluster otherwise"
+                f"{topology.name} recovers by {topology.pause_if_all_down.recover}, but this cluster does not"
             )
     return topology.model_copy(update={"net_ticktime_s": cluster.net_ticktime_s})
 
 
 def _difference(topology: Topology, cluster: ClusterFile) -> str:
-    """In what the cluster differs; empty if that is nothing but its zones."""
+    """Return, in words, how the cluster differs from the topology; empty if it does not. Zones are not compared."""
     if topology.partition_handling != cluster.partition_handling:
-        return f"is played with {topology.partition_handling}, and this cluster has {cluster.partition_handling}"
+        return f"is played with {topology.partition_handling}, but this cluster has {cluster.partition_handling}"
     owned = {
         "balancers": "load balancers",
         "network": "a network of its own",
@@ -70,7 +75,7 @@ def _difference(topology: Topology, cluster: ClusterFile) -> str:
     }
     having = [text for field, text in owned.items() if getattr(topology, field)]
     if having:
-        return f"has {' and '.join(having)}, which a cluster that is there already is not given"
+        return f"has {' and '.join(having)}, which an existing cluster is not given"
     if len(topology.nodes) != len(cluster.nodes):
-        return f"has {len(topology.nodes)} nodes, and this cluster {len(cluster.nodes)}"
+        return f"has {len(topology.nodes)} nodes, but this cluster has {len(cluster.nodes)}"
     return ""

@@ -1,4 +1,4 @@
-"""What a cluster file can state: the nodes of a cluster that is there already, and what may be done to them."""
+"""Describe what a cluster file can state: the nodes of an existing cluster, and what may be done to them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.attached.offers import Command, Offers
 from rabbitmq_resilience.clusters.spec import PartitionHandling, PauseIfAllDown, Spec
 
-#: Before a word of ``ACTS``, where a scenario tells what it needs.
+#: The prefix of a word of ``ACTS`` among the needs of a scenario.
 ACT = "act "
-#: What may be done to brokers, one word each, with what it means to whoever allows it. ``faults.step.Step.acts`` says
-#: which of them a fault does, and ``permits`` which of them can be done how.
+#: The acts that can be allowed on brokers, one word each, with the meaning for people who allow them.
+#: ``faults.step.Step.acts`` says which of them a fault does, and ``permits`` by which ways each can be done.
 ACTS: Mapping[str, str] = {
     "kill": "the broker's process is ended by SIGKILL and started again",
-    "stop": "the broker is shut down in good order and started again",
+    "stop": "the broker is shut down cleanly and started again",
     "pause": "the broker's process is suspended",
     "cut": "packets between brokers are dropped",
     "refuse": "connections between brokers are reset and refused",
     "lose_packets": "some of the packets between brokers are lost",
     "delay": "packets between brokers arrive later",
     "disturb": "packets between brokers are damaged, repeated, or wait for each other",
-    "drain": "the broker is put into maintenance mode: its clients and leaders go elsewhere, all of them",
+    "drain": "the broker is put into maintenance mode: all its clients and leaders go elsewhere",
     "alarm": "a limit of memory or disk is set so that the alarm goes off, which blocks all publishers of the cluster",
-    "fill_disk": "the disk of the broker is filled to the last block, which blocks all publishers and may end it",
-    "rebalance": "leaders of all queues of the cluster are spread anew",
+    "fill_disk": "the broker's disk is filled to the last block, which blocks all publishers and may end the broker",
+    "rebalance": "leaders of all queues of the cluster are rebalanced",
     "configure": "the broker gets other settings",
     "enable_feature_flag": "a feature flag is enabled on all brokers, for good",
     "lose_data": "all that the broker has stored is removed",
-    "drain_node": "the machine takes no pods, and its brokers have to leave it, or with drain_node: all everything",
+    "drain_node": "the machine accepts no new pods, and its brokers have to leave it; with drain_node: all, every pod",
     "restart_all": "all brokers are restarted, one after another",
 }
 
@@ -44,15 +44,17 @@ _AMQP = {"amqp": 5672, "amqps": 5671}
 _HTTP = {"http": 80, "https": 443}
 
 
-#: The fields that hold a ``Secret``, and what is told of one that is wrong.
+#: The fields that hold a ``Secret``, and the message about a wrong one.
 SECRETS = ("user", "password")
 BY_REFERENCE = "is read from one place: env: NAME, with the name of a variable, or file: PATH"
 
 
 class Secret(Spec):
-    """A user's name or a password, by reference: ``env`` names a variable of the environment, ``file`` a file whose
-    first line it is, with its path as seen from the cluster file. What is wrong is told without either, as the secret
-    itself may stand there by mistake."""
+    """A user's name or a password, by reference.
+
+    ``env`` names a variable of the environment. ``file`` names a file whose first line is the secret, with its path
+    relative to the cluster file. Messages about errors show neither, as the secret itself may stand there by mistake.
+    """
 
     env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")] | None = None
     file: Path | None = None
@@ -64,18 +66,18 @@ class Secret(Spec):
         return self
 
     def read(self, folder: Path) -> str:
-        """Raises ValueError with what is missing, never with what was read, nor where."""
+        """Return the secret. Raise ValueError if it is missing; the text shows neither the secret nor its place."""
         if self.env is not None:
             found = os.environ.get(self.env, "")
             if not found:
                 raise ValueError("the environment has no variable of that name, or an empty one; set it")
             return found
-        assert self.file is not None, "one of them is there"
+        assert self.file is not None, "validated: exactly one of env and file is given"
         try:
             first = (folder / self.file).read_text(encoding="utf-8").splitlines()[:1]
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "is no text"
-            raise ValueError(f"its file, as seen from {folder.resolve()}, cannot be read: {why}") from None
+            raise ValueError(f"its file, relative to {folder.resolve()}, cannot be read: {why}") from None
         if not first or not first[0]:
             raise ValueError("the first line of its file is empty")
         return first[0]
@@ -87,14 +89,14 @@ _FORWARDED = re.compile(rf"{FORWARD}(?P<port>[1-9][0-9]{{0,4}})")
 
 
 def forwarded_port(address: str | None) -> int | None:
-    """The port of the node's pod, where its address is one (``port-forward:5672``); None otherwise."""
+    """Return the port of the node's pod if ``address`` is one (``port-forward:5672``), otherwise None."""
     found = _FORWARDED.fullmatch(address or "")
     port = 0 if found is None else int(found["port"])
     return port if 0 < port <= _PORT_MAX else None
 
 
 def _url(schemes: Mapping[str, int]) -> AfterValidator:
-    """Whatever is wrong is told without the text, as there may be a secret in it."""
+    """Return a validator of addresses. Its messages never show the address, as there may be a secret in it."""
 
     def checked(text: str) -> str:
         if forwarded_port(text) is not None:
@@ -110,7 +112,7 @@ def _url(schemes: Mapping[str, int]) -> AfterValidator:
         try:
             parts = urlsplit(text)
             usable = parts.scheme in schemes and parts.hostname and (parts.port or 1) > 0
-        except ValueError:  # of the port
+        except ValueError:  # the port is no number
             usable = False
         known = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
         if not usable:
@@ -121,7 +123,7 @@ def _url(schemes: Mapping[str, int]) -> AfterValidator:
 
 
 def _place(address: str) -> str:
-    """Host and port; empty where it is no address of its own."""
+    """Return the host and port of ``address``; empty if it is the port of a pod, or no address."""
     parts = urlsplit(address)
     if not parts.hostname or forwarded_port(address) is not None:
         return ""
@@ -143,10 +145,12 @@ HttpUrl = Annotated[str, _url(_HTTP)]
 
 
 class AttachedNode(Spec):
-    """``name`` is the Erlang name. Addresses may be ports of the node's pod where ``offers`` has kubernetes
-    (``port-forward:5672``): they are reached through the API server then, without TLS. ``zone`` is anything by which
-    people tell zones apart. ``prometheus``: where the broker tells its metrics, without TLS; without it, scenarios that
-    are measured are refused."""
+    """A node of the cluster; ``name`` is its Erlang name.
+
+    If ``offers`` has kubernetes, addresses may be ports of the node's pod (``port-forward:5672``), which are reached
+    through the API server, without TLS. ``zone`` is any name that distinguishes zones. ``prometheus`` is where the
+    broker exposes its metrics, without TLS; without it, scenarios that are measured are refused.
+    """
 
     name: Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+$")]
     zone: Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -156,7 +160,7 @@ class AttachedNode(Spec):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Those that are stated."""
+        """Return the addresses that are stated."""
         return tuple(filter(None, (self.amqp, self.management, self.prometheus)))
 
     @property
@@ -172,7 +176,7 @@ class AttachedNode(Spec):
 
 
 class Metric(Spec):
-    """A query to a Prometheus of the cluster's people, and a bound on each value that it gives."""
+    """A query to a Prometheus of the cluster's owners, and a bound on each value that it gives."""
 
     prometheus: HttpUrl
     query: Command
@@ -187,9 +191,12 @@ class Metric(Spec):
 
 
 class AbortWhen(Spec):
-    """What ends a run early, heals all that it did, and lets no other begin. ``alarm``: a broker has an alarm of memory
-    or disk. ``check``: a command for this machine's shell that ends otherwise than with status 0. ``metrics``: one of
-    these queries gives a value beyond its bound. What cannot be looked at for 30 s ends a run as well."""
+    """Conditions that end a run early: everything is healed then, and no other run may begin.
+
+    ``alarm``: a broker has an alarm of memory or disk. ``check``: a command for this machine's shell ends with another
+    status than 0. ``metrics``: one of these queries gives a value beyond its bound. A condition that cannot be checked
+    for 30 s ends a run as well.
+    """
 
     alarm: bool = False
     check: Command | None = None
@@ -197,14 +204,16 @@ class AbortWhen(Spec):
 
 
 class ClusterFile(Spec):
-    """A cluster that is there already. ``cluster`` is its name, as ``rabbitmqctl cluster_status`` shows it at one of
-    the nodes: another one that answers is left alone. ``user`` and ``password`` are of a user who may ask the
-    management API about everything (tag ``administrator`` where it is to make the run's own virtual host, otherwise
-    ``monitoring``). ``virtual_host``: one that is given, and empty; without it each run makes its own, and removes it
-    again.
+    """An existing cluster.
 
-    What the brokers do not tell is stated: ``partition_handling`` and ``net_ticktime_s``. ``allow`` says which acts may
-    be done, and at how many nodes at once; what is not in it is refused."""
+    ``cluster`` is its name, as ``rabbitmqctl cluster_status`` shows it at one of the nodes; nothing is done if a
+    cluster of another name answers. ``user`` and ``password`` belong to a user who may ask the management API about
+    everything: with the tag ``administrator`` if a run has to make its own virtual host, otherwise ``monitoring``.
+    ``virtual_host`` names an existing, empty one; without it, each run makes its own and removes it again.
+
+    ``partition_handling`` and ``net_ticktime_s`` are stated, as brokers do not report them. ``allow`` says which acts
+    may be done, and at how many nodes at once; all other acts are refused.
+    """
 
     version: Literal[1] = 1
     cluster: Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -236,7 +245,7 @@ class ClusterFile(Spec):
         if twice:
             raise ValueError(f"nodes: {', '.join(twice)} is named twice")
         if self.virtual_host == "/":
-            raise ValueError("virtual_host: / is everybody's; give one that is for these runs alone, or none")
+            raise ValueError("virtual_host: / is the default of all clients; give one for these runs alone, or none")
         if self.offers.ssh and (strangers := sorted(self.offers.ssh.addresses.keys() - set(names))):
             raise ValueError(f"offers.ssh.addresses: {', '.join(strangers)} is none of the nodes {', '.join(names)}")
         addresses = (text for one in self.nodes for text in one.addresses)
@@ -252,7 +261,7 @@ class ClusterFile(Spec):
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        """What is stated of one node must not lead to another one: acts on it would be done and proven there."""
+        """Refuse two nodes with one address: acts on the one would be done and proven at the other."""
         reached: dict[str, Callable[[AttachedNode], str]] = {
             "amqp": lambda node: _place(node.amqp),
             "management": lambda node: _place(node.management),
@@ -268,12 +277,12 @@ class ClusterFile(Spec):
                 other = found.setdefault(place(node), node.name) if place(node) else node.name
                 if other != node.name:
                     raise ValueError(
-                        f"{field}: {other} and {node.name} are both at {place(node)}; state for each where it alone is"
+                        f"{field}: {other} and {node.name} are both at {place(node)}; state an own place for each"
                     )
         return self
 
     def access(self, folder: Path) -> Access:
-        """Raises ValueError with the field that cannot be read."""
+        """Return the credentials. Raise ValueError with the name of the field that cannot be read."""
         read = {}
         for name in SECRETS:
             secret: Secret = getattr(self, name)

@@ -1,4 +1,4 @@
-"""Machines by ssh (asyncssh): one connection each, made when it is needed, and made anew where it was lost."""
+"""Reach machines by ssh (asyncssh), each by one connection that is opened when needed, and again after it was lost."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rabbitmq_resilience.tools.closing import Closing
 
 Answer = TypeVar("Answer")
 
-#: Always stated: without it a configuration could say that no host key is looked at.
+#: Always passed on, as a configuration file could otherwise switch off the check of host keys.
 _KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 _CONNECTED_WITHIN_S = 10.0
-#: A connection over which nothing comes back for so long is lost.
+#: A connection without an answer for so long counts as lost.
 _KEEPALIVE_S = 5.0
 
 
 class SshLoop(Closing):
-    """The one I/O loop of all ssh connections, in a thread of its own."""
+    """The I/O loop of all ssh connections, in a thread of its own."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -40,11 +40,11 @@ class SshLoop(Closing):
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, Answer], *, timeout_s: float) -> Answer:
-        """Raises TimeoutError, and what ``work`` raises."""
+        """Return the result of ``work``. Raise TimeoutError if it takes longer, and what ``work`` raises."""
         return self.await_end(self.begin(work), timeout_s=timeout_s)
 
     def await_end(self, future: Future[Answer], *, timeout_s: float) -> Answer:
-        """Raises TimeoutError, and what the work raises."""
+        """Return the result of ``future``. Raise TimeoutError if it takes longer, and what its work raises."""
         try:
             return future.result(timeout_s)
         except NotInTime:
@@ -61,7 +61,7 @@ class SshMachine(Closing):
     """The machine of one node."""
 
     def __init__(self, loop: SshLoop, ssh: Ssh, *, host: str, folder: Path) -> None:
-        """``folder``: from where paths in ``ssh`` are seen. Nothing is connected yet."""
+        """Connect to nothing yet. ``folder``: paths in ``ssh`` are relative to it."""
         self._loop = loop
         self._ssh = ssh
         self._host = host
@@ -72,7 +72,7 @@ class SshMachine(Closing):
     state = watchdog.STATE
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"ssh {self._ssh.user}@{self._host}"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
@@ -86,14 +86,14 @@ class SshMachine(Closing):
         try:
             done = self._loop.wait(answered(), timeout_s=timeout_s + _CONNECTED_WITHIN_S)
         except (OSError, asyncssh.Error) as error:  # TimeoutError is an OSError
-            raise MachineError(f"{self.told}: {error or type(error).__name__}") from error
+            raise MachineError(f"{self.description}: {error or type(error).__name__}") from error
         if done.exit_status != 0:
-            words = str(done.stderr or done.stdout or "").strip() or "it said nothing"
-            raise MachineError(f"{self.told} failed with status {done.exit_status}: {words[:1000]}")
+            words = str(done.stderr or done.stdout or "").strip() or "it printed nothing"
+            raise MachineError(f"{self.description} failed with status {done.exit_status}: {words[:1000]}")
         return str(done.stdout)
 
     def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:
-        """Over a channel of the ssh connection (direct-tcpip), so the far side opens it as its own."""
+        """Return a connection over a channel of the ssh connection (direct-tcpip), which the machine itself opens."""
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         bridging = self._loop.begin(self._bridge(theirs, host, port))
@@ -104,7 +104,7 @@ class SshMachine(Closing):
         except BaseException as error:
             ours.close()
             if isinstance(error, asyncssh.Error):
-                raise ConnectionError(f"{self.told} does not reach {host}:{port}: {error}") from error
+                raise ConnectionError(f"{self.description} does not reach {host}:{port}: {error}") from error
             raise
         return ours
 
@@ -134,7 +134,7 @@ class SshMachine(Closing):
             return self._connection
 
     async def _bridge(self, theirs: socket.socket, host: str, port: int) -> None:
-        """Returns once the far side is connected; bytes go on their way until one side closes."""
+        """Connect the far side, and return; bytes are passed on until one side closes."""
         try:
             connection = await self._connected()
             far_in, far_out = await connection.open_connection(host, port)
@@ -148,7 +148,7 @@ class SshMachine(Closing):
             task.add_done_callback(_KEPT.discard)
 
 
-#: A task that nobody holds may be collected while it works.
+#: References to running tasks: a task without one may be garbage-collected.
 _KEPT: set[asyncio.Future[None]] = set()
 
 

@@ -1,7 +1,7 @@
-"""The virtual hosts of runs on a cluster that is there already: made and removed again, or one that was given.
+"""Provide virtual hosts for runs on an existing cluster: make and remove them, or use one that was given.
 
-Nothing is removed but what the run itself has made or declared. What it makes carries a mark, by which it is known
-where the run was killed.
+A run removes only what it has made or declared itself. The virtual hosts that it makes carry a mark, so that they can
+be found if the run was killed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 #: A tag of the virtual hosts that runs make. Brokers before 3.8 keep no tags.
 MARK = "rabbitmq-resilience"
-#: Names of locks begin so, both of queues and of connections.
+#: The prefix of locks' names, both of queues and of connections.
 LOCK = "rabbitmq-resilience.lock."
 
 _Answer = TypeVar("_Answer")
@@ -29,8 +29,11 @@ _Answer = TypeVar("_Answer")
 
 @dataclass
 class Made:
-    """What a run has made, known to the APIs of all its nodes: virtual hosts, and what is declared in one that was
-    given, by kind as the API has it (``queues``)."""
+    """What a run has made, shared by the APIs of all its nodes.
+
+    ``vhosts``: virtual hosts. ``declared``: names of what the run has declared in a given virtual host, by kind as in
+    the API (``queues``).
+    """
 
     vhosts: set[str] = field(default_factory=set)
     declared: dict[str, set[str]] = field(
@@ -39,21 +42,21 @@ class Made:
 
 
 class OwnVhostApi(ManagementApi):
-    """Makes virtual hosts with our mark, and removes none that others have made."""
+    """An API that makes virtual hosts with our mark, and removes only those that this run has made."""
 
     def __init__(self, base_url: str, *, access: Access, made: Made) -> None:
         super().__init__(base_url, access=access)
         self._made = made
 
     def create_vhost(self, vhost: str, *, timeout_s: float = 15.0) -> None:
-        """Raises ApiError where one of that name is there that this run has not made."""
+        """Make a virtual host. Raise ApiError if one of that name exists that this run has not made."""
         path = f"vhosts/{quote(vhost, safe='')}"
         if vhost not in self._made.vhosts:
             if self._has(path, timeout_s):
-                raise ApiError(CONFLICT, f"{self.base_url}/api/{path}", "it is there already, and not of this run")
+                raise ApiError(CONFLICT, f"{self.base_url}/api/{path}", "it exists, and this run has not made it")
             self._made.vhosts.add(vhost)
-        told = "made by a run, and to be removed where no run is at work"
-        self.put(path, {"description": told, "tags": MARK}, timeout_s=timeout_s)
+        text = "made by a run of rabbitmq-resilience; may be removed when no run is active"
+        self.put(path, {"description": text, "tags": MARK}, timeout_s=timeout_s)
         self.set_permissions(vhost)
 
     def delete_vhost(self, vhost: str, *, timeout_s: float = 30.0) -> None:
@@ -72,29 +75,32 @@ class OwnVhostApi(ManagementApi):
 
 
 class GivenVhostApi(ManagementApi):
-    """Makes and removes no virtual host, but what the run has declared in the one that was given."""
+    """An API that uses a given virtual host, and removes from it only what the run has declared there."""
 
     def __init__(self, base_url: str, *, access: Access, made: Made) -> None:
         super().__init__(base_url, access=access)
         self._declared = made.declared
 
     def has_feature(self, flag: str) -> bool:
-        """Where the user may not ask, versions that have no flags of that name, or cannot do without, tell as well."""
+        """Return whether the feature flag is enabled.
+
+        If our user may not ask, the broker's version decides, if it always or never has the feature.
+        """
         try:
             return super().has_feature(flag)
         except ApiError as error:
-            told = always_has(self.version(), flag) if error.status == UNAUTHORIZED else None
-            if told is None:
+            known = always_has(self.version(), flag) if error.status == UNAUTHORIZED else None
+            if known is None:
                 raise
-            return told
+            return known
 
     def create_vhost(self, vhost: str, *, timeout_s: float = 15.0) -> None:
-        """It is there, and must be empty."""
+        """Check that the given virtual host is empty. Raise ApiError if it is not."""
         if texts := self.kept_in(vhost, timeout_s=timeout_s):
             raise ApiError(CONFLICT, f"{self.base_url}/api/vhosts/{vhost}", not_empty(vhost, texts))
 
     def delete_vhost(self, vhost: str, *, timeout_s: float = 30.0) -> None:
-        """What the run has declared in it goes; the virtual host stays, and what others have declared."""
+        """Delete what the run has declared in the virtual host, and nothing else."""
         for kind, names in self._declared.items():
             for name in sorted(names):
                 try:
@@ -105,7 +111,7 @@ class GivenVhostApi(ManagementApi):
                 names.discard(name)
 
     def kept_in(self, vhost: str, *, timeout_s: float) -> list[str]:
-        """In words, what the virtual host has that no run has declared."""
+        """Return, in words, what is in the virtual host; locks of runs and what every virtual host has are left out."""
         part = quote(vhost, safe="")
         found = {
             "queue": [name for name in self._names(f"queues/{part}", timeout_s) if not name.startswith(LOCK)],
@@ -120,7 +126,7 @@ class GivenVhostApi(ManagementApi):
         return [f"{kind} {name}" for kind, names in found.items() for name in sorted(names)]
 
     def connected_to(self, vhost: str) -> list[str]:
-        """In words, who is connected to the virtual host, but for runs that hold or want the lock."""
+        """Return, in words, the connections to the virtual host, except those of runs that hold or want the lock."""
         rows = self.get(f"vhosts/{quote(vhost, safe='')}/connections")
         names = [str((row.get("client_properties") or {}).get("connection_name") or row["name"]) for row in rows]
         return [f"connection {name}" for name in sorted(names) if not name.startswith(LOCK)]
@@ -129,7 +135,7 @@ class GivenVhostApi(ManagementApi):
         self._declared["queues"].add(name)
         super().declare_queue(vhost, name, **how)
 
-    def expect_queues(self, vhost: str, names: Collection[str]) -> None:  # noqa: ARG002 - there is one
+    def expect_queues(self, vhost: str, names: Collection[str]) -> None:  # noqa: ARG002 - one virtual host is given
         self._declared["queues"].update(names)
 
     def declare_exchange(self, vhost: str, name: str, **how: Any) -> None:
@@ -150,7 +156,7 @@ class GivenVhostApi(ManagementApi):
 
 
 def api_of(url: str, access: Access, made: Made, *, given: str | None) -> OwnVhostApi | GivenVhostApi:
-    """The API of one node, which a run asks for its virtual host."""
+    """Return the API of one node for a run that makes its virtual hosts, or that uses the given one."""
     kind = OwnVhostApi if given is None else GivenVhostApi
     return kind(url, access=access, made=made)
 
@@ -161,7 +167,7 @@ def not_empty(vhost: str, texts: Sequence[str]) -> str:
 
 @contextmanager
 def lock_vhost(apis: Sequence[ManagementApi], *, given: str | None) -> Iterator[str]:
-    """The virtual host of the lock: the one that was given, or one for this lock alone, which goes again."""
+    """Yield the virtual host of the lock: the given one, or a new one for this lock alone, which is removed again."""
     if given is not None:
         yield given
         return
@@ -175,13 +181,13 @@ def lock_vhost(apis: Sequence[ManagementApi], *, given: str | None) -> Iterator[
 
 
 def marked_vhosts(api: ManagementApi) -> list[str]:
-    """Those that runs have made, of whomever."""
+    """Return the virtual hosts that any runs have made."""
     rows = api.get("vhosts", params={"columns": "name,tags"})
     return sorted(str(row["name"]) for row in rows if MARK in (row.get("tags") or ()))
 
 
 def on_any(apis: Sequence[ManagementApi], ask: Any) -> Any:
-    """What the first node answers that answers at all. Raises ClusterError where no node does it."""
+    """Return what the first node answers that does as asked. Raise ClusterError if no node does."""
     trouble = ""
     for api in apis:
         try:

@@ -1,9 +1,9 @@
-"""Every injection carries its own end: a watchdog on the machine that heals what nobody has healed in time.
+"""Give every injection an end of its own: a watchdog on the machine heals it if this suite has not done so in time.
 
-It is a shell on the far side, in a session of its own, so it goes on when our connection, our process or our machine is
-gone. It is there before the injection. What it knows lies in a folder of the machine's: ``heal``, a script that may be
-run twice, and ``until``, in seconds of the machine's uptime, which no change of its clock moves. What fails to heal is
-tried again each second.
+The watchdog is a shell on the machine, in a session of its own, so it goes on if our connection, our process or our
+machine is gone. It is started before the injection. Its folder on the machine holds ``heal``, a script that may be run
+twice, and ``until``, in seconds of the machine's uptime, which does not depend on its clock. If healing fails, the
+watchdog tries again each second.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from contextlib import contextmanager
 
 from rabbitmq_resilience.clusters.attached.machine import AbsentError, Machine, MachineError
 
-#: On machines of others. Gone after a reboot, as what it heals is.
+#: The folder of watchdogs on other machines. It is gone after a reboot, like the injections.
 STATE = "/run/rabbitmq-resilience"
-#: How much later than asked it heals by itself.
+#: How long after the planned end of an injection its watchdog heals it.
 MARGIN_S = 30.0
-#: How long that may take which is not done at once.
+#: How long a script of ``doing`` may take.
 DONE_WITHIN_S = 120.0
-#: How long healing may take that is asked for.
+#: How long ``heal`` may take.
 HEALED_WITHIN_S = 60.0
 
 _IS_OURS = """
 is_ours() { tr '\\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF "$2"; }
 """
 
-#: One heals at a time, the watchdog or who was asked to: the other's script would run into the half of it, and lose the
-#: folder under its feet. What one has left that was killed meanwhile is no hindrance.
+#: Takes the right to heal, for the watchdog or for ``heal``: two scripts at once would disturb each other, and the
+#: first to end would remove the folder. A link that a killed process has left is replaced.
 _TAKE = """
 take() {
     ln -s $$ "$1/healing" 2> /dev/null && return 0
@@ -39,10 +39,10 @@ take() {
 }
 """
 
-#: ``heal`` goes first, so that nobody takes what is healed for what is not, once the rest of the folder is going.
+#: Removes ``heal`` first: while the rest of the folder is removed, the injection must not count as unhealed.
 _FORGET = 'rm -f "$1/heal"; rm -rf "$1"'
 
-#: Ends what is still being done: healed beneath it, it would be done afterwards, and nobody would watch.
+#: Ends an injection that is still being done: if it ended after its healing, no watchdog would heal it.
 _END = """
 doing=$(cat "$1/doing" 2> /dev/null || true)
 [ -n "$doing" ] && is_ours "$doing" "$1/do" && kill -KILL "-$doing" || true
@@ -63,9 +63,9 @@ while [ -e "$1/heal" ]; do
 done
 """
 
-#: The arguments: the folder, after how many seconds, how to heal, the watchdog, and a name for a unit of systemd, which
-#: does not end it with the session of a user who logs out, nor what it has started once it is over. What watched
-#: before, and may be healing right now, stands still meanwhile, and goes on where nobody takes its place.
+#: The arguments: the folder, after how many seconds to heal, how to heal, the watchdog, and a name for a unit of
+#: systemd. The unit survives the session of a user who logs out, and what it has started survives the unit. An earlier
+#: watchdog, which may be healing right now, is suspended first; it goes on if no new watchdog could be started.
 _ARM = """
 set -eu
 umask 077
@@ -93,8 +93,8 @@ kill -0 "$(cat "$1/pid")"
 old=
 """
 
-#: The folder, the script, and its arguments. It is a session of its own, so that it can be ended with all that it has
-#: started.
+#: The arguments: the folder, the script, and its arguments. The script gets a session of its own, so that it can be
+#: ended with all processes that it has started.
 _DO = """
 folder=$1
 printf '%s\\n' "$2" > "$folder/do"
@@ -125,8 +125,10 @@ _ARMED = 'for each in "$1"/*/heal; do [ -e "$each" ] && basename "$(dirname "$ea
 
 
 def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
-    """From now on ``heal`` is run on the machine after so long, in place of what this ``key`` stood for before. Raises
-    MachineError if nobody watches: nothing may be injected then."""
+    """Start a watchdog that runs ``heal`` after ``after_s`` and a margin, in place of an earlier one of this ``key``.
+
+    Raise MachineError if no watchdog could be started; nothing may be injected then.
+    """
     unit = f"rabbitmq-resilience-{re.sub('[^A-Za-z0-9.-]', '-', key)}-{secrets.token_hex(4)}"
     try:
         machine.run(_ARM, f"{machine.state}/{key}", str(round(after_s + MARGIN_S)), heal, _WATCH, unit)
@@ -136,8 +138,10 @@ def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
 
 @contextmanager
 def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[Callable[[str], None]]:
-    """For what takes its time until it is done, by the function that this gives: only from then on ``for_s`` counts.
-    What is not done once it is healed, by whomever, is ended first."""
+    """Yield a function that runs a script which takes its time; ``for_s`` counts from the end of the context.
+
+    If the injection is healed while the script still runs, the script is ended first.
+    """
     arm(machine, key, heal=heal, after_s=for_s + DONE_WITHIN_S)
 
     def do(script: str) -> None:
@@ -148,14 +152,16 @@ def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[Ca
 
 
 def heal(machine: Machine, key: str) -> bool:
-    """Run now what the watchdog would run, and end it; where it is healing by itself, wait for it. False where nobody
-    watches any more: it is healed, or what was known of it is lost, and whoever needs to know must look. Raises
-    MachineError where healing fails; the watchdog goes on trying then."""
+    """Run now what the watchdog would run, and end the watchdog; if it is healing already, wait for it.
+
+    Return False if there is no watchdog any more. Then the injection is healed, or the watchdog's files are lost, and
+    only a look at the machine shows which. Raise MachineError if healing fails; the watchdog goes on trying then.
+    """
     return machine.run(_HEAL, f"{machine.state}/{key}", timeout_s=HEALED_WITHIN_S).strip() == _HEALED
 
 
 def armed(machine: Machine) -> Sequence[str]:
-    """The keys of what is not healed on the machine. Where there is no machine, nobody watches."""
+    """Return the keys of injections that are not healed on the machine; none if there is no such machine."""
     try:
         return machine.run(_ARMED, machine.state).split()
     except AbsentError:

@@ -1,4 +1,4 @@
-"""The ways in to the machines of a cluster: one line in ``_OPENED`` for each that a cluster file can offer."""
+"""Open the ways to the machines of a cluster: ``_OPENED`` has each way that a cluster file can offer."""
 
 from __future__ import annotations
 
@@ -36,38 +36,42 @@ from rabbitmq_resilience.tools.extras import install_command
 
 @dataclass
 class Ways(Closing):
-    """By Erlang name, the nodes into whose machines there is a way, and what is done there."""
+    """What can be acted on at each node whose machine can be reached, by Erlang name."""
 
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    #: Where watchdogs live, by what people call it.
+    #: The machines on which watchdogs run, by their names for people.
     keepers: Mapping[str, Machine] = field(default_factory=dict)
     brokers: Mapping[str, Broker] = field(default_factory=dict)
     rules: Mapping[str, Rules] = field(default_factory=dict)
     logs: Mapping[str, Log] = field(default_factory=dict)
     delays: Mapping[str, Delays] = field(default_factory=dict)
     disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
-    #: Where RabbitMQ's own tools may change something that somebody there changes back.
+    #: Brokers that RabbitMQ's own tools can change, with a watchdog that changes them back.
     changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
     distribution_only: bool = False
-    #: Those of ``machines`` from whose network links between brokers are seen, where that is done otherwise.
+    #: The machines from whose network links between brokers are probed; None: that is ``machines``.
     network: Mapping[str, Machine] | None = None
-    #: Of the nodes by their names in a topology, at which addresses they find each other, where no machine is asked.
+    #: Returns the addresses at which nodes find each other, if their machines are not asked for them. Its argument has
+    #: the nodes by their names in a topology.
     addresses: Callable[[Mapping[str, AttachedNode]], Mapping[Link, Sequence[str]]] | None = None
-    #: Whether brokers come back by themselves, maybe before anybody gives them back.
+    #: Whether brokers come back by themselves, maybe before they are given back.
     restarted: bool = False
-    #: In words, what is otherwise than the file states.
+    #: Returns, in words, what differs from the cluster file.
     contrary: Callable[[], list[str]] = list
-    #: Of the nodes by their names in a topology, where links are not cut by rules.
+    #: Returns the links if they are not cut by rules. Its argument has the nodes by their names in a topology.
     links: Callable[[Mapping[str, AttachedNode]], HeldLinks] | None = None
-    #: What keeps the brokers running, where it can be told what to do.
+    #: The orchestrator that keeps the brokers running, if it can be asked to act.
     orchestrator: Orchestrator | None = None
-    #: Where the nodes are, for people, where their names do not tell it: other nodes may have the same elsewhere.
+    #: Where the nodes are, for people; needed if nodes elsewhere may have the same names.
     place: str = ""
     stack: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def of(cls, known: KnownCluster) -> Self:
-        """Nothing is connected yet. Raises ClusterError where a program for it is missing here."""
+        """Return the ways that the cluster file offers; nothing is connected yet.
+
+        Raise ClusterError if a library for a way is missing here.
+        """
         way = known.stated.offers.way
         return cls(**vars(_OPENED[way](known))) if way else cls()
 
@@ -77,7 +81,10 @@ class Ways(Closing):
 
 @contextmanager
 def reached(known: KnownCluster) -> Iterator[KnownCluster]:
-    """The same cluster, with addresses at which programs of this machine reach it. Raises ClusterError."""
+    """Yield the same cluster, with addresses that programs on this machine can reach.
+
+    Raise ClusterError if they cannot be reached.
+    """
     if all(forwarded_port(text) is None for one in known.stated.nodes for text in one.addresses):
         yield known
         return
@@ -86,7 +93,7 @@ def reached(known: KnownCluster) -> Iterator[KnownCluster]:
 
 
 def reached_by(stated: ClusterFile, node: str) -> str:
-    """By what the machine of the node is reached, for people; empty where nothing is offered."""
+    """Return how the machine of the node is reached, for people; empty if no way is offered."""
     if stated.offers.commands is not None:
         return "your commands"
     kubernetes = stated.offers.kubernetes
@@ -139,7 +146,7 @@ def _by_commands(known: KnownCluster) -> Ways:
     links = None if commands.cut is None else partial(CommandedLinks, commands.cut, keeper, folder)
     taking = [commands.kill, commands.stop, commands.pause]
     by_itself = any(act is not None and act.ends == "itself" for act in taking)
-    return Ways(keepers={keeper.told: keeper}, brokers=brokers, links=links, restarted=by_itself)
+    return Ways(keepers={keeper.description: keeper}, brokers=brokers, links=links, restarted=by_itself)
 
 
 def _by_kubernetes(known: KnownCluster) -> Ways:

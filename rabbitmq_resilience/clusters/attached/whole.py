@@ -1,4 +1,4 @@
-"""Whether a cluster that runs already is whole, and what its owner does if it is not."""
+"""Check that a cluster that runs already is whole, and say what its owner can do if it is not."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 
 
 class WrongClusterError(ClusterError):
-    """It is not the cluster that the file means, or not as the file says; nothing was done."""
+    """The cluster is not the one that the file means, or not as the file says; nothing was done."""
 
 
 class NotWholeError(WrongClusterError):
     """A node does not run, or reports a partition; the text says what mends it."""
 
 
-def not_whole(told: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is wrong and what mends it; empty if nothing is. ``told``: of each node, as the management API lists
-    nodes, its ``name``, whether it is ``running``, and the ``partitions`` that it reports."""
-    if away := sorted(str(row["name"]) for row in told if not row.get("running")):
+def not_whole(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong with the cluster and what mends it; empty if nothing is wrong.
+
+    ``rows``: the nodes as the management API lists them, each with its ``name``, whether it is ``running``, and the
+    ``partitions`` that it reports.
+    """
+    if away := sorted(str(row["name"]) for row in rows if not row.get("running")):
         return f"{', '.join(away)} does not run; start RabbitMQ there (rabbitmqctl start_app, or its service)"
-    parted = {str(row["name"]): {str(peer) for peer in row["partitions"]} for row in told if row.get("partitions")}
+    parted = {str(row["name"]): {str(peer) for peer in row["partitions"]} for row in rows if row.get("partitions")}
     if not parted:
         return ""
     lines = [f"{node} is partitioned from {', '.join(sorted(peers))}" for node, peers in sorted(parted.items())]
-    restarted = ", ".join(to_restart(parted, {str(row["name"]) for row in told}))
+    restarted = ", ".join(to_restart(parted, {str(row["name"]) for row in rows}))
     return f"{'; '.join(lines)}; restart RabbitMQ on {restarted} (rabbitmqctl stop_app, then rabbitmqctl start_app)"
 
 
 def to_restart(parted: Mapping[str, set[str]], nodes: set[str]) -> list[str]:
-    """Return the nodes that are to restart: all but those of the largest side. What they took while they were apart is
-    lost. ``parted``: by node, from whom it says that it is partitioned; either of two may say so."""
+    """Return the nodes that have to restart: all except those of the largest side.
+
+    Messages that they accepted during the partition are lost. ``parted``: the peers from which each node says that it
+    is partitioned; it is enough if one of two nodes says so.
+    """
     apart = {frozenset((node, peer)) for node, peers in parted.items() for peer in peers}
 
     def side_of(node: str) -> set[str]:
