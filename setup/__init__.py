@@ -1,6 +1,6 @@
-"""Sets the checkout up: ``.venv/`` and ``.tools/``, and nothing outside the checkout.
+"""Set up the checkout: ``.venv/`` and ``.tools/``, and nothing outside of the checkout.
 
-It runs on the system's Python before anything is installed, so it uses the standard library only; what speaks to a
-container engine goes on in ``.venv``. ``setup/start`` finds that Python and starts ``python -m setup``; the Makefile
-calls it.
+Set-up runs on the system's Python before anything is installed, so it uses only the standard library. Work that needs
+a container engine goes on in ``.venv``. The Makefile calls ``setup/start``, which finds a Python and runs
+``python -m setup``.
 """

@@ -1,7 +1,7 @@
-"""``python -m setup`` sets everything up, ``python -m setup python`` only the Python packages.
+"""Set up everything by ``python -m setup``, or only the Python packages by ``python -m setup python``.
 
-Everything else that it is asked for is up to ``rabbitmq_resilience.tools.command``: what needs packages runs in
-``.venv``, which is made first if it is not there.
+All other words are passed to ``rabbitmq_resilience.tools.command``. If they need Python packages, that runs in
+``.venv``, which is made first if it is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _in_environment(arguments: Sequence[str]) -> None:
-    """Go on in ``.venv``, as this very process: what interrupts or ends it reaches the one that does the work."""
+    """Go on in ``.venv`` with the same process id, so that signals reach the process that does the work."""
     if environment.found() is None:
         take((environment.STEP,))
     python = str(environment.PYTHON)

@@ -1,4 +1,4 @@
-"""The Python packages of the project, pinned, in ``.venv/``."""
+"""Install the Python packages of the project, pinned, in ``.venv/``."""
 
 from __future__ import annotations
 
@@ -28,35 +28,37 @@ How to provide it:
 _MISSING_PACKAGES = """\
 The Python packages could not be installed: {why}
 How to provide them: pip takes its package index from its own configuration (PIP_INDEX_URL, PIP_FIND_LINKS, a proxy
-in HTTPS_PROXY). The versions that are needed are in constraints.txt."""
+in HTTPS_PROXY). The needed versions are in constraints.txt."""
 
 
 def requirements(pyproject: Path) -> list[str]:
-    """What the project needs to run and to be developed, by name."""
+    """Return the requirements of the project to run and to be developed."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     return [*project["dependencies"], *project["optional-dependencies"]["dev"]]
 
 
 def key() -> str:
-    """Changes with everything that the content of ``.venv/`` depends on, its own place included."""
-    files = (ROOT / "pyproject.toml", CONSTRAINTS)  # the first names commands and plugins too
+    """Return a key that changes with all that the content of ``.venv/`` depends on, with its own path."""
+    files = (ROOT / "pyproject.toml", CONSTRAINTS)  # pyproject.toml names commands and plugins too
     parts = [sys.version, str(VENV), *(file.read_text(encoding="utf-8") for file in files)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def found() -> str | None:
+    """Return the path of ``.venv/`` if it is up to date, else None."""
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text(encoding="utf-8") == key():
         return within_root(VENV)
     return None
 
 
 def make() -> str:
+    """Install the packages in ``.venv/``, which is made if necessary; return its path. Raise ``Missing`` on failure."""
     pip = [str(PYTHON), "-m", "pip"] if _belongs_here() else _new_environment()
     names = requirements(ROOT / "pyproject.toml")
     install = [*pip, "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
     try:
-        run([*install, "-c", CONSTRAINTS, *names], doing=f"installing {len(names)} packages and what they need")
-        # The project itself, as it stands here: its command, and its plugin for fault files that lie elsewhere.
+        run([*install, "-c", CONSTRAINTS, *names], doing=f"installing {len(names)} packages and their dependencies")
+        # The project itself, editable: its command, and its plugin for fault files outside of the checkout.
         run([*install, "--no-deps", "--no-build-isolation", "--editable", ROOT], doing="installing the project itself")
     except Failed as error:
         raise Missing(_MISSING_PACKAGES.format(why=error)) from error
@@ -65,7 +67,7 @@ def make() -> str:
 
 
 def _belongs_here() -> bool:
-    """An environment is tied to its folder and its Python: a moved one, or another Python's, is made anew."""
+    """Return whether ``.venv/`` was made in this folder by this version of Python; otherwise it must be made again."""
     config = VENV / "pyvenv.cfg"
     if not (PYTHON.exists() and config.exists()):
         return False
@@ -75,7 +77,7 @@ def _belongs_here() -> bool:
 
 
 def _new_environment() -> list[str]:
-    """Make ``.venv/``; returns the command that runs pip in it."""
+    """Make ``.venv/``; return the command that runs pip in it. Raise ``Missing`` if that fails."""
     shutil.rmtree(VENV, ignore_errors=True)
     try:
         run([sys.executable, "-m", "venv", VENV], doing="making the environment")
@@ -88,7 +90,9 @@ def _new_environment() -> list[str]:
 
 
 def _environment_with_borrowed_pip() -> list[str]:
-    """Debian keeps pip's wheel out of its Python; the wheel of its package runs without being installed."""
+    """Make ``.venv/`` without pip; return the command that runs pip from the wheel of Debian's package.
+
+    Debian's Python does not contain pip's wheel. The wheel runs without being installed. Raise ``Failed``."""
     if not debian.available():
         raise Failed("no apt-get")
     run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], doing="making the environment")

@@ -1,9 +1,11 @@
-"""``make kubernetes``: a Kubernetes of three nodes on this machine, each a zone of its own, with the brokers of
-``docs/kubernetes/cluster.yaml`` and a cluster file of them, for trying; and its end.
-``make kubernetes-suite``: an image of this checkout for its pods.
+"""Provide a Kubernetes on this machine to try the suite on, and stop it.
 
-It installs packages of Debian's and builds Kubernetes from its modules, as root: the scripts beside this file do so in
-``.tools/kubernetes``, where what is there is kept. ``KUBECONFIG=.tools/kubernetes/conf/admin.kubeconfig`` leads there.
+``make kubernetes`` starts three nodes, each in a zone of its own, with the brokers of ``docs/kubernetes/cluster.yaml``,
+and writes a cluster file of them. ``make kubernetes-suite`` makes an image of this checkout for its pods.
+
+As root, it installs Debian's packages and builds Kubernetes from its modules. The scripts in ``setup/kubernetes`` do
+that in ``.tools/kubernetes``, where existing results are kept. The kubeconfig is
+``.tools/kubernetes/conf/admin.kubeconfig``.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ KUBECONFIG = PLACE / "conf" / "admin.kubeconfig"
 _SCRIPTS = Path(__file__).parent / "kubernetes"
 
 _NEEDED = ("containerd", "runc", "etcd", "conntrack", "iptables", "ip", "mmdebstrap", "gcc", "openssl", "busybox")
-#: The example, and what its brokers are here: of Debian, where no registry of images can be reached.
+#: The example, and the image for its brokers here: made from Debian's packages, so no registry of images is needed.
 _EXAMPLE = environment.ROOT / "docs" / "kubernetes" / "cluster.yaml"
 _BROKER = "local/rabbitmq:3.10.8"
 CLUSTER_FILE = PLACE / "rabbit.cluster.yaml"
@@ -33,12 +35,12 @@ CLUSTER_FILE = PLACE / "rabbit.cluster.yaml"
 _IMAGES = ("pause", "busybox", "coredns", "rabbitmq")
 
 _MISSING = """\
-A Kubernetes for trying could not be had: {why}
-It takes root on Debian, and Go. Elsewhere name a cluster that is there: KUBECONFIG=/path/to/kubeconfig"""
+A Kubernetes to try the suite on could not be provided: {why}
+This needs root on Debian, and Go. On other systems name an existing cluster: KUBECONFIG=/path/to/kubeconfig"""
 
 
 def _script(name: str, *arguments: str, doing: str) -> None:
-    """Raises ``Missing``."""
+    """Copy the scripts to ``.tools/kubernetes`` and run one there. Raise ``Missing`` if it cannot run, or fails."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise Missing(_MISSING.format(why="this is not Debian, or you are not root"))
     PLACE.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,7 @@ def _packages_found() -> str | None:
 
 
 def _packages() -> str:
-    print("  !!  installing packages of Debian's on this system, see setup/kubernetes/packages.sh", flush=True)
+    print("  !!  installing Debian's packages on this system, see setup/kubernetes/packages.sh", flush=True)
     _script("packages.sh", doing="installing packages")
     return "installed"
 
@@ -77,7 +79,7 @@ def _images_found() -> str | None:
 
 
 def _images() -> str:
-    _script("images.sh", doing="making images of a broker and of what pods need")
+    _script("images.sh", doing="making the images of a broker and of other pods")
     return within_root(PLACE / "images")
 
 
@@ -93,9 +95,9 @@ def _cluster_found() -> str | None:
 
 def _cluster() -> str:
     if (PLACE / "run").exists():
-        _script("down.sh", doing="ending what is left of the one before")
+        _script("down.sh", doing="ending what is left of an earlier Kubernetes")
     _script("up.sh", doing="starting three nodes")
-    return f"goes on running, `make kubernetes-stop` ends it; KUBECONFIG={within_root(KUBECONFIG)}"
+    return f"stays running, `make kubernetes-stop` ends it; KUBECONFIG={within_root(KUBECONFIG)}"
 
 
 def _brokers_found() -> str | None:
@@ -122,7 +124,7 @@ def _brokers() -> str:
     try:
         found = run(find, doing="asking the brokers for a cluster file", cwd=environment.ROOT)
     except Failed as error:
-        raise Missing(f"The brokers run, and no cluster file could be written: {error}") from error
+        raise Missing(f"The brokers run, but no cluster file could be written: {error}") from error
     example = _EXAMPLE.read_text(encoding="utf-8")
     for role, key in (("user", "default_user"), ("password", "default_pass")):
         stated = re.search(rf"{key} = (\S+)", example)
@@ -132,12 +134,13 @@ def _brokers() -> str:
 
 
 def _stated() -> str:
-    return f"three run, of the cluster file {within_root(CLUSTER_FILE)}"
+    return f"three run; their cluster file is {within_root(CLUSTER_FILE)}"
 
 
 def completed(found: str) -> str:
-    """Return the cluster file that ``find-pods`` prints with the example's user, from files next to it, and with the
-    numbers in ``allow`` that its comment names."""
+    """Return the cluster file of ``find-pods`` with its gaps filled in.
+
+    User and password are read from files next to it, and ``allow`` gets the numbers that its comment names."""
     needed = re.search(r"allow: \{.+\}", found)
     for role in ("user", "password"):
         found = re.sub(rf"^{role}:\n  env: \w+$", f"{role}: {{file: {role}}}", found, flags=re.MULTILINE)
@@ -153,16 +156,16 @@ def what_next() -> str:
 def _suite() -> str:
     checkout = str(environment.ROOT)
     _script("suite.sh", str(environment.PYTHON), checkout, doing="making an image of this checkout, for all nodes")
-    return f"local/resilience:1, in {within_root(PLACE / 'images')}, and in the nodes that run"
+    return f"local/resilience:1, in {within_root(PLACE / 'images')} and on the running nodes"
 
 
 def stop() -> str:
-    """Says what was done."""
+    """Stop the Kubernetes that set-up started; return a text that says what was done."""
     if not (PLACE / "run").exists():
         return "No Kubernetes that set-up started is running; others are left alone."
     _script("down.sh", doing="ending the nodes")
     CLUSTER_FILE.unlink(missing_ok=True)
-    return "Kubernetes has ended; the packages that it came from are still installed."
+    return "Kubernetes has ended; its packages are still installed."
 
 
 STEPS = (
@@ -173,7 +176,7 @@ STEPS = (
     Step("Kubernetes", _cluster_found, _cluster),
     Step("Brokers", _brokers_found, _brokers),
 )
-#: Made anew each time: it is of the checkout as it is now.
+#: The steps of ``make kubernetes-suite``. The image is made again each time, from the current state of the checkout.
 SUITE = (
     environment.STEP,
     Step("Packages of Kubernetes", _packages_found, _packages),

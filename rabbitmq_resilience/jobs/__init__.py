@@ -1,1 +1,1 @@
-"""The suite as a Job of Kubernetes, beside the brokers: what is made there, and how what was recorded comes back."""
+"""Run the suite as a Job of Kubernetes next to the brokers, and fetch its records."""

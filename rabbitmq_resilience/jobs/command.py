@@ -1,11 +1,11 @@
-"""``rabbitmq-resilience job``: plays fault files by a Job beside the brokers, as if it were here.
+"""Play fault files by a Job next to the brokers, and fetch its records: ``rabbitmq-resilience job``.
 
 ::
 
     <to>/
         ended.json      the exit status of pytest
-        junit.xml       for machines
-        runs/           run directories, as a run from here leaves them
+        junit.xml       the report of pytest, for programs
+        runs/           run directories, as a run from this machine leaves them
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from rabbitmq_resilience.record.commands import recheck_command
 INTERRUPTED = 130
 _LIMIT_MIN_MAX = 7 * 24 * 60
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kKMGT]i?)?")
-#: As Kubernetes calls accounts (RFC 1123), and as engines call images, roughly.
+#: Roughly, the names of accounts in Kubernetes (RFC 1123), and those of images.
 _ACCOUNT = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9][\w.\-/:]*(@sha256:[0-9a-f]{64})?")
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
-    """Returns pytest's exit status, NOT_PLAYED, LOST, or INTERRUPTED."""
+    """Run the command; return pytest's exit status, NOT_PLAYED, LOST, or INTERRUPTED."""
     ours, for_pytest = _split(arguments)
     given = _parser(program).parse_args(ours)
     to = (given.to or Path("reports/job") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}").resolve()
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str], *, program: str) -> int:
         print(_shown(order, settings), end="")
         return 0
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        return _refused(f"{to} is there and not empty: name another folder (--to)")
+        return _refused(f"{to} exists and is not an empty folder: name another folder (--to)")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -96,12 +96,12 @@ def _played(order: Order, settings: JobSettings, to: Path) -> int:
         playing = Playing(remote, interrupts, _say, _show)
         status = playing.play(manifests.job(order, settings), belongings, to)
     for run in sorted((to / "runs").glob("*/fault.yaml")) if to.is_dir() else ():
-        _say(f"judges it again: {recheck_command(run.parent)}")
+        _say(f"to judge it again: {recheck_command(run.parent)}")
     return status
 
 
 def _shown(order: Order, settings: JobSettings) -> str:
-    """What would be made, but for what is secret."""
+    """Return the objects that would be made, as YAML, without the secrets."""
     made = [
         manifests.config_map(order, settings),
         manifests.secret(order, settings, shown=True),
@@ -111,7 +111,7 @@ def _shown(order: Order, settings: JobSettings) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Files are shown as they are."""
+    """Write texts of several lines as blocks, so that files stay readable."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
@@ -121,7 +121,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is ours, and what stands behind ``--``."""
+    """Return our own arguments, and those after ``--``."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     return list(arguments[:at]), list(arguments[at + 1 :])
 
@@ -130,19 +130,25 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         usage=f"{program} CLUSTER_FILE FAULT_FILE ... --image IMAGE [--to DIR] [OPTION ...] [-- PYTEST_OPTION ...]",
-        description="Plays fault files by a Job in the brokers' namespace; what is recorded comes back as files. "
-        "Options behind -- are pytest's.",
+        description="Play fault files by a Job in the brokers' namespace, and fetch the records as files. "
+        "Options after -- are passed to pytest.",
         allow_abbrev=False,
     )
     parser.add_argument("cluster", type=Path, metavar="CLUSTER_FILE", help="with offers: {kubernetes: ...}")
     parser.add_argument("fault_files", type=Path, nargs="+", metavar="FAULT_FILE", help="or a folder of them")
-    parser.add_argument("--image", required=True, type=_image, help="of the suite: docs/kubernetes/Containerfile")
+    parser.add_argument(
+        "--image", required=True, type=_image, help="the image of the suite: docs/kubernetes/Containerfile"
+    )
     parser.add_argument("--to", type=Path, help="an empty folder (a new one in reports/job)")
-    parser.add_argument("--limit-min", type=_minutes, default=60.0, help="ends pytest after so many minutes (60)")
-    parser.add_argument("--service-account", type=_account, default="resilience", help="who acts there (resilience)")
+    parser.add_argument("--limit-min", type=_minutes, default=60.0, help="end pytest after this many minutes (60)")
+    parser.add_argument(
+        "--service-account", type=_account, default="resilience", help="the account that acts there (resilience)"
+    )
     parser.add_argument("--pull", choices=("Always", "IfNotPresent", "Never"), default="IfNotPresent")
-    parser.add_argument("--cpu", type=_quantity, default="500m", help="what a node must have left for it (500m)")
-    parser.add_argument("--memory", type=_quantity, default="512Mi", help="the same of memory (512Mi)")
+    parser.add_argument("--cpu", type=_quantity, default="500m", help="CPU that a node must have free (500m)")
+    parser.add_argument(
+        "--memory", type=_quantity, default="512Mi", help="the memory that a node must have free (512Mi)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print what would be made, without credentials")
     return parser
 
@@ -153,25 +159,25 @@ def _minutes(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 < found <= _LIMIT_MIN_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes over 0, up to a week")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0 and up to a week")
     return found
 
 
 def _quantity(text: str) -> str:
     if not _QUANTITY.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no quantity as Kubernetes writes it: 500m, 2, 512Mi")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a quantity as Kubernetes writes it: 500m, 2, 512Mi")
     return text
 
 
 def _account(text: str) -> str:
     if not _ACCOUNT.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a service account")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name of a service account")
     return text
 
 
 def _image(text: str) -> str:
     if not _IMAGE.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no image: registry.example/resilience:1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an image; write it like registry.example/resilience:1")
     return text
 
 

@@ -1,4 +1,5 @@
-"""What the containers of a Job run: ``play`` pytest, ``keep`` what it recorded until that is fetched, ``pack`` it."""
+"""Run in the containers of a Job: ``play`` runs pytest, ``keep`` waits until the records are fetched, ``pack`` packs
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ _FOREVER_S = 10.0 * 365 * 24 * 3600
 
 
 def play(arguments: Sequence[str]) -> int:
-    """The limit in seconds, and what pytest is called with. Returns its status, and writes it down."""
+    """Run pytest, write its exit status to ``ENDED``, and return it.
+
+    ``arguments``: the limit in seconds, then the arguments of pytest."""
     limit_s, *for_pytest = arguments
     results = Path(RESULTS)
     results.mkdir(parents=True, exist_ok=True)
@@ -39,9 +42,11 @@ def play(arguments: Sequence[str]) -> int:
 
 
 def keep(_: Sequence[str]) -> int:
-    """Waits until what was recorded is fetched; not for long once pytest has ended, as nobody may be there any more.
-    Where pytest was killed nobody knows that here: the time limit of the Job ends it then. Where the pod is being ended
-    pytest has its time to heal, and what it recorded is there for a while after that."""
+    """Wait until the records are fetched, and return the exit status.
+
+    Once pytest has ended, wait for a limited time only, as the caller may be gone. This container does not see that
+    pytest was killed: then the time limit of the Job ends it. If the pod is being ended, wait until pytest has healed
+    and for a short time after that."""
     asked = [False]
 
     def ask(*_: object) -> None:
@@ -57,14 +62,14 @@ def keep(_: Sequence[str]) -> int:
         return late or Path(FETCHED).exists() or (asked[0] and not Path(BEGUN).exists())
 
     try:
-        wait_until(over, timeout_s=_FOREVER_S, what="what was recorded to be fetched", poll_s=_LOOK_EVERY_S)
+        wait_until(over, timeout_s=_FOREVER_S, what="the records to be fetched", poll_s=_LOOK_EVERY_S)
     except WaitTimeout:
         return 1
     return 0
 
 
 def pack(_: Sequence[str]) -> int:
-    """Prints what the archive must be found to be where it comes to."""
+    """Pack the records, and print the label against which the fetched archive is checked."""
     print(parcels.pack(Path(RESULTS), Path(PARCEL)).text)
     return 0
 
@@ -73,6 +78,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {"play": play, "keep": 
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run the command that the first argument names; return its exit status."""
     name, *rest = arguments
     return COMMANDS[name](rest)
 

@@ -1,4 +1,4 @@
-"""What asks a command to end: the first time in order, the second time at once."""
+"""Handle signals that ask a command to end: the first one asks for an orderly end, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rabbitmq_resilience.tools.closing import Closing
 
 
 class Interrupts(Closing):
-    """SIGINT and SIGTERM until ``close``. The second raises KeyboardInterrupt wherever the program is."""
+    """Handle SIGINT and SIGTERM until ``close``. The first sets ``asked``; the second raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -23,7 +23,7 @@ class Interrupts(Closing):
             signal.signal(number, handler)
 
     def end_if_asked(self) -> None:
-        """Where nothing has begun that could end in order."""
+        """Raise KeyboardInterrupt if an end was asked for. Call this if nothing runs that needs an orderly end."""
         if self.asked:
             raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""The objects that a Job consists of, as Kubernetes takes them."""
+"""Write the Kubernetes objects of a Job: ConfigMap, Secret and Job."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rabbitmq_resilience.jobs.places import (
     WORK,
 )
 
-#: From the Job's beginning: for a node to be found, and the image to be pulled.
+#: How long a Job may take to begin: until a node is found and the image is pulled.
 STARTS_WITHIN_S = 600.0
-#: After its end, should nobody be left here to remove it.
+#: How long an ended Job stays if this program is gone and does not remove it.
 _STAYS_S = 600
 _LEFT_OUT = "(left out)"
 _LABELS = {"app.kubernetes.io/name": "rabbitmq-resilience", "app.kubernetes.io/component": "job"}
@@ -30,8 +30,8 @@ _LABELS = {"app.kubernetes.io/name": "rabbitmq-resilience", "app.kubernetes.io/c
 
 @dataclass(frozen=True)
 class JobSettings:
-    """``name`` is that of all its objects. ``account``: the service account that acts on the brokers. ``cpu`` and
-    ``memory``: what it asks its node for, as Kubernetes writes it."""
+    """Settings of a Job. ``name``: the name of all its objects. ``account``: the service account that acts on the
+    brokers. ``cpu`` and ``memory``: what the Job requests of its node, as Kubernetes writes it."""
 
     name: str
     image: str
@@ -44,19 +44,20 @@ class JobSettings:
 
 
 def config_map(order: Order, settings: JobSettings) -> dict[str, Any]:
+    """Return the ConfigMap with the cluster file, its certificates and the fault files."""
     return {**_head("v1", "ConfigMap", order, settings), "data": dict(order.files)}
 
 
 def secret(order: Order, settings: JobSettings, *, shown: bool = False) -> dict[str, Any]:
-    """``shown`` to people: without what is secret."""
+    """Return the Secret with the user and password of the brokers. ``shown``: without them, to be shown to people."""
     access = order.access
     data = {"user": access.user, "password": access.password}
-    told = dict.fromkeys(data, _LEFT_OUT) if shown else data
-    return {**_head("v1", "Secret", order, settings), "type": "Opaque", "stringData": told}
+    content = dict.fromkeys(data, _LEFT_OUT) if shown else data
+    return {**_head("v1", "Secret", order, settings), "type": "Opaque", "stringData": content}
 
 
 def job(order: Order, settings: JobSettings) -> dict[str, Any]:
-    """It ends whatever becomes of it and of us, and is removed then."""
+    """Return the Job. It has a time limit, and Kubernetes removes it some time after its end, even if we are gone."""
     at_most_s = STARTS_WITHIN_S + settings.limit_s + HEALS_WITHIN_S + FETCHED_WITHIN_S
     template = {
         "metadata": {

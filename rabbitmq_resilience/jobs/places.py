@@ -1,6 +1,6 @@
-"""Where things are in the pods of a Job, and what its two containers are called.
+"""Name the paths in the pod of a Job, its two containers, and its time limits.
 
-One plays; the other waits beside it until what was recorded has been fetched, whatever became of the first.
+The player runs pytest. The keeper waits until the records have been fetched, whether the player still runs or not.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 PLAYER = "play"
 KEEPER = "keep"
 
-#: A volume of the pod, which both have.
+#: A volume of the pod that both containers mount.
 WORK = "/scratch"
 RESULTS = f"{WORK}/results"
-#: Beside them, and not among what comes back.
+#: Outside the results, so these do not come back.
 PARCEL = f"{WORK}/parcel.tar.gz"
 FETCHED = f"{WORK}/fetched"
 BEGUN = f"{WORK}/begun"
@@ -21,13 +21,13 @@ ENDED = "ended.json"
 SCENARIOS = "/scenarios"
 CLUSTER_FILE = f"{SCENARIOS}/cluster.yaml"
 CA = f"{SCENARIOS}/ca.pem"
-#: For the player alone.
+#: Mounted only in the player.
 CREDENTIALS = "/credentials"
 
-#: After pytest's limit, for scenarios to heal what they broke.
+#: How long scenarios may take after pytest's limit to heal what they broke.
 HEALS_WITHIN_S = 120.0
-#: After pytest's end, for somebody to fetch what was recorded.
+#: How long the records are kept after pytest's end, to be fetched.
 FETCHED_WITHIN_S = 900.0
-#: The same where the pod is being ended, as by a drained node: until its grace is over, which goes on after healing.
+#: The same if the pod is being ended, as by a drained node: its grace period covers healing and then this time.
 FETCHED_AT_LAST_WITHIN_S = 60.0
 GRACE_S = HEALS_WITHIN_S + FETCHED_AT_LAST_WITHIN_S

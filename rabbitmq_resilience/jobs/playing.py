@@ -1,4 +1,4 @@
-"""A Job from its making to its end: its output as it comes, what it recorded fetched as files, nothing of it left."""
+"""Play a Job from start to end: show its output, fetch its records as files, and remove all that belongs to it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from rabbitmq_resilience.jobs import parcels
 from rabbitmq_resilience.jobs.interrupts import Interrupts
 from rabbitmq_resilience.jobs.manifests import STARTS_WITHIN_S
 from rabbitmq_resilience.jobs.parcels import ParcelError
-from rabbitmq_resilience.jobs.places import ENDED, FETCHED, GRACE_S, PARCEL, RESULTS
+from rabbitmq_resilience.jobs.places import ENDED, FETCHED, GRACE_S, KEEPER, PARCEL, RESULTS
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: Exit statuses beside those of pytest: nothing was played, as for pytest itself; and what was lost on the way.
+#: Exit statuses in addition to those of pytest: nothing was played (pytest's status too), and the records were lost.
 NOT_PLAYED = 4
 LOST = 20
 _LOOK_EVERY_S = 2.0
-#: Then it is said why no pod is made.
+#: After this time the reason is shown why no pod is made.
 _POD_WITHIN_S = 20.0
 _UNHEARD_S = 120.0
-_NODE_TELLS_WITHIN_S = 30.0
+_NODE_REPORTS_WITHIN_S = 30.0
 _GONE_WITHIN_S = GRACE_S + 60.0
 _PACK = "exec python3 -m rabbitmq_resilience.jobs.inside pack"
 
 
 class Remote(Protocol):
-    """What ``clusters.attached.kubernetes.job.RemoteJob`` is. All of it raises MachineError."""
+    """What this module needs of ``clusters.attached.kubernetes.job.RemoteJob``. All methods raise MachineError."""
 
     def make(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]]) -> None: ...
     def look(self) -> Seen: ...
@@ -45,7 +45,7 @@ class Remote(Protocol):
 
 
 class LostError(Exception):
-    """The Job came to no end of its own; the text says why. ``status``: that of the command then."""
+    """The Job did not end by itself; the text says why. ``status``: the exit status for the command."""
 
     def __init__(self, why: str, *, status: int = LOST) -> None:
         super().__init__(why)
@@ -54,7 +54,7 @@ class LostError(Exception):
 
 @dataclass
 class Playing:
-    """``say`` tells people of the Job, ``show`` what it prints."""
+    """The play of one Job. ``say`` gets texts about the Job, ``show`` the lines that the Job prints."""
 
     remote: Remote
     interrupts: Interrupts
@@ -64,8 +64,9 @@ class Playing:
     _ends_s: float | None = field(default=None, init=False)
 
     def play(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]], to: Path) -> int:
-        """Returns pytest's own status, or LOST, or NOT_PLAYED. Whatever happens, nothing of the Job is left, or it is
-        said what is."""
+        """Play the Job, write its records to ``to``, and remove the Job in any case.
+
+        Return pytest's own status, LOST, or NOT_PLAYED. What could not be removed is passed to ``say``."""
         try:
             self.remote.make(job, belongings)
             return self._played(to)
@@ -82,27 +83,27 @@ class Playing:
         pod = self._begun()
         with self.remote.output(pod, self.show):
             ended = self._ended()
-        assert ended.status is not None, "it was waited for"
-        told = f"status {ended.status}" + (f" ({ended.reason})" if ended.reason not in ("Completed", "Error") else "")
-        self.say(f"pytest has ended, {told}; fetching what was recorded")
+        assert ended.status is not None, "_ended() waits for it"
+        how = f"status {ended.status}" + (f" ({ended.reason})" if ended.reason not in ("Completed", "Error") else "")
+        self.say(f"pytest has ended, {how}; fetching the records")
         if not ended.kept:
-            raise LostError("what was recorded is lost: what kept it has ended, too")
+            raise LostError(f"the records are lost: the container {KEEPER}, which kept them, has ended, too")
         try:
             files = self._fetched(pod, to)
         except ParcelError as error:
-            raise LostError(f"what was recorded is lost: {error}") from error
-        self.say(f"{files} files came back whole, in {to}")
+            raise LostError(f"the records are lost: {error}") from error
+        self.say(f"fetched all {files} files, to {to}")
         return _own_status(to, ended.status, self.say)
 
     def _begun(self) -> str:
-        """The pod, once pytest runs in it, or has run."""
+        """Return the name of the pod once pytest runs in it, or has run. Raise LostError if pytest does not start."""
         said: set[str] = set()
 
         def look() -> Seen:
             found = self._look()
             if found.waits and found.waits not in said and found.pod:
                 said.add(found.waits)
-                self.say(f"waits for {found.waits}")
+                self.say(f"the Job waits for {found.waits}")
             return found
 
         def begun(found: Seen) -> bool:
@@ -115,25 +116,28 @@ class Playing:
         try:
             found = wait_until(look, timeout_s=_POD_WITHIN_S, what="a pod", poll_s=_LOOK_EVERY_S, until=made)
         except WaitTimeout:
-            why = self.remote.refusals() or "nobody says why"
+            why = self.remote.refusals() or "Kubernetes gives no reason"
             raise LostError(f"no pod was made of the Job: {why}", status=NOT_PLAYED) from None
         if not begun(found):
             try:
                 found = wait_until(look, timeout_s=STARTS_WITHIN_S, what="pytest", poll_s=_LOOK_EVERY_S, until=begun)
             except WaitTimeout as error:
                 waits = error.last_seen.waits if isinstance(error.last_seen, Seen) else ""
-                why = waits or self.remote.refusals() or "nobody says why"
-                raise LostError(f"it did not start within {STARTS_WITHIN_S:.0f} s: {why}", status=NOT_PLAYED) from None
+                why = waits or self.remote.refusals() or "Kubernetes gives no reason"
+                took = f"pytest did not start within {STARTS_WITHIN_S:.0f} s"
+                raise LostError(f"{took}: {why}", status=NOT_PLAYED) from None
         if found.lost:
             raise LostError(found.lost, status=NOT_PLAYED)
         return str(found.pod)
 
     def _ended(self) -> Seen:
-        """Once pytest has ended. The Job has a time limit of its own."""
+        """Return the state of the Job once pytest has ended. Raise LostError if the records are lost.
+
+        The Job has a time limit of its own."""
 
         def ended(found: Seen) -> bool:
             if found.lost or self._is_late(found):
-                raise LostError(f"{found.lost or found.ends}; what it had recorded is lost with it")
+                raise LostError(f"{found.lost or found.ends}; its records are lost")
             if self.interrupts.asked and not self._asked and found.plays and found.pod:
                 self._ask_to_end(found.pod)
             return found.status is not None
@@ -144,35 +148,37 @@ class Playing:
         )
 
     def _look_closely(self) -> Seen:
-        """Of a pod that is being ended its node says nothing more until all its containers have ended; what pytest
-        wrote down at its end is asked for then."""
+        """Return the state of the Job, with pytest's status even if the pod is being ended.
+
+        The node of such a pod reports no status until all containers have ended. So the keeper is asked for the status
+        that pytest wrote."""
         found = self._look()
         if not found.ends or found.status is not None or not found.kept or not found.pod:
             return found
         try:
             written = self.remote.keeper(found.pod).run('cat "$1" || true', f"{RESULTS}/{ENDED}")
-        except MachineError:  # it may be gone already
+        except MachineError:  # the pod may be gone already
             return found
         return replace(found, status=_written_status(written))
 
     def _is_late(self, found: Seen) -> bool:
-        """Whether a pod that is being ended ought to be gone: nobody tells of a node that is."""
+        """Return whether a pod that is being ended should be gone by now: a node that is gone reports nothing."""
         if found.ends and self._ends_s is None:
-            self._ends_s = time.monotonic() + GRACE_S + _NODE_TELLS_WITHIN_S
-            self.say(f"{found.ends}; pytest is given its time to heal")
+            self._ends_s = time.monotonic() + GRACE_S + _NODE_REPORTS_WITHIN_S
+            self.say(f"{found.ends}; pytest gets its time to heal")
         return self._ends_s is not None and time.monotonic() > self._ends_s
 
     def _ask_to_end(self, pod: str) -> None:
         try:
             self.remote.player(pod).run("kill -INT 1")
         except MachineError as error:
-            self.say(f"pytest is not asked to end yet: {error}")
+            self.say(f"pytest could not be asked to end yet: {error}")
             return
         self._asked = True
-        self.say("has asked pytest to end in order; another Ctrl-C does not wait for that")
+        self.say("asked pytest for an orderly end; another Ctrl-C does not wait for that")
 
     def _look(self) -> Seen:
-        """An API server that does not answer is asked again for a while."""
+        """Return the state of the Job; ask again for a while if the API server does not answer."""
         last: list[MachineError] = []
 
         def heard() -> Seen | None:
@@ -180,58 +186,60 @@ class Playing:
                 return self.remote.look()
             except MachineError as error:
                 if not last:
-                    self.say(f"{error}; asks again")
+                    self.say(f"{error}; asking again")
                 last.append(error)
                 return None
 
         try:
             found = wait_until(heard, timeout_s=_UNHEARD_S, what="the API server", poll_s=_LOOK_EVERY_S)
         except WaitTimeout:
-            raise LostError(f"nobody tells of the Job any more: {last[-1]}") from None
-        assert found is not None, "it was waited for"
+            raise LostError(f"the state of the Job cannot be read any more: {last[-1]}") from None
+        assert found is not None, "wait_until() returns no None"
         return found
 
     def _fetched(self, pod: str, to: Path) -> int:
-        """How many files came. Raises ParcelError."""
+        """Fetch the records to the folder ``to``; return the number of files. Raise ParcelError if they are lost."""
         keeper = self.remote.keeper(pod)
         label = parcels.packed(keeper, _PACK)
         try:
             with tempfile.TemporaryDirectory(dir=to.parent, prefix=".parcel-") as folder:
                 archive = Path(folder) / "parcel.tar.gz"
-                parcels.fetch(keeper, label, at=PARCEL, to=archive, told=self.say)
+                parcels.fetch(keeper, label, at=PARCEL, to=archive, say=self.say)
                 parcels.unpack(archive, label, to)
         except OSError as error:
-            raise ParcelError(f"it cannot be written to {to}: {error.strerror or error}") from error
-        with suppress(MachineError):  # it is removed next
+            raise ParcelError(f"they cannot be written to {to}: {error.strerror or error}") from error
+        with suppress(MachineError):  # the Job is removed next
             keeper.run('touch "$1"', FETCHED)
         return label.files
 
     def _remove(self) -> None:
-        self.say("removes what it made there")
+        self.say("removing the Job and what belongs to it")
         try:
             self.remote.remove(within_s=_GONE_WITHIN_S)
-            self.say("all of it is gone")
+            self.say("the Job is gone, and all that belonged to it")
         except MachineError as error:
-            self.say(f"it may be left, and removes itself some time after its end: {error}")
+            self.say(f"the Job may still exist; Kubernetes removes it some time after its end: {error}")
         except KeyboardInterrupt:
-            self.say("its end was asked for, and not waited for")
+            self.say("the removal of the Job was requested, but not awaited")
             raise
 
 
 def _own_status(to: Path, seen_status: int, say: Callable[[str], None]) -> int:
-    """What pytest said of itself; a container may end with any status, and without pytest."""
+    """Return the status that pytest wrote into the records: a container may end with other statuses.
+
+    Without it, return ``seen_status`` if a signal ended the container, else LOST."""
     try:
         status = _written_status((to / ENDED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         status = None
     if status is None:
-        say("pytest did not come to its end: what it had recorded until then is there, and not more")
+        say("pytest did not reach its end: only the records up to that time were fetched")
         return seen_status if seen_status > 128 else LOST
     return status
 
 
 def _written_status(text: str) -> int | None:
-    """What pytest wrote down at its end, None where it did not come to that."""
+    """Return the status in the text that pytest wrote at its end, or None if there is none."""
     try:
         return int(json.loads(text)["status"])
     except (ValueError, KeyError, TypeError):

@@ -1,1 +1,1 @@
-"""Schedules that nobody thought of: how they are drawn, played and shrunk."""
+"""Draw random schedules, play them, and shrink those that fail."""

@@ -1,11 +1,11 @@
-"""Scenarios drawn by Hypothesis, with every promise demanded that their cluster gives, and no other.
+"""Draw scenarios by Hypothesis. Each demands exactly the promises that its cluster gives.
 
 Quorum queues: nothing is lost or out of order in any mode, a majority goes on, the cluster is whole again in time.
-Mirrored queues: the same, but for availability, as it is not modelled which mirrors are in step. They are drawn with
-``ha-promote-on-failure: when-synced`` only, which promises not to lose; what their mode permits to be lost nevertheless
-is for the oracle to tell (``invariants.oracle``). The mode ``ignore`` is not drawn: after a cut it needs an operator.
+Mirrored queues: the same except availability, because this module does not model which mirrors are in sync. They are
+drawn only with ``ha-promote-on-failure: when-synced``, which promises no loss. The oracle (``invariants.oracle``)
+decides which losses their mode permits anyway. The mode ``ignore`` is not drawn: after a cut it needs an operator.
 
-What a version is known to break is expected beside it, as in the other suites.
+Known defects of a version are added as expectations, as in the other suites.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from rabbitmq_resilience.workloads.queue_settings import Mirroring
 from rabbitmq_resilience.workloads.spec import Workload
 
 RECOVERED_WITHIN_S = 60.0
-#: Fewer promise nothing that outlives a node.
+#: Clusters with fewer nodes promise nothing that outlives a node.
 NODES_MIN = 3
 
 
 @st.composite
 def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int) -> Scenario:
-    """Scenarios that ``driver`` can play on a broker of that version."""
+    """Draw a scenario that ``driver`` can play on a broker of that version."""
     topology = draw(_topologies(version, net_ticktime_s))
     workload = draw(_workloads(version, topology))
     demanded = _demanded(topology, workload)
@@ -69,22 +69,23 @@ def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int
 
 @st.composite
 def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
-    """Draw ``base`` with another schedule, which a fault file may state, and with a title that says so."""
+    """Draw ``base`` with a random schedule that is valid in a fault file; the title says that it is random."""
     named = {field: f"{said[:180]}, random schedule" for field in ("title", "name") if (said := getattr(base, field))}
     schedule = draw(schedules(base.topology, base.workload, driver))
     scenario = base.model_copy(update={**named, "schedule": schedule})
     try:
         fault_file.check(scenario, driver=driver)
     except fault_file.FaultFileError:
-        reject()  # such as: no publisher of a queue is left, and its availability is demanded
+        reject()  # for example: no publisher of a queue is left, but its availability is demanded
     return scenario
 
 
 def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count: int) -> Sequence[Scenario]:
-    """``count`` scenarios, the same for the same seed and count, or fewer where there are no more. Drawing is all that
-    Hypothesis does: its shrinker takes one answer for the truth, and what fails in every second run would lead it
-    astray. It draws the simplest one first, whatever the seed, which is left out, and then small ones, so they are
-    shuffled: a short session must not play these alone."""
+    """Return ``count`` scenarios, the same for the same seed and count, or fewer if there are no more.
+
+    Hypothesis only draws. Its shrinker trusts a single run, so a failure in every second run would mislead it. It draws
+    the simplest scenario first, for every seed; that one is left out. Then it draws small ones, so the scenarios are
+    shuffled: a short session must not play only small ones."""
     drawn: list[Scenario] = []
 
     @seed(from_seed)
@@ -131,7 +132,9 @@ def _smallest_first() -> Sequence[Topology]:
 
 @st.composite
 def _workloads(draw: st.DrawFn, version: str, topology: Topology) -> Workload:
-    """Two publishers to each queue and at most one consumer of it, so that no client's fault leaves it without any."""
+    """Draw a workload with two publishers for each queue, so that a queue keeps one while a fault takes the other.
+
+    There is at least one consumer, and at most one for each queue."""
     nodes = len(topology.nodes)
     kind = draw(st.sampled_from(["quorum", "mirrored"] if Version(version).release < (4,) else ["quorum"]))
     queues = draw(st.integers(1, 4))
@@ -146,7 +149,7 @@ def _workloads(draw: st.DrawFn, version: str, topology: Topology) -> Workload:
         queues=queues,
         publishers=2 * queues,
         consumers=draw(st.integers(1, queues)),
-        # One message after another is slow on a busy machine, and queues that are never drained tell nothing.
+        # With a prefetch of 1 a busy machine is slow, and runs whose queues are never drained reach no verdict.
         rate_per_s=draw(st.sampled_from([100, 300, 600] if prefetch > 1 else [100])),
         in_flight=draw(st.sampled_from([100, 10, 1])),
         prefetch=prefetch,
@@ -165,7 +168,7 @@ def _demanded(topology: Topology, workload: Workload) -> dict[str, Mapping[str, 
 
 
 def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> tuple[Expectation, ...]:
-    """What may break in some runs. A quorum queue loses nothing, whatever the cluster does."""
+    """Return the known defects that may break demanded promises in some runs. A quorum queue never loses anything."""
     known = [PARTED_WHILE_STARTING, STARTS_APART]
     choice = topology.pause_if_all_down
     if topology.partition_handling == "autoheal" or (choice is not None and choice.recover == "autoheal"):

@@ -1,14 +1,15 @@
-"""Schedules drawn by Hypothesis: valid by construction, of faults that any driver offers which offers what they act on.
+"""Draw schedules by Hypothesis. They are valid by construction, and use only faults that the driver offers.
 
-Some faults take brokers away, cut them off or make them do something; beside these links grow slow and clients are cut
-off or die. Each begins at any time, or later: as soon as every step can surely be told from the others
-(``faults.combining``). So faults overlap in every way that lets each of them be proven.
+Some faults take brokers away, cut them off or make them do something. Others, at the same time, slow links down, cut
+clients off or kill them. A step begins at a drawn time, or later, as soon as the effect of each step can surely be
+distinguished from the others (``faults.combining``). So faults overlap in every way that lets each be proven.
 
-A run costs half a minute beside its faults: many share one, and what mattered is found by shrinking.
+A run takes half a minute in addition to its faults. Therefore a run has several faults, and shrinking finds those that
+matter.
 
-Not drawn: ``lose_disk`` (nothing is promised once a second member is away before the first is in step again), faults of
-packets and containers (``packet_loss``, ``limit``, ``stress`` and so on), steps that wait for a condition, and links of
-clients that flap (which they notice too seldom for a proof).
+Not drawn: ``lose_disk`` (nothing is promised if a second member is away before the first is in sync again), faults of
+packets and containers (``packet_loss``, ``limit``, ``stress`` and so on), steps that wait for a condition, and flapping
+links of clients (clients notice them too seldom for a proof).
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from pydantic import TypeAdapter
 from rabbitmq_resilience.clusters.drivers import DRIVERS
 from rabbitmq_resilience.clusters.spec import Topology
 from rabbitmq_resilience.faults.catalogue import FAULTS, AnyFault
-from rabbitmq_resilience.faults.combining import surely_told
+from rabbitmq_resilience.faults.combining import surely_provable
 from rabbitmq_resilience.faults.targets import node_problems
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: The fields of a fault but for its beginning.
+#: The fields of a fault, except its beginning.
 Fields = dict[str, Any]
 Drawn = Callable[[Topology, Workload], SearchStrategy[Fields]]
 
 BROKER_FAULTS_MIN, BROKER_FAULTS_MAX = 4, 6
 OTHER_FAULTS_MIN, OTHER_FAULTS_MAX = 2, 3
-#: When steps are to begin; those that cannot be told there begin later.
+#: When steps begin; a step that cannot be distinguished from the others at that time begins later.
 FIRST_STEP_S, LAST_STEP_S = 1.0, 12.0
-#: A cut of any length may matter, but none that outlasts this many times ``net_ticktime``: everybody has acted by then.
+#: The longest cut, in multiples of ``net_ticktime``: all nodes have reacted by then, so a longer one shows no more.
 CUT_TICKS_MAX = 4
 AWAY_S_MAX = 8.0
-#: How much later a step is tried that cannot be told beside the others.
+#: How much later to try a step again that cannot be distinguished from the others.
 LATER_S = 2.0
-#: Held packets and dropped connections that are over before anybody can notice. On a busy machine brokers get no
-#: processor for less than that, and a cut that hides behind it proves nothing.
+#: Durations of faults that end before a broker or client can notice. Shorter ones are not drawn: on a busy machine
+#: brokers get no processor for such times, and a cut at that time proves nothing.
 BLIPS_S = (0.5, 1.0)
-#: A broker that has room looks at its disk every 10 s only, and an alarm that nobody saw proves nothing.
+#: A broker with free space checks its disk only every 10 s, and an alarm that the broker did not raise proves nothing.
 ALARM_S = (15, 18)
 
 _ADAPTER: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
 
 
 def _seconds(least: float, most: float) -> SearchStrategy[float]:
-    """In tenths, so that they read well; Hypothesis draws the least first."""
+    """Draw seconds in tenths, which are easy to read; Hypothesis draws the least first."""
     return st.integers(round(least * 10), round(most * 10)).map(lambda tenths: tenths / 10)
 
 
@@ -68,7 +69,7 @@ def _zones(topology: Topology) -> Sequence[str]:
 
 
 def _sides(topology: Topology, workload: Workload) -> SearchStrategy[Sequence[str]]:
-    """One part cut from the rest, all zones from each other, or a single pair of nodes."""
+    """Draw the sides of a cut: one part and the rest, all zones, or a single pair of nodes."""
     zones = _zones(topology) if len(topology.zones) > 1 else []
     leaders = [f"leader:{queue}" for queue in queue_names(workload)]
     targets = [*topology.node_names, *zones, *leaders, "minority"]
@@ -106,7 +107,7 @@ def _taken(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:
 
 @st.composite
 def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
-    """A node that is drained moves its leaders elsewhere, so it must not be all of them."""
+    """Draw a stop. A drained node moves its leaders to others, so only a single node of several is drained."""
     drain = len(topology.nodes) > 1 and draw(st.booleans())
     node = draw(st.sampled_from(topology.node_names) if drain else _nodes(topology, workload))
     return {"node": node, "drain": drain, "for_s": draw(_seconds(0.5, AWAY_S_MAX))}
@@ -142,7 +143,7 @@ def _client_killed(topology: Topology, workload: Workload) -> SearchStrategy[Fie
 
 @st.composite
 def _client_cut(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
-    """Silent for up to three heartbeats: then both sides have given the connection up."""
+    """Draw a cut of a client for up to three heartbeats: by then both sides have closed the connection."""
     sides = draw(st.permutations([draw(_clients(workload)), "all"]))
     for_s = draw(st.one_of(st.sampled_from(BLIPS_S), _seconds(1, 3 * workload.heartbeat_s)))
     return {"between": sides, "one_way": draw(st.booleans()), "for_s": for_s}
@@ -153,7 +154,7 @@ def _client_reset(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fi
     return {"between": [draw(_clients(workload)), "all"], "for_s": draw(st.sampled_from([*BLIPS_S, 2.0]))}
 
 
-#: What is drawn for each fault; those that are drawn more often stand there several times.
+#: Faults of brokers, with what draws their fields. Faults that are drawn more often are listed several times.
 OF_BROKERS: Sequence[tuple[str, Drawn]] = (
     ("kill", _taken),
     ("kill", _taken),
@@ -166,35 +167,36 @@ OF_BROKERS: Sequence[tuple[str, Drawn]] = (
     ("alarm", _alarm),
     ("rebalance", _rebalance),
 )
-BESIDE_BROKERS: Sequence[tuple[str, Drawn]] = (
+#: The same for faults of links and clients.
+OF_LINKS_AND_CLIENTS: Sequence[tuple[str, Drawn]] = (
     ("latency", _latency),
     ("kill_client", _client_killed),
     ("partition", _client_cut),
     ("disconnect", _client_reset),
 )
-#: What there is between nodes and between zones only.
+#: Faults that need several nodes, and those that need several zones.
 _BETWEEN_NODES: Sequence[Drawn] = (_partition, _disconnect, _flapping)
 _BETWEEN_ZONES: Sequence[Drawn] = (_latency,)
 
 
 @st.composite
 def schedules(draw: st.DrawFn, topology: Topology, workload: Workload, driver: str) -> tuple[AnyFault, ...]:
-    """Steps in the order of their times, each of a kind that ``driver`` offers."""
+    """Draw steps in the order of their times, each of a kind that ``driver`` offers."""
     broken = draw(_some(_possible(OF_BROKERS, topology, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
-    beside = draw(_some(_possible(BESIDE_BROKERS, topology, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX))
+    others = draw(_some(_possible(OF_LINKS_AND_CLIENTS, topology, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX))
     steps: list[AnyFault] = []
-    for kind, drawn in draw(st.permutations([*broken, *beside])):
+    for kind, drawn in draw(st.permutations([*broken, *others])):
         begins_s = draw(_seconds(FIRST_STEP_S, LAST_STEP_S))
-        steps.append(_told(steps, {"fault": kind, "at_s": begins_s, **draw(drawn(topology, workload))}, topology))
+        steps.append(_provable(steps, {"fault": kind, "at_s": begins_s, **draw(drawn(topology, workload))}, topology))
     return tuple(sorted(steps, key=lambda step: step.at_s or 0.0))
 
 
-def _told(steps: Sequence[AnyFault], fields: Fields, topology: Topology) -> AnyFault:
-    """The step, at its time or as soon as all can surely be told from each other."""
+def _provable(steps: Sequence[AnyFault], fields: Fields, topology: Topology) -> AnyFault:
+    """Return the step with these fields, at its time or as soon after it as all steps can surely be proven."""
     at_s = fields["at_s"]
     while True:
         step = _ADAPTER.validate_python({**fields, "at_s": round(at_s, 2)})
-        if surely_told([*steps, step], topology):
+        if surely_provable([*steps, step], topology):
             return step
         at_s += LATER_S
 

@@ -1,7 +1,8 @@
-"""Plays drawn scenarios one after another until one fails or the time is over, and shrinks the one that fails.
+"""Play drawn scenarios one after another until one fails or the time is over, and shrink the one that fails.
 
-``<runs>/random-<time>-<seed>.json`` lists each example as soon as it is played, and what was found. The smallest fault
-file lies beside it as ``.yaml``; it expects the failure on the version that showed it, and passes where that is seen.
+``<runs>/random-<time>-<seed>.json`` lists the examples, and the found failure; it is written after each example. The
+smallest fault file is next to it, as ``.yaml``. It expects the failure on the version that showed it, and passes if
+the failure is seen.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.model import Scenario
 
-#: For the first example, where nothing tells yet how long one takes.
+#: The assumed time of an example before any was played.
 USUAL_S = 90.0
 
 Play = Callable[[Scenario, frozenset[Link]], Result]
@@ -35,7 +36,7 @@ Play = Callable[[Scenario, frozenset[Link]], Result]
 
 @dataclass(frozen=True)
 class Found:
-    """A schedule that failed, and what it was shrunk to."""
+    """A scenario that failed, and the smallest one to which it was shrunk."""
 
     result: Result
     original: Scenario
@@ -46,27 +47,30 @@ class Found:
     complete: bool
     file: Path
 
-    def told(self) -> str:
+    def text(self) -> str:
+        """Return lines for people: how far the scenario was shrunk, and how sure that is."""
         before, after = map(_size, (self.original, self.smallest))
-        done = "" if self.complete else "; time was over before all was tried, --random-of with that file goes on"
+        done = "" if self.complete else "; time was over before all was tried, --random-of with that file continues"
         return (
             f"shrunk from {before} to {after} in {duration_text(self.took_s)} and {self.runs} runs: {near(self.file)}\n"
-            f"  schedules taken for failing ones failed in {self.rate}; each candidate that passed was repeated until "
-            f"the chance that it only seemed to was below {MISS_CHANCE_MAX:.0%}{done}"
+            f"  schedules accepted as failing ones failed in {self.rate}; each candidate that passed was repeated "
+            f"until the chance of a missed failure was below {MISS_CHANCE_MAX:.0%}{done}"
         )
 
 
 @dataclass
 class Search:
-    """``budget_s`` is for examples, and again as much for shrinking. ``play`` plays a scenario with proxies on these
-    links, and ``try_out`` (by default the same) what an example is shrunk to; ``tell`` writes a line that stays."""
+    """A session of random schedules.
+
+    ``budget_s``: the time for examples, and the same time again for shrinking. ``play``: play a scenario with proxies
+    on these links. ``try_out``: the same for candidates of shrinking (None: ``play``). ``say``: write a line."""
 
     from_seed: int
     budget_s: float
     broker_version: str
     runs_root: Path
     play: Play
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     try_out: Play | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
@@ -75,6 +79,7 @@ class Search:
     _name: str = ""
 
     def run(self, scenarios: Iterable[Scenario]) -> Found | None:
+        """Play scenarios until one fails or the budget is over; shrink and return the failure, or None."""
         self._began_s = self.clock()
         self._name = f"random-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{self.from_seed}"
         self.runs_root.mkdir(parents=True, exist_ok=True)
@@ -83,7 +88,7 @@ class Search:
             left_s = self._began_s + self.budget_s - self.clock()
             if self.examples and left_s < self._usual_s:
                 break
-            self.tell(f"EXAMPLE  {number}, {_size(scenario)}, {duration_text(max(0, left_s))} left: {scenario.title}")
+            self.say(f"EXAMPLE  {number}, {_size(scenario)}, {duration_text(max(0, left_s))} left: {scenario.title}")
             result = self._played(scenario, scenario.touched_links)
             if result.verdict is Verdict.INVALID and not result.as_expected:
                 self._shrink(scenario, result)
@@ -93,10 +98,11 @@ class Search:
 
     @property
     def file(self) -> Path:
+        """Return the path of the JSON file of this session."""
         return self.runs_root / f"{self._name}.json"
 
     def summary(self) -> str:
-        """All examples in one line."""
+        """Return the verdicts of all examples in one line."""
         words = Counter(
             row["verdict"] + (" (known)" if row["known"] else "") for row in self.examples if row["example"]
         )
@@ -108,8 +114,8 @@ class Search:
         return [Verdict(row["verdict"]) for row in self.examples]
 
     @property
-    def told_nothing(self) -> bool:
-        """Whether no example came to a verdict, so that a session without a failure means nothing."""
+    def all_unknown(self) -> bool:
+        """Return whether no run reached a verdict: then a session without a failure means nothing."""
         return all(verdict is Verdict.UNKNOWN for verdict in self.verdicts)
 
     @property
@@ -133,17 +139,20 @@ class Search:
             }
         )
         self._write()
-        self.tell(outcome_line(result.document, result.run.path))
+        self.say(outcome_line(result.document, result.run.path))
         return result
 
     def _shrink(self, scenario: Scenario, result: Result) -> None:
-        """The failure that is looked for breaks some invariant that the first run broke; a known one is another."""
+        """Shrink the scenario and set ``found``.
+
+        A candidate shows the same failure if it breaks an invariant that the first run broke, except as a known defect.
+        """
         broken, proxied = _broken(result), scenario.touched_links
         ends_s = self.clock() + self.budget_s
         file = self.runs_root / f"{self._name}.yaml"
 
         def kept(smallest: Scenario) -> Scenario:
-            """Saved after each step, so that the smallest so far is there also where the session is broken off."""
+            """Save the smallest scenario so far, so that the file exists even if the session is interrupted."""
             expecting = _expecting(smallest, result, self.broker_version)
             fault_file.save(expecting, file)
             return expecting
@@ -151,10 +160,10 @@ class Search:
         def played(candidate: Scenario) -> Answer:
             kept(shrinking.smallest)
             left_s = max(0, ends_s - self.clock())
-            self.tell(f"SHRINK   {_size(candidate)} of {_size(shrinking.smallest)}, {duration_text(left_s)} left")
+            self.say(f"SHRINK   {_size(candidate)} of {_size(shrinking.smallest)}, {duration_text(left_s)} left")
             again = self._played(candidate, proxied, example=False)
             if again.verdict is Verdict.UNKNOWN:
-                return "cannot tell"
+                return "unknown"
             return "fails" if not again.as_expected and broken & _broken(again) else "passes"
 
         began_s = self.clock()
@@ -192,8 +201,9 @@ def _broken(result: Result) -> set[str]:
 
 
 def _expecting(scenario: Scenario, result: Result, version: str) -> Scenario:
-    """With the failure as what that version is known for, so that the file can be kept as an incident. What was lost or
-    out of order is not excused before somebody knows its trace."""
+    """Return the scenario with the failure as an expectation for that version, so that its file can be kept.
+
+    Loss and wrong order are not excused before a person has read the trace: then the scenario stays the same."""
     first, *others = sorted(_broken(result))
     known = Expectation(
         broker=f"=={version}", verdict=Verdict.INVALID, invariant=first, also=tuple(others), always=False

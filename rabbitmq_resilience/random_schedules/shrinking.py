@@ -1,12 +1,13 @@
-"""From a schedule that fails to the fewest and shortest faults that still do, also where it fails only sometimes.
+"""Shrink a failing schedule to the fewest and shortest faults that still fail, even if it fails only sometimes.
 
-Fewer faults first: chunks are left out, then single ones. Then each that is left grows as short as it may, by halves,
-and the time goes in which nothing is on.
+First the number of faults: chunks are left out, then single faults. Then each remaining fault is shortened by halves.
+Last, idle time is removed.
 
-**What is believed.** A candidate that fails once has failed, and is taken. One that passes may have been lucky: it is
-repeated until the chance of that is below MISS_CHANCE_MAX, by the runs of schedules that are known to fail (``Rate``).
-Where each of these failed that takes two or three runs, where half of them did, eight or so. What passed is not tried
-again with even fewer faults, as if no fault could hide another's: that may miss a smaller schedule, never invent one.
+**What is believed.** A candidate that fails once is accepted. A candidate that passes may have been lucky. It is
+repeated until the chance of that is below MISS_CHANCE_MAX, computed from the runs of accepted schedules (``Rate``).
+If all of these failed, that takes two or three runs; if half of them failed, about eight. A part of a schedule that
+passed is not tried, as if no fault could hide the effect of another. That may miss a smaller schedule, but never
+invents one.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.problems import combination_problems
 
 MISS_CHANCE_MAX = 0.05
-#: How often the schedule that was found is played again before anything is left out: for its rate.
+#: How often the found schedule is played again before anything is left out, to learn its rate.
 REPLAYS = 2
 FIRST_STEP_S = 1.0
-#: What is left of idle time between faults.
+#: How much idle time between faults remains.
 GAP_S = 1.0
 FOR_S_MIN = 0.5
 
-#: How one run ended: as the failure that is looked for; in another way; or it could not tell.
-Answer = Literal["fails", "passes", "cannot tell"]
+#: How a run ended: with the same failure, without it, or without a verdict.
+Answer = Literal["fails", "passes", "unknown"]
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often schedules failed that were taken for failing ones."""
+    """How often accepted schedules failed: ``failed`` of ``runs``."""
 
     failed: int
     runs: int
@@ -44,14 +45,15 @@ class Rate:
         return Rate(self.failed + other.failed, self.runs + other.runs)
 
     def miss_chance(self, passes: int) -> float:
-        """The chance that a schedule which fails as often as these passes so many times in a row, if before these runs
-        each rate was as likely as any other (Laplace's rule of succession, once for each pass)."""
+        """Return the chance that a schedule with this rate passes ``passes`` times in a row.
+
+        All rates are assumed equally likely before the runs: Laplace's rule of succession, once for each pass."""
         factors = ((self.runs - self.failed + 1 + i) / (self.runs + 2 + i) for i in range(passes))
         return math.prod(factors)
 
     @property
     def repeats(self) -> int:
-        """After how many passes in a row a candidate is believed to pass."""
+        """Return how many passes in a row are needed to believe that a candidate passes."""
         passes = 1
         while self.miss_chance(passes) >= MISS_CHANCE_MAX:
             passes += 1
@@ -63,8 +65,10 @@ class Rate:
 
 @dataclass
 class Shrinking:
-    """``smallest`` is the best so far, at first what was found; ``play`` plays a candidate once; ``time_is_over`` is
-    asked before each run. ``complete`` becomes False if it was over before all was tried."""
+    """The shrinking of one failing scenario.
+
+    ``smallest``: the smallest scenario so far, at first the found one. ``play``: play a candidate once.
+    ``time_is_over``: called before each run. ``complete``: False if time was over before all was tried."""
 
     smallest: Scenario
     play: Callable[[Scenario], Answer]
@@ -75,6 +79,7 @@ class Shrinking:
     _passed: list[frozenset[str]] = field(default_factory=list)
 
     def shrink(self) -> Scenario:
+        """Shrink until all was tried or time is over; return the smallest scenario that failed."""
         try:
             for _ in range(REPLAYS):
                 self._replay()
@@ -89,12 +94,14 @@ class Shrinking:
 
     def _replay(self) -> None:
         answer = self._played(self.smallest)
-        if answer != "cannot tell":
+        if answer != "unknown":
             self.rate += Rate(int(answer == "fails"), 1)
 
     def _leave_out(self) -> None:
-        """A candidate that passes costs several runs and one that fails a single one, so chunks are small from the
-        start. The last go first: they are least likely to have caused anything."""
+        """Leave out chunks of faults, then single ones.
+
+        A passing candidate takes several runs and a failing one a single run, so chunks are small from the start. The
+        last faults go first: they are the least likely causes."""
         size = max(1, len(self.smallest.schedule) // 4)
         while size:
             end = len(self.smallest.schedule)
@@ -107,7 +114,7 @@ class Shrinking:
             size //= 2
 
     def _shorten(self, step: int) -> None:
-        """What follows stays where it was, so that nothing else changes."""
+        """Halve the duration of one fault as long as the schedule fails. All other faults keep their times."""
         shorter = True
         while shorter:
             steps = list(self.smallest.schedule)
@@ -118,20 +125,22 @@ class Shrinking:
             shorter = self._fails(_with(self.smallest, steps))
 
     def _fails(self, candidate: Scenario) -> bool:
-        """Takes the candidate if it fails; one that would be refused as a fault file is not tried."""
+        """Play the candidate, accept it if it fails, and return whether it failed.
+
+        A candidate that would be refused as a fault file is not played."""
         steps = frozenset(step.model_dump_json() for step in candidate.schedule)
         known = any(steps <= passed for passed in self._passed)
         if known or candidate.schedule == self.smallest.schedule or not _is_valid(candidate):
             return False
-        passes = blind = 0
-        while max(passes, blind) < self.rate.repeats:
+        passes = unknown = 0
+        while max(passes, unknown) < self.rate.repeats:
             answer = self._played(candidate)
             if answer == "fails":
                 self.smallest = candidate
                 self.rate += Rate(1, passes + 1)
                 return True
             passes += answer == "passes"
-            blind += answer == "cannot tell"
+            unknown += answer == "unknown"
         self._passed.append(steps)
         return False
 
@@ -147,7 +156,7 @@ class _TimeIsOver(Exception):
 
 
 def without(scenario: Scenario, left_out: range) -> Scenario | None:
-    """The scenario without these steps; None if another step waits for one of them."""
+    """Return the scenario without these steps, or None if another step waits for one of them."""
     kept = [i for i in range(len(scenario.schedule)) if i not in left_out]
     steps = []
     for i in kept:
@@ -168,7 +177,7 @@ def _with(scenario: Scenario, steps: Sequence[AnyFault]) -> Scenario:
 
 
 def _closer(scenario: Scenario, *, gap_s: float) -> Scenario:
-    """The first step begins at FIRST_STEP_S, and each that follows idle time after ``gap_s`` of it, or sooner."""
+    """Return the scenario with its first step at FIRST_STEP_S, and with no idle time longer than ``gap_s``."""
     earlier_s, free_s = 0.0, FIRST_STEP_S
     begins_s: dict[int, float] = {}
     timed = {i: step.at_s for i, step in enumerate(scenario.schedule) if step.at_s is not None}

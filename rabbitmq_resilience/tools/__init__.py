@@ -1,1 +1,1 @@
-"""The programs that clusters are made of: found where they are, and fetched where they are not."""
+"""Find the programs that clusters need, and fetch the missing ones."""

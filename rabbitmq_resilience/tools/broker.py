@@ -1,8 +1,8 @@
-"""RabbitMQ: the user's own where it is named, otherwise a home for each of several versions in ``.tools/brokers/``.
+"""Provide RabbitMQ: the named one, otherwise a home for each of several versions in ``.tools/brokers/``.
 
-A home is the packages of one of Debian's releases, unpacked and not installed: the broker, the Erlang that belongs to
-it and, where this system's C library is older than theirs, the libraries of that release. Programs of Erlang are then
-changed to use these (by patchelf); no other program sees them.
+A home holds packages of one of Debian's releases, unpacked but not installed: the broker and the Erlang that belongs to
+it. If this system's C library is older than theirs, it also holds the libraries of that release. Then patchelf changes
+the programs of Erlang to use these libraries; no other program sees them.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 
 SERVER_PATTERN = "usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"
 PACKAGES_WANTED = r"rabbitmq-server|erlang-[a-z0-9-]+"
-#: What the programs of Erlang are linked with.
+#: The packages of the libraries with which the programs of Erlang are linked.
 LIBRARIES_WANTED = "|".join(
     (r"libc6|libgcc-s1|libstdc\+\+6|libtinfo6|libncursesw6", r"libssl3(t64)?|libsctp1|libsystemd0|libzstd1|zlib1g")
 )
 ERLANG = "usr/lib/erlang"
 
-#: The packaged ``erl`` has its root folder written into it; this finds it from where the script lies.
+#: The packaged ``erl`` has its root folder as a constant; the replacement finds it relative to the script.
 _FIXED_ROOT = re.compile(r'^(\s*)ROOTDIR="?/usr/lib/erlang"?$', re.MULTILINE)
 _FOUND_ROOT = r'\1ROOTDIR=$(CDPATH= cd -- "$(dirname -- "$(readlink -f -- "$0")")/{up}" && pwd -P)'
 
 _MISSING = """\
-RabbitMQ {has} could not be had:
+RabbitMQ {has} could not be provided:
   RABBITMQ_HOME: not set
   packages ({release}): {why}
 How to provide a broker:
@@ -52,9 +52,9 @@ How to provide a broker:
 
 
 def found(home: Home) -> str | None:
-    """Return the broker that is in its place or is named instead; None if it has to be made.
+    """Return the broker in this home, or the named one that replaces it; None if the home has to be made.
 
-    Raises ``Missing`` if a broker is named that cannot be used.
+    Raise ``Missing`` if a broker is named that cannot be used.
     """
     try:
         if named_broker() is not None:
@@ -69,7 +69,7 @@ def found(home: Home) -> str | None:
 
 
 def make(home: Home) -> str:
-    """Unpack a home, and start its Erlang once. Raises ``Missing``."""
+    """Unpack a home, and start its Erlang once; return its version, place and size. Raise ``Missing`` if that fails."""
     if platform.system() != "Linux" or not debian.available():
         raise _missing(home, "there is no apt-get here")
     place = home.place(TOOLS)
@@ -103,7 +103,7 @@ def _unpack(home: Home, place: Path) -> None:
 
 
 def _is_newer_than_this(home: Home) -> bool:
-    """Return whether the C library of that release is newer than this system's, as far as is known."""
+    """Return whether the C library of that release is newer than this system's, or may be newer."""
     _, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     here = tuple(int(part) for part in re.findall(r"\d+", version))
     return home.moves or home.glibc > here
@@ -111,7 +111,7 @@ def _is_newer_than_this(home: Home) -> bool:
 
 def _missing(home: Home, why: str) -> Missing:
     installed = broker_on_path()
-    hint = "" if installed is None else f"\n  (On PATH is one: RABBITMQ_HOME={installed})"
+    hint = "" if installed is None else f"\n  (There is one on PATH: RABBITMQ_HOME={installed})"
     return Missing(_MISSING.format(has=home.has.partition(":")[0], release=home.release, why=why) + hint)
 
 
@@ -120,30 +120,30 @@ def _shown(broker: BrokerHome) -> str:
 
 
 def make_movable(erlang: Path) -> None:
-    """Let the ``erl`` scripts of an Erlang find its root folder. Raises ``Failed`` if one is not of the known form.
+    """Let the ``erl`` scripts of an Erlang find its root folder. Raise ``Failed`` if one has not the known form.
 
-    There are two: the one that people start, and beside the Erlang machine the one that it starts further machines by,
-    as RabbitMQ does from 3.13 on to ask its peers before it joins them.
+    There are two scripts: people start one; the other is next to the Erlang machine, which starts further machines by
+    it. RabbitMQ does that from 3.13 on, to ask its peers before it joins them.
     """
     for erl in (erlang / "bin/erl", *erlang.glob("erts-*/bin/erl")):
         found = _FOUND_ROOT.format(up=os.path.relpath(erlang, erl.parent))
         script, replaced = _FIXED_ROOT.subn(found, erl.read_text(encoding="utf-8"))
         if replaced == 0:
-            told = f"the script {erl.relative_to(erlang)} of Erlang names no root folder in the way that is known"
-            raise Failed(f"{told}; set RABBITMQ_HOME instead")
+            why = f"the script {erl.relative_to(erlang)} of Erlang sets no root folder in the known form"
+            raise Failed(f"{why}; set RABBITMQ_HOME instead")
         erl.write_text(script, encoding="utf-8")
 
 
 def prove(place: Path) -> None:
-    """Start Erlang once, with its crypto library: it says which shared library is missing, if one is."""
+    """Start Erlang once, with its crypto library. Raise ``Failed`` with its output, which names missing libraries."""
     if not any(place.glob(SERVER_PATTERN)):
-        raise Failed("the package rabbitmq-server holds no rabbitmq-server script where it is known to be")
+        raise Failed("the package rabbitmq-server holds no rabbitmq-server script at its known place")
     started = "ok = crypto:start(), halt(0)."
     run([place / "usr/lib/erlang/bin/erl", "-noinput", "-eval", started], doing="starting the unpacked Erlang")
 
 
 def steps() -> tuple[Step, ...]:
-    """Return a step for each home that there can be here. Debian's release that moves on may be missing."""
+    """Return a step for each home that can exist on this system. The one of Debian's moving release is optional."""
     here = HOMES if debian.own_release() is not None else (DISTRIBUTION,)
     return tuple(
         Step(f"RabbitMQ {home.has}", partial(found, home), partial(make, home), optional=home.moves) for home in here

@@ -1,4 +1,4 @@
-"""What is closed by leaving its context."""
+"""Close objects when their context is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Leaving the context closes it, whatever happened in it."""
+    """An object whose ``close`` is called when its context is left, also after an error."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""Provides what is no Python package, as its arguments say (``WORDS``).
+"""Provide programs and images that are not Python packages, as the arguments say (``WORDS``).
 
-Engines and images need docker's package, which is imported only when they are asked for. All else needs no package:
-``python -m setup`` does it before there is any.
+Engines and images need docker's Python package, which is imported only if they are requested. The rest needs no Python
+package, so ``python -m setup`` can do it before any is installed.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from rabbitmq_resilience.tools.prometheus import PROMETHEUS
 from rabbitmq_resilience.tools.steps import Missing, take
 
 STEPS = (*broker.steps(), toxiproxy.STEP, PROMETHEUS.step, HAPROXY.step)
-#: What a first scenario needs: the broker that is taken first, and proxies.
+#: What a first scenario needs: one broker and Toxiproxy.
 FIRST_STEPS = (STEPS[0], toxiproxy.STEP)
 WORDS = {
     "all": "brokers, Toxiproxy, Prometheus and HAProxy (the default)",
     "try": "what a first scenario needs: one broker and Toxiproxy",
-    **({} if CHECKOUT is None else {"python": "Python packages alone"}),
-    "perf-test": "PerfTest, whose numbers sweeps and benchmarks set beside ours; Java and Maven are needed",
+    **({} if CHECKOUT is None else {"python": "only the Python packages"}),
+    "perf-test": "PerfTest, for the numbers that sweeps and benchmarks compare with ours; needs Java and Maven",
     "engine": "a container engine",
-    "engine-stop": "end the engine that it started",
-    "images": "build container images, where they cannot be pulled: of the VERSIONs, or of all",
+    "engine-stop": "stop the engine that it started",
+    "images": "build container images, for machines that cannot pull them: of the VERSIONs, or of all",
 }
 PROGRAM = "rabbitmq-resilience setup" if CHECKOUT is None else "setup/start"
 
 
 def main(arguments: Sequence[str], *, program: str = PROGRAM) -> int:
-    """Provide what the arguments say; return the exit status. ``program`` is how it was called, for the help."""
+    """Provide what the arguments say; return the exit status. ``program``: the name of the program for the help."""
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Find what scenarios need and is no Python package, and fetch or build what is missing.",
+        description="Find the programs that scenarios need, and fetch or build the missing ones.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(["what:", *(f"  {word:12} {meaning}" for word, meaning in WORDS.items())]),
     )
     parser.add_argument("what", nargs="?", default="all", choices=WORDS, metavar="WHAT", help="see below")
-    parser.add_argument("versions", nargs="*", metavar="VERSION", help="of images: broker versions, such as 4.0.5")
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help="for images: broker versions, such as 4.0.5")
     asked = parser.parse_args(arguments)
     if asked.versions and asked.what != "images":
         parser.error(f"only images takes versions, and {asked.what} got {' '.join(asked.versions)}")
@@ -51,14 +51,14 @@ def main(arguments: Sequence[str], *, program: str = PROGRAM) -> int:
 
 
 def status_of(work: Callable[[], object]) -> int:
-    """Do it, and say what it lacked if it could not be done; returns the exit status for that."""
+    """Call ``work``; print what is missing if it fails. Return the exit status."""
     try:
         work()
     except Missing as error:
-        print(f"\nSet-up cannot go on.\n{error}", file=sys.stderr)
+        print(f"\nSet-up stopped.\n{error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nSet-up was interrupted; the next call goes on where it stopped.", file=sys.stderr)
+        print("\nSet-up was interrupted; the next call continues from there.", file=sys.stderr)
         return 130
     return 0
 

@@ -1,7 +1,7 @@
-"""Takes packages of a Debian-like distribution without installing them: no root, no change to the system.
+"""Download and unpack packages of a Debian-like distribution without installing them: no root, no change to the system.
 
-apt checks what it downloads against the distribution's signed lists. Where the system has no lists, or
-lists so old that the packages are gone, fresh ones are read into a folder of our own.
+apt checks what it downloads against the distribution's signed lists. If the system has no lists, or lists so old that
+the packages are gone, fresh ones are read into a folder of our own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, megabytes, run
 
-#: Belongs to every Debian, and holds the keys of its releases.
+#: The keys of Debian's releases; every Debian has this file.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 _FIELDS = "$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
@@ -30,7 +30,7 @@ _URI_LINE = re.compile(r"^'[^']*' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>
 
 @dataclass(frozen=True)
 class Package:
-    """One file as apt announces it."""
+    """A package file as apt announces it."""
 
     file: str
     size_bytes: int
@@ -44,8 +44,8 @@ def available() -> bool:
 def unpack(package: str, *, wanted: str, into: Path, release: str | None = None) -> None:
     """Download ``package`` and those of its dependencies whose name matches ``wanted``; unpack them into ``into``.
 
-    ``release`` is one of Debian's, such as ``trixie``; by default packages are those of this system's own sources.
-    Raises ``Failed`` if neither the system's package lists nor fresh ones lead to the files.
+    ``release``: a release of Debian, such as ``trixie``; None for this system's own sources. Raise ``Failed`` if
+    neither the system's package lists nor fresh ones lead to the files.
     """
     scratch = TOOLS / "packages"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -65,9 +65,9 @@ def unpack(package: str, *, wanted: str, into: Path, release: str | None = None)
 
 
 def provide(package: str, *, wanted: str, place: Path, prove: Callable[[Path], object]) -> None:
-    """As ``unpack``, into ``place``: whole, and only once ``prove`` returns for the folder that is to become it.
+    """Unpack ``package`` as ``unpack`` does, into another folder, which replaces ``place`` once ``prove`` accepts it.
 
-    Raises ``Failed``, also where ``prove`` does; nothing is left then, and what was there before stays.
+    Raise ``Failed`` if unpacking or ``prove`` fails; then nothing is left, and ``place`` stays the same.
     """
     partial = place.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -89,11 +89,11 @@ def _download_by_fresh_lists(package: str, *, wanted: str, into: Path, release: 
 
 
 def _apt(folder: Path, *, lists: Path | None = None, source: str | None = None) -> dict[str, str]:
-    """The environment in which apt has the system's settings, and neither runs its hooks nor writes to its places.
+    """Return the environment in which apt uses the system's settings, but neither its hooks nor its folders.
 
-    The hooks (``Post-Invoke`` and the like) clean caches and wake services. As root, apt would drop to a
-    user who may not write into the checkout. With ``source``, a line of apt's sources, nothing else is looked at:
-    neither the system's sources, nor what is installed.
+    The hooks (``Post-Invoke`` and the like) clean caches and wake services. As root, apt would switch to a user who may
+    not write into the checkout. If ``source``, a line of apt's sources, is given, apt uses only that: neither the
+    system's sources, nor the list of installed packages.
     """
     system = run(["apt-config", "dump"], doing="reading apt's settings").splitlines()
     cache = folder / "cache"
@@ -109,7 +109,7 @@ def _apt(folder: Path, *, lists: Path | None = None, source: str | None = None) 
         ours |= {"Dir::Etc::sourcelist": sources, "Dir::Etc::sourceparts": "/dev/null"}
         ours |= {"Dir::State::status": "/dev/null"}
         if "sid" in source.split():
-            ours |= {"Acquire::Check-Valid-Until": "false"}  # a mirror may be behind the few days it is valid
+            ours |= {"Acquire::Check-Valid-Until": "false"}  # a mirror may be older than the few days that it is valid
     settings = [line for line in system if "-Invoke" not in line]
     settings += [f'{name} "{value}";' for name, value in ours.items()]
     file = folder / "apt.conf"
@@ -143,10 +143,10 @@ def _closure(package: str, *, wanted: str, apt: Mapping[str, str]) -> list[str]:
 
 
 def mirror(targets: str, *, own_release: str | None) -> str:
-    """The address of Debian's archive in apt's list of targets: lines of origin, release, component and address.
+    """Return the address of Debian's archive from ``targets``, apt's list of targets.
 
-    Before the first ``apt-get update`` apt knows no origin; then it is where ``own_release``, the release that this
-    Debian is of, comes from. Raises ``Failed`` if there is none.
+    Each line has an origin, a release, a component and an address. Before the first ``apt-get update`` apt knows no
+    origin; then return the address of ``own_release``, this Debian's release. Raise ``Failed`` if there is none.
     """
     unknown_origin = _FIELDS.partition("|")[0]
     by_origin: dict[str, str] = {}
@@ -164,21 +164,21 @@ def mirror(targets: str, *, own_release: str | None) -> str:
 def source_of(release: str) -> str:
     """Return the line of apt's sources for ``release``, such as ``trixie``, at the mirror that this machine uses.
 
-    Raises ``Failed`` where no mirror of Debian or no key of its releases is known here.
+    Raise ``Failed`` if no mirror of Debian, or no key of its releases, is known here.
     """
     if not KEYRING.exists():
-        raise Failed(f"{KEYRING} is not there (package debian-archive-keyring), so that nothing could be verified")
+        raise Failed(f"{KEYRING} is missing (package debian-archive-keyring), so packages could not be verified")
     return f"deb [signed-by={KEYRING}] {_mirror()} {release} main"
 
 
 @functools.cache
 def _mirror() -> str:
-    """Return the mirror that this machine uses; apt is asked once for all homes."""
+    """Return the mirror of Debian that this machine uses; apt is asked once for all homes."""
     targets = run(["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"], doing="asking for mirrors")
     try:
         return mirror(targets, own_release=own_release())
     except Failed:
-        # Before the first update apt may list no target at all, and knows only what it would ask for.
+        # Before the first update apt may list no target at all, but it prints what it would download.
         asked = run(["apt-get", "update", "--print-uris"], doing="asking for mirrors")
         if address := mirror_asked(asked, own_release=own_release()):
             return address
@@ -186,13 +186,13 @@ def _mirror() -> str:
 
 
 def mirror_asked(uris: str, *, own_release: str | None) -> str:
-    """Return the address that ``apt-get update --print-uris`` has ``own_release`` from; empty where it names none."""
+    """Return the address of ``own_release`` in the output of ``apt-get update --print-uris``; empty if not found."""
     found = re.search(rf"^'([^']+/)dists/{re.escape(own_release or '')}/InRelease'", uris, re.MULTILINE)
     return found[1] if found else ""
 
 
 def own_release() -> str | None:
-    """Return the code name of this Debian, such as ``bookworm``; None on another system."""
+    """Return the code name of this Debian, such as ``bookworm``, or None on another system."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -201,7 +201,7 @@ def own_release() -> str | None:
 
 
 def parse_uris(text: str) -> list[Package]:
-    """The files that ``apt-get --print-uris download`` announces."""
+    """Return the files that the output of ``apt-get --print-uris download`` announces."""
     return [Package(m["file"], int(m["size"]), m["sha256"]) for m in _URI_LINE.finditer(text)]
 
 

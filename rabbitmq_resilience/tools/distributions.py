@@ -1,5 +1,7 @@
-"""Find the broker, Erlang, Toxiproxy, Prometheus and HAProxy to run: the user's own first, then what set-up has
-unpacked."""
+"""Find the broker, Erlang, Toxiproxy, Prometheus, HAProxy and Pumba to run.
+
+The user's own programs come first, then those that set-up has unpacked.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pathlib import Path
 from rabbitmq_resilience.tools import erlang_support, homes
 from rabbitmq_resilience.tools.locations import CHECKOUT, OPTION, TOOLS
 
-#: What fetches what is missing.
+#: The commands that fetch missing programs.
 SET_UP = "rabbitmq-resilience setup" if CHECKOUT is None else "make setup"
 SET_UP_ENGINE = "rabbitmq-resilience setup engine" if CHECKOUT is None else "make engine"
 
@@ -33,12 +35,12 @@ HAPROXY_ADVICE = (
     f"Run `{SET_UP}`, or name the program in HAPROXY, or put haproxy on PATH (macOS: brew install haproxy)."
 )
 PUMBA_ADVICE = (
-    "Install Pumba (its releases at github.com/alexei-led/pumba have it), and put it on PATH or name it in PUMBA."
+    "Install Pumba (from its releases at github.com/alexei-led/pumba), and put it on PATH or name it in PUMBA."
 )
 
 
 class ToolMissingError(Exception):
-    """Something that must be provided was not found; the text says where was looked and what to do."""
+    """A needed program was not found; the text says which places were searched and what to do."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class BrokerHome:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Major and minor version: ``(3, 10)``."""
+        """Return major and minor version: ``(3, 10)``."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
 
@@ -63,10 +65,10 @@ class BrokerHome:
 def find_broker(
     rabbitmq_home: Path | None = None, *, environ: Mapping[str, str] | None = None, tools: Path = TOOLS
 ) -> BrokerHome:
-    """Return the broker named by ``rabbitmq_home``, else by RABBITMQ_HOME, else the first one at home.
+    """Return the broker named by ``rabbitmq_home``, else by RABBITMQ_HOME, else the first one that set-up has unpacked.
 
-    Raises ``ToolMissingError``. A home that is named but holds no broker is an error: another version
-    would be tested than the one that was asked for.
+    Raise ``ToolMissingError`` if there is none, or if the named folder holds no broker: otherwise another version than
+    the requested one would be tested.
     """
     environ = os.environ if environ is None else environ
     named = rabbitmq_home or named_broker(environ)
@@ -74,18 +76,19 @@ def find_broker(
         home = _home_in(named)
         if home is None:
             by = "" if rabbitmq_home else ", which RABBITMQ_HOME names"
-            raise ToolMissingError(f"no broker in {named}{by}: neither it nor what it holds has sbin/rabbitmq-server")
+            where = "neither the folder nor those in it hold sbin/rabbitmq-server"
+            raise ToolMissingError(f"no broker in {named}{by}: {where}")
         return _broker(home, environ, tools)
     found = brokers_at_home(environ=environ, tools=tools)
     if not found:
         installed = broker_on_path(environ)
-        hint = "" if installed is None else f" On PATH is one in {installed}, which is taken only where it is named."
+        hint = "" if installed is None else f" There is one on PATH, in {installed}, but it is used only if named."
         raise ToolMissingError(f"no RabbitMQ found in {tools / 'brokers'}.{hint} {BROKER_ADVICE}")
     return found[0]
 
 
 def named_broker(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the folder that RABBITMQ_HOME names; None where it names nothing."""
+    """Return the folder that RABBITMQ_HOME names, or None if it is not set."""
     named = (os.environ if environ is None else environ).get("RABBITMQ_HOME")
     return Path(named) if named else None
 
@@ -93,43 +96,51 @@ def named_broker(environ: Mapping[str, str] | None = None) -> Path | None:
 def brokers_at_home(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Sequence[BrokerHome]:
     """Return the brokers that set-up has unpacked, in the order in which scenarios take them (``tools.homes``).
 
-    On macOS it is the one on PATH, as Homebrew installs it. Raises ``ToolMissingError`` for a broker without Erlang.
+    On macOS, return the one on PATH, which Homebrew installs. Raise ``ToolMissingError`` for a broker without Erlang.
     """
-    environ = {**(os.environ if environ is None else environ), "ERLANG_HOME": ""}  # each has its own
+    environ = {**(os.environ if environ is None else environ), "ERLANG_HOME": ""}  # each broker has its own Erlang
     installed = broker_on_path(environ) if platform.system() == "Darwin" else None
     folders = [_home_in(place) for place in homes.places(tools)] if installed is None else [installed]
     return [_broker(home, environ, tools) for home in folders if home is not None]
 
 
 def broker_on_path(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the home of the ``rabbitmq-server`` on PATH; None where there is none."""
+    """Return the home of the ``rabbitmq-server`` on PATH, or None if there is none."""
     script = shutil.which("rabbitmq-server", path=(os.environ if environ is None else environ).get("PATH"))
     if script is None:
         return None
-    # Debian's /usr/sbin/rabbitmq-server wraps what lies in the second, and switches the user.
+    # Debian's /usr/sbin/rabbitmq-server switches the user and then starts the broker in the second folder.
     found = map(_home_in, (Path(script).resolve().parent.parent, Path("/usr/lib/rabbitmq")))
     return next(filter(None, found), None)
 
 
 def find_toxiproxy(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
-    """The Toxiproxy server named by TOXIPROXY_SERVER, else on PATH, else in ``.tools/bin``."""
+    """Return the Toxiproxy server named by TOXIPROXY_SERVER, else on PATH, else in ``.tools/bin``.
+
+    Raise ``ToolMissingError`` if there is none."""
     unpacked = tools / "bin" / "toxiproxy-server"
     return _program("toxiproxy-server", "TOXIPROXY_SERVER", unpacked, environ=environ, advice=TOXIPROXY_ADVICE)
 
 
 def find_prometheus(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
-    """The Prometheus server named by PROMETHEUS, else on PATH, else in ``.tools/prometheus``."""
+    """Return the Prometheus server named by PROMETHEUS, else on PATH, else in ``.tools/prometheus``.
+
+    Raise ``ToolMissingError`` if there is none."""
     unpacked = tools / "prometheus" / "usr" / "bin" / "prometheus"
     return _program("prometheus", "PROMETHEUS", unpacked, environ=environ, advice=PROMETHEUS_ADVICE)
 
 
 def find_haproxy(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
-    """HAProxy as HAPROXY names it, else on PATH, else in ``.tools/haproxy``."""
+    """Return the HAProxy named by HAPROXY, else on PATH, else in ``.tools/haproxy``.
+
+    Raise ``ToolMissingError`` if there is none."""
     return _program("haproxy", "HAPROXY", tools / "haproxy" / "haproxy", environ=environ, advice=HAPROXY_ADVICE)
 
 
 def find_pumba(*, environ: Mapping[str, str] | None = None, tools: Path = TOOLS) -> Path:
-    """Pumba as PUMBA names it, else on PATH, else in ``.tools/bin``, where set-up puts none."""
+    """Return the Pumba named by PUMBA, else on PATH, else in ``.tools/bin``; set-up does not fetch it.
+
+    Raise ``ToolMissingError`` if there is none."""
     return _program("pumba", "PUMBA", tools / "bin" / "pumba", environ=environ, advice=PUMBA_ADVICE)
 
 
@@ -138,7 +149,7 @@ def _program(name: str, variable: str, unpacked: Path, *, environ: Mapping[str, 
     named = environ.get(variable)
     if named:
         if not os.access(named, os.X_OK):
-            raise ToolMissingError(f"{variable} names {named}, which is no program that can be run")
+            raise ToolMissingError(f"{variable} names {named}, which cannot be run as a program")
         return Path(named)
     on_path = shutil.which(name, path=environ.get("PATH"))
     candidate = Path(on_path) if on_path else unpacked
@@ -148,7 +159,7 @@ def _program(name: str, variable: str, unpacked: Path, *, environ: Mapping[str, 
 
 
 def _home_in(folder: Path) -> Path | None:
-    """The folder itself, or the newest ``rabbitmq_server-*`` in the places where distributions put it."""
+    """Return the folder itself, or the newest ``rabbitmq_server-*`` in the places that distributions use for it."""
     if (folder / "sbin" / "rabbitmq-server").is_file() and (folder / "plugins").is_dir():
         return folder.resolve()
     places = ("rabbitmq_server-*", "lib/rabbitmq_server-*", "usr/lib/rabbitmq/lib/rabbitmq_server-*", "libexec")
@@ -165,15 +176,15 @@ def _broker(home: Path, environ: Mapping[str, str], tools: Path) -> BrokerHome:
     for plugin in (home / "plugins").glob("rabbit-[0-9]*"):
         version = plugin.name.removeprefix("rabbit-").removesuffix(".ez")
         return BrokerHome(home, _erlang_bin(home, version, environ, tools), version)
-    raise ToolMissingError(f"{home} has no plugins/rabbit-<version>: the broker's version cannot be told")
+    raise ToolMissingError(f"{home} has no plugins/rabbit-<version>: the broker's version cannot be determined")
 
 
 def _erlang_bin(home: Path, version: str, environ: Mapping[str, str], tools: Path) -> Path:
-    """Return the folder with ``erl`` and ``erlc`` that this broker is to run on.
+    """Return the folder with the ``erl`` and ``erlc`` for this broker.
 
-    It is what ERLANG_HOME names; else what lies next to the broker, as the versions of the two have to fit; else the
-    first one that RabbitMQ supports with this version, of that on PATH and those that set-up has unpacked; else that on
-    PATH.
+    Candidates, in this order: the Erlang that ERLANG_HOME names; the one next to the broker, as their versions must
+    fit; the first supported one out of that on PATH and those that set-up has unpacked; the one on PATH. Raise
+    ``ToolMissingError`` if there is none.
     """
     named = environ.get("ERLANG_HOME")
     if named:
@@ -206,7 +217,7 @@ def _is_erlang(folder: Path) -> bool:
 
 
 def _otp_version(erlang_bin: Path) -> str:
-    """Return the version of an Erlang, such as ``27.3.4.1``; empty where it does not say."""
+    """Return the version of an Erlang, such as ``27.3.4.1``; empty if it has no version file."""
     files = sorted(((erlang_bin / "erl").resolve().parent.parent / "releases").glob("*/OTP_VERSION"))
     return files[-1].read_text(encoding="utf-8").strip() if files else ""
 

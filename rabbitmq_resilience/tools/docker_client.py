@@ -1,4 +1,4 @@
-"""Connects docker's client to a container engine. Whoever answers, or does not, no socket is left open."""
+"""Connect docker's client to a container engine. No socket is left open, whether an engine answers or not."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from docker.constants import MINIMUM_DOCKER_API_VERSION
 from docker.errors import APIError, DockerException
 from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection
 
-#: What docker's client makes of the address of a socket.
+#: The prefix that docker's client gives to the address of a socket.
 _UNIX = "http+docker://"
 
-#: What an engine calls an image that has no name.
+#: The engine's name for an image without a name.
 _NO_NAME = "<none>:<none>"
 
 
 def connect(address: str | None = None, *, answer_within_s: float = 60.0) -> docker.DockerClient:
-    """The engine at ``address``, or else the one that DOCKER_HOST names, or the usual one; to be closed by the caller.
-    Raises the errors of docker and requests if none answers."""
-    # A client that finds out the engine's version as it is made cannot be closed where that fails.
+    """Return a client of the engine at ``address``, else of the one that DOCKER_HOST names, else of the usual one.
+
+    The caller must close it. Raise the errors of docker and requests if no engine answers."""
+    # A client that asks for the engine's version in its constructor could not be closed if that fails.
     with closing(_client(address, MINIMUM_DOCKER_API_VERSION, answer_within_s)) as first:
-        told = first.api.version(api_version=False)
-    if "ApiVersion" not in told:
-        raise DockerException("it does not tell the version of its API")
-    return _client(address, str(told["ApiVersion"]), answer_within_s)
+        version = first.api.version(api_version=False)
+    if "ApiVersion" not in version:
+        raise DockerException("the engine does not report the version of its API")
+    return _client(address, str(version["ApiVersion"]), answer_within_s)
 
 
 def image_tags(client: docker.DockerClient, *, label: str | None = None) -> set[str]:
-    """The names of the engine's images, or of those with ``label``, as ``repository:tag``.
+    """Return the names of the engine's images, or of those with ``label``, as ``repository:tag``.
 
-    It takes one question. ``client.images.list`` asks for each image again, and fails where one was removed by then.
+    This takes one request. ``client.images.list`` asks for each image again, and fails if one was removed since.
     """
     there = client.api.images(filters={"label": label} if label else None)
     return {tag for image in there for tag in image["RepoTags"] or () if tag != _NO_NAME}
 
 
 def reason(error: BaseException) -> str:
-    """What the engine or the system said, without the words that docker, requests and urllib3 wrap it in."""
+    """Return the message of the engine or the system, without the words that docker, requests and urllib3 add."""
     if isinstance(error, APIError) and error.response is not None:
         asked = error.response.request
         return f"refused {asked.method} {urlsplit(asked.url or '').path}: {error.explanation}"
@@ -52,7 +53,7 @@ def reason(error: BaseException) -> str:
 
 
 def _client(address: str | None, version: str, answer_within_s: float) -> docker.DockerClient:
-    """It has not spoken to anybody yet."""
+    """Return a client that has not sent any request yet."""
     timeout_s = math.ceil(answer_within_s)
     if address is None:
         client = docker.from_env(version=version, timeout=timeout_s)
@@ -66,7 +67,7 @@ def _client(address: str | None, version: str, answer_within_s: float) -> docker
 
 
 class _Connection(UnixHTTPConnection):
-    """Closes the socket by which it reached nobody; docker's own leaves it to the garbage collector."""
+    """A connection that closes its socket if connecting fails; docker's class leaves that to the garbage collector."""
 
     def connect(self) -> None:
         with ExitStack() as failed:

@@ -1,8 +1,9 @@
-"""Debian's container engine: how it is installed, started and ended.
+"""Install, start and stop Debian's container engine.
 
 This is the only part of set-up that changes the system: it installs a package, as root, and starts a service that
-outlives set-up. It does so only where images are asked for and no engine answers, and it says so. ``make engine-stop``
-ends what was started; the package stays. It takes no package to end it: ``make clean`` does so in any checkout.
+outlives set-up. It does so only if images are requested and no engine answers, and it says so. ``make engine-stop``
+stops the started service; the package stays. Stopping needs no Python package, so ``make clean`` can do it in any
+checkout.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ PID_FILE = "dockerd.pid"
 LOG_FILE = "dockerd.log"
 LOG_LINES = 15
 
-#: A cold engine makes its bridge, its firewall rules and its containerd first: 4 s on an idle machine.
+#: An engine first makes its bridge and firewall rules, and starts containerd: 4 s on an idle machine.
 START_S = 120
-#: It stops its containers first, and gives each 15 s.
+#: An engine first stops its containers, and gives each 15 s.
 STOP_S = 60
 
 
@@ -34,11 +35,11 @@ def _demand_root() -> None:
     if sys.platform != "linux":
         raise Failed("this is done on Linux only")
     if os.geteuid() != 0:
-        raise Failed("this takes root, and you are not")
+        raise Failed("this needs root, and you are not root")
 
 
 def install() -> None:
-    """Install Debian's package. Raises ``Failed`` where that cannot be done."""
+    """Install Debian's package. Raise ``Failed`` if that cannot be done."""
     _demand_root()
     if not debian.available():
         raise Failed("there is no apt-get here")
@@ -53,8 +54,9 @@ def install() -> None:
 
 
 def start(address: str, *, answers: Callable[[], bool]) -> None:
-    """Start dockerd at ``address``, in a session of its own. Raises ``Failed`` with the end of its log unless it soon
-    ``answers``."""
+    """Start dockerd at ``address``, in a session of its own, and return once ``answers()`` is true.
+
+    Raise ``Failed`` with the end of its log if it ends, or does not answer in time."""
     _demand_root()
     PLACE.mkdir(parents=True, exist_ok=True)
     log = PLACE / LOG_FILE
@@ -82,7 +84,7 @@ def start(address: str, *, answers: Callable[[], bool]) -> None:
 
 
 def _spawn(command: list[str], *, log: Path) -> int:
-    """Start what is meant to outlive this process: a session of its own, nothing shared. Returns its number."""
+    """Start a process that outlives this one, in a session of its own and with its own files; return its pid."""
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     files = (
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -101,7 +103,7 @@ def _say(*lines: str) -> None:
 
 
 def stop() -> str:
-    """End the engine that set-up started, and say what was done. Raises ``Missing`` if it does not end."""
+    """Stop the engine that set-up started; return a text that says what was done. Raise ``Missing`` if it goes on."""
     pid_file = PLACE / PID_FILE
     pid = running(pid_file)
     if pid is None:
@@ -119,11 +121,11 @@ def stop() -> str:
         raise Missing(f"{error}; see {within_root(PLACE / LOG_FILE)}") from error
     finally:
         line.end()
-    return f"dockerd, pid {pid}, has ended; the package that it came from is still installed."
+    return f"dockerd, pid {pid}, has ended; its package is still installed."
 
 
 def running(pid_file: Path) -> int | None:
-    """The process that ``pid_file`` names, if that is still a dockerd: numbers are used again."""
+    """Return the pid in ``pid_file`` if that process is still a dockerd, else None: systems use pids again."""
     try:
         pid = int(pid_file.read_text(encoding="ascii"))
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""The container engine that set-up uses: the one that answers, otherwise Debian's, installed and started."""
+"""Provide the container engine for set-up: use the one that answers, otherwise install and start Debian's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"unix:///.+|tcp://[^/]+:\d+/?")
 ANSWER_S = 10
 
 _MISSING = """\
-A container engine is needed for images and containers, and could not be had:
+A container engine is needed for images and containers, and could not be provided:
   {address}: {silence}
   installing and starting one: {why}
 How to provide it:
@@ -34,15 +34,15 @@ A user who is not root has to belong to the group of the engine's socket (usuall
 
 
 def address() -> str:
-    """Where the engine is looked for: DOCKER_HOST, else Docker's own default."""
+    """Return the address of the engine: DOCKER_HOST, else Docker's own default."""
     return os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS
 
 
 @contextmanager
 def answering(*, within_s: int = ANSWER_S) -> Iterator[docker.DockerClient]:
-    """The engine, for as long as the block lasts; ``within_s`` is how long it may take for what the block asks of it.
+    """Yield a client of the engine. ``within_s``: how long each request in the block may take.
 
-    Raises ``Failed`` with what the engine said, or why it did not answer: at first, or in the block.
+    Raise ``Failed`` with the words of the engine, or with why it did not answer, at first or in the block.
     """
     place = address()
     if not _ADDRESS.fullmatch(place) or (place.startswith("tcp:") and os.environ.get("DOCKER_TLS_VERIFY")):
@@ -56,19 +56,22 @@ def answering(*, within_s: int = ANSWER_S) -> Iterator[docker.DockerClient]:
 
 
 def found() -> str | None:
-    """Version and address of the engine that answers. Raises ``Missing`` if one is named that does not."""
+    """Return version and address of the engine that answers, or None if none does.
+
+    Raise ``Missing`` if DOCKER_HOST names an engine that does not answer."""
     try:
         with answering() as client:
-            told = client.version()
+            version = client.version()
     except Failed as error:
         if os.environ.get("DOCKER_HOST"):
             raise Missing(f"DOCKER_HOST names an engine that does not answer.\n{error}") from error
         return None
-    kernel = told.get("KernelVersion", "unknown")
-    return f"{told['Version']} (API {told['ApiVersion']}, Linux {kernel}) at {address()}"
+    kernel = version.get("KernelVersion", "unknown")
+    return f"{version['Version']} (API {version['ApiVersion']}, Linux {kernel}) at {address()}"
 
 
 def make() -> str:
+    """Install and start Debian's engine; return its version and address. Raise ``Missing`` if that fails."""
     silence = _silence()
     try:
         if shutil.which("dockerd") is None:
@@ -77,15 +80,15 @@ def make() -> str:
             dockerd.start(DEFAULT_ADDRESS, answers=lambda: _silence() is None)
         used = found()
         if used is None:
-            raise Failed("it was started and went silent")
+            raise Failed("the engine was started, and does not answer any more")
     except Failed as error:
         why = str(error).replace("\n", "\n    ")
-        raise Missing(_MISSING.format(address=address(), silence=silence or "it answered", why=why)) from error
+        raise Missing(_MISSING.format(address=address(), silence=silence or "the engine answered", why=why)) from error
     return used
 
 
 def _silence() -> str | None:
-    """Why no engine is to be found; None where one is."""
+    """Return why no engine answers, or None if one does."""
     try:
         with answering():
             return None

@@ -1,7 +1,7 @@
-"""Which Erlang RabbitMQ supports with which of its releases.
+"""Check whether RabbitMQ supports an Erlang version for a release.
 
 The source is RabbitMQ's page "Erlang Version Requirements", its matrix of 4.3 and of older series, as read in November
-2026. Two versions may well run together that are not supported: what comes of it says less of others.
+2026. An unsupported pair may run, but its results say less about supported ones.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Supported:
-    """From ``since`` on, to the end of its series or the next line: the least Erlang and the newest series of it."""
+    """The supported Erlang versions for RabbitMQ from ``since`` up to the next line or the end of its series.
+
+    ``least``: the oldest version. ``newest``: the newest series."""
 
     since: Numbers
     least: Numbers
     newest: int
 
 
-#: Newest first. A series that is not here is not known.
+#: Newest first. Nothing is known of other series.
 _TABLE = (
     _Supported((4, 4, 0), (27, 0), 29),
     _Supported((4, 3, 7), (27, 0), 29),
@@ -56,20 +58,20 @@ _TABLE = (
 
 
 def refusal(rabbitmq: str, erlang: str) -> str:
-    """Return why this Erlang is not supported with this RabbitMQ; empty if it is, or where nothing is known.
+    """Return why this Erlang is not supported with this RabbitMQ; empty if it is supported or nothing is known.
 
-    Both are versions such as ``4.3.6`` and ``27.3.4.1``; of a pre-release the numbers count.
+    Both are versions such as ``4.3.6`` and ``27.3.4.1``. A pre-release counts as the release with its numbers.
     """
     version, otp = _numbers(rabbitmq), _numbers(erlang)
     row = next((row for row in _TABLE if row.since[:2] == version[:2] and row.since <= version), None)
     if row is None or not otp or row.least <= otp < (row.newest + 1,):
         return ""
     least = ".".join(map(str, row.least))
-    return f"RabbitMQ {rabbitmq} is not supported on Erlang {erlang}, but on {least} to {row.newest}.x ({SOURCE})"
+    return f"RabbitMQ {rabbitmq} does not support Erlang {erlang}, only {least} to {row.newest}.x ({SOURCE})"
 
 
 def known_series() -> list[str]:
-    """Return the series of RabbitMQ that are known, such as "4.3", oldest first."""
+    """Return the series of RabbitMQ that the table has, such as "4.3", oldest first."""
     return [".".join(map(str, series)) for series in sorted({line.since[:2] for line in _TABLE})]
 
 

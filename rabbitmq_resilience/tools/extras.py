@@ -1,6 +1,6 @@
-"""How to install an optional part of this package: from where the package itself came.
+"""Return the command that installs an optional part of this package, from the place of the package itself.
 
-The package is on no index, and its name there is free for anybody to take: so nobody is told to install it by name.
+The package is on no index, so anybody could take its name there. Therefore no message says to install it by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKAGE = "rabbitmq-resilience"
 def install_command(extra: str) -> str:
     """Return the command that installs the package with ``extra``, by the path of its checkout or wheel.
 
-    Where pip did not record a path (PEP 610), the path is left to the reader.
+    If pip did not record a path (PEP 610), the reader must fill in the path.
     """
     path, editable = installed_from()
     option, place = "-e " if editable else "", path or "path/to/the/checkout"
@@ -26,12 +26,13 @@ def install_command(extra: str) -> str:
 
 
 def installed_from() -> tuple[Path | None, bool]:
-    """Return the folder or wheel that the package was installed from, if that is known, and whether it is run there."""
+    """Return (path, editable): the folder or wheel from which the package was installed, or None if it is not known,
+    and whether the package runs from that folder."""
     try:
-        told = json.loads(distribution(PACKAGE).read_text("direct_url.json") or "{}")
+        origin = json.loads(distribution(PACKAGE).read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         return None, False
-    url = urlsplit(told.get("url", ""))
+    url = urlsplit(origin.get("url", ""))
     if url.scheme != "file":
         return None, False
-    return Path(url2pathname(url.path)), bool(told.get("dir_info", {}).get("editable"))
+    return Path(url2pathname(url.path)), bool(origin.get("dir_info", {}).get("editable"))

@@ -1,4 +1,4 @@
-"""HAProxy, for topologies with load balancers."""
+"""Provide HAProxy, for topologies with load balancers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rabbitmq_resilience.tools.progress import run
 PROGRAM = "haproxy"
 UNPACKED = "usr/sbin/haproxy"
 
-#: The program and those of its libraries that other programs seldom bring.
+#: The program, and those of its libraries that few systems have.
 PACKAGES_WANTED = r"haproxy|liblua5\.\d-0|libopentracing.*|libopentelemetry.*"
 
-#: Finds the libraries from where it lies, so that the checkout may be moved; HAProxy takes its place.
+#: Finds the libraries relative to its own place, so the checkout may be moved. Then HAProxy replaces the shell.
 _SCRIPT = """\
 #!/bin/sh
 here=$(CDPATH= cd -- "$(dirname -- "$(readlink -f -- "$0")")" && pwd -P)

@@ -1,7 +1,7 @@
-"""Container images: which there are for each broker version, and which of them is taken.
+"""Name the container images of each broker version and program, and choose the one to run.
 
-The official ones are the default. Those that ``make images`` builds on this machine win where they are there: they
-are for machines that cannot pull.
+The official images are the default. Images that ``make images`` has built on this machine come first: they are for
+machines that cannot pull.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-#: Every image that set-up builds has it. Containers inherit an image's labels, so theirs needs another value.
+#: The label of every image that set-up builds. Containers inherit labels of images, so theirs need another value.
 LABEL = "rabbitmq-resilience"
 LABEL_VALUE = "image"
 
@@ -19,13 +19,14 @@ _NAME = re.compile(r"(?:[\w.-]+(?::\d+)?/)?[\w./-]+(?::[\w.-]+|@sha256:[0-9a-f]{
 
 
 class ImageNameError(Exception):
-    """What was given names no image; the text says what to write instead."""
+    """The given text names no image; the message says what to write instead."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """One version of one program: its official image, the local one, and the Debian release (its code name) whose
-    packages the local one is made of, if it is made of packages."""
+    """The images of one version of a program: the official one and the local one.
+
+    ``release``: the code name of the Debian release from whose packages the local one is made, if it is."""
 
     version: str
     official: str
@@ -35,8 +36,8 @@ class Image:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The image to run. ``version`` is None if its name does not tell; one that is not ``built`` here is pulled unless
-    the engine has it."""
+    """The image to run. ``version``: None if the name does not show it. ``built``: whether set-up has built it on this
+    machine; other images are pulled unless the engine has them."""
 
     name: str
     version: str | None
@@ -44,15 +45,16 @@ class Chosen:
 
 
 def broker(version: str, *, release: str | None = None) -> Image:
+    """Return the images of a broker version."""
     return Image(version, f"rabbitmq:{version}-management", f"{LABEL}/rabbitmq:{version}", release)
 
 
 def official_series(series: str) -> str:
-    """The image of the last version of a series such as ``3.11``."""
+    """Return the official image of the last version of a series such as ``3.11``."""
     return broker(series).official
 
 
-#: What Debian's releases hold. Only sid moves on: what came from there by then is named by its own version.
+#: The brokers in Debian's releases. Only sid gets new versions: an image made from it has its real version as its name.
 BROKERS = (
     broker("3.8.9", release="bullseye"),
     broker("3.10.8", release="bookworm"),
@@ -62,34 +64,34 @@ BROKERS = (
 TOXIPROXY = Image("2.12.0", "ghcr.io/shopify/toxiproxy:2.12.0", f"{LABEL}/toxiproxy:2.12.0")
 PROMETHEUS = Image("2.42.0", "prom/prometheus:v2.42.0", f"{LABEL}/prometheus:2.42.0", release="bookworm")
 HAPROXY = Image("2.6.12", "haproxy:2.6.12", f"{LABEL}/haproxy:2.6.12", release="bookworm")
-#: Puts load on a container for Pumba, which wants the program at /stress-ng.
+#: Puts load on a container for Pumba, which needs the program at /stress-ng.
 STRESS = Image("0.15.06", "ghcr.io/alexei-led/stress-ng:0.20.01", f"{LABEL}/stress-ng:0.15.06", release="bookworm")
 
-#: Machines on which brokers run as Debian installs them, and which are reached by ssh: for this project's own tests.
+#: Machines for this project's own tests: brokers run there as Debian installs them, and ssh reaches them.
 MACHINE = Image("3.10.8", "", f"{LABEL}/machine:3.10.8", release="bookworm")
 
-#: Has tc and iptables for Pumba, where the broker's own image is not one that was built here, which has them too.
+#: Has tc and iptables for Pumba. It is used if the broker's image was not built here; images built here have both.
 NETWORK_TOOLS = "ghcr.io/alexei-led/pumba-alpine-nettools:latest"
 
 
 def network_tools(broker: str) -> Chosen:
-    """The image with tc and iptables to go with the image of a broker."""
+    """Return the image with tc and iptables to use with the image of a broker."""
     built = broker.startswith(f"{LABEL}/")
     return Chosen(broker if built else NETWORK_TOOLS, None, built)
 
 
 def choose(image: Image, *, there: Collection[str]) -> Chosen:
-    """The local image if it is among the names that are ``there`` (``repository:tag``), else the official one."""
+    """Return the local image if its name is in ``there`` (names ``repository:tag``), else the official one."""
     built = image.local in there
     return Chosen(image.local if built else image.official, image.version, built)
 
 
 def broker_image(wanted: str, *, there: Collection[str]) -> Chosen:
-    """Return the image of a version such as ``4.0.5``, that of a series such as ``4.3``, or the one that ``wanted``
-    names in full, such as ``rabbitmq:4.2-management``.
+    """Return the image for ``wanted``: a version such as ``4.0.5``, a series such as ``4.3``, or the full name of an
+    image, such as ``rabbitmq:4.2-management``.
 
-    Of a series it is the newest patch release: of those built here, otherwise that of the official image. Raises
-    ``ImageNameError`` for anything else.
+    For a series, return the newest patch release that was built here, otherwise the official image of the series.
+    Raise ``ImageNameError`` for anything else.
     """
     if re.fullmatch(_VERSION, wanted):
         return choose(broker(wanted), there=there)

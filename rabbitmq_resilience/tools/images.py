@@ -1,5 +1,8 @@
-"""Container images for machines that cannot pull: brokers and programs from Debian's packages, Toxiproxy from the
-program that set-up provides. What is there, made by the same recipe, is kept."""
+"""Build container images on machines that cannot pull them.
+
+Brokers and programs come from Debian's packages, Toxiproxy from the program that set-up provides. An existing image
+of the same recipe is kept.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +33,26 @@ LABEL = f"{images.LABEL}={images.LABEL_VALUE}"
 PROOF = "proof"
 RECIPE_LABEL = f"{images.LABEL}.recipe"
 
-#: How long the engine may take for one thing that is asked of it.
+#: How long the engine may take for one request.
 WORK_S = 900
 _CHUNK_BYTES = 1 << 20
 
-#: No user of any image: who runs a container owns the folders that are mounted into it.
+#: A user that no image has: in a run, the user who starts a container owns the folders that are mounted into it.
 ANYBODY = "54321:54321"
 
 _CANNOT = """\
 The image {name} could not be built: {why}
-How to provide it: on a machine that can pull images nothing has to be built, the official one is taken
+How to provide it: a machine that can pull images needs no built ones and uses the official one
 ({official}); or build it elsewhere, and bring it here with `docker save` and `docker load`."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an image is made. ``packages`` are mmdebstrap's arguments; without them, Toxiproxy is all that is in it.
+    """How an image is made.
 
-    ``changes`` are instructions of a Dockerfile. ``proof`` is run in a container by a user who owns nothing; it ends
-    with status 0 if the image is good, and writes ``version x.y.z``.
+    ``packages``: arguments of mmdebstrap; without them, the image holds only Toxiproxy. ``changes``: instructions of a
+    Dockerfile. ``proof``: a command that runs in a container as a user who owns no files there. It ends with status 0
+    if the image is good, and writes ``version x.y.z``.
     """
 
     image: Image
@@ -58,16 +62,16 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Changes with everything that the image's content depends on, but for what the packages become."""
+        """Return a key that changes with all that the image's content depends on, except new versions of packages."""
         parts = [self.image.local, self.image.release, self.packages, mmdebstrap.LEFT_OUT]
         parts += [self.changes, self.proof]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-#: The distribution's own rabbitmq-server on PATH would change to the user rabbitmq; this one is what it starts.
+#: The distribution's rabbitmq-server on PATH changes to the user rabbitmq; this path has the script that it starts.
 _BROKER_PATH = "/usr/lib/rabbitmq/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: A cookie is a secret of one cluster. The folders are open as in the official image.
+#: A cookie is a secret of one cluster, so the image has none. The folders are writable as in the official image.
 _BROKER_HOOKS = (
     'rm -f "$1/var/lib/rabbitmq/.erlang.cookie"',
     'chmod 777 "$1/etc/rabbitmq" "$1/var/lib/rabbitmq" "$1/var/lib/rabbitmq/mnesia" "$1/var/log/rabbitmq"',
@@ -86,7 +90,9 @@ echo "version $(dpkg-query --show --showformat '${Version}' rabbitmq-server)"
 
 
 def broker_recipe(image: Image) -> Recipe:
-    """A broker with what faults need beside it: tc, iptables, and libfaketime at /usr/local/lib/libfaketime.so."""
+    """Return the recipe of a broker image with what faults need: tc, iptables, and libfaketime.
+
+    libfaketime is at /usr/local/lib/libfaketime.so."""
     include = "--include=rabbitmq-server,iproute2,iptables,libfaketime"
     return Recipe(
         image,
@@ -121,7 +127,7 @@ PROMETHEUS = Recipe(
     proof=("/usr/bin/prometheus", "--version"),
 )
 
-#: Started by a shell, which the official image has too.
+#: A shell starts it; the official image has one too.
 HAPROXY = Recipe(
     images.HAPROXY,
     packages=("--variant=extract", "--include=haproxy,dash"),
@@ -148,7 +154,7 @@ for program in sshd nft iptables ss systemctl sudo; do test -x "$(PATH=/usr/sbin
 echo "version $(dpkg-query --show --showformat '${Version}' rabbitmq-server)"
 """
 
-#: Nobody is let in before somebody gives it keys; a cookie is a secret of one cluster.
+#: The image has no ssh keys, so no user can log in until keys are added. A cookie is a secret of one cluster.
 _MACHINE_HOOKS = (
     'rm -f "$1/var/lib/rabbitmq/.erlang.cookie" "$1"/etc/ssh/ssh_host_*',
     'mkdir -p "$1/run/sshd" "$1/root/.ssh" && chmod 700 "$1/root/.ssh"',
@@ -167,7 +173,7 @@ MACHINE = Recipe(
 
 
 def found(recipe: Recipe) -> str | None:
-    """The name of the image that was made by ``recipe``, if it is there."""
+    """Return the name of the image that ``recipe`` has made, or None. Raise ``Missing`` if no engine answers."""
     try:
         with engine.answering() as client:
             there = image_tags(client, label=f"{RECIPE_LABEL}={recipe.key}")
@@ -177,7 +183,9 @@ def found(recipe: Recipe) -> str | None:
 
 
 def make(recipe: Recipe) -> str:
-    """Build, try and name the image; returns its name, which holds the version that was in the packages."""
+    """Build, prove and name the image; return its name, which has the version of the packaged program.
+
+    Raise ``Missing`` if that fails."""
     try:
         with tempfile.TemporaryDirectory(prefix="image-", ignore_cleanup_errors=True) as folder:
             archive = Path(folder) / "content.tar"
@@ -190,7 +198,7 @@ def make(recipe: Recipe) -> str:
 
 
 def fill(archive: Path, recipe: Recipe) -> None:
-    """Write the whole file system of the image to the tar file ``archive``. Raises ``Failed``."""
+    """Write the whole file system of the image to the tar file ``archive``. Raise ``Failed`` if that fails."""
     if recipe.packages and recipe.image.release:
         mmdebstrap.bootstrap(recipe.image.release, recipe.packages, into=archive)
         return
@@ -207,15 +215,15 @@ def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _named(archive: Path, recipe: Recipe, client: docker.DockerClient) -> str:
-    """Import ``archive``, and name it once its proof has ended well: what is half-built never has the name."""
+    """Import ``archive``, and name the image once its proof has succeeded: an unproven image never has the name."""
     labels = (f"LABEL {LABEL}", f"LABEL {RECIPE_LABEL}={recipe.key}")
     image = _imported(archive, client, changes=(*recipe.changes, *labels))
     try:
-        version = told_version(run(client, str(image.id), recipe.proof))
+        version = version_in(run(client, str(image.id), recipe.proof))
         repository = recipe.image.local.rpartition(":")[0]
         if version != recipe.image.version:
             source = f"Debian {recipe.image.release}" if recipe.image.release else "the program"
-            print(f"      {source} is version {version} by now, not {recipe.image.version}", flush=True)
+            print(f"      {source} now has version {version}, not {recipe.image.version}", flush=True)
         image.tag(repository, version)
     except BaseException:
         image.remove(force=True)
@@ -225,7 +233,7 @@ def _named(archive: Path, recipe: Recipe, client: docker.DockerClient) -> str:
 
 
 def _imported(archive: Path, client: docker.DockerClient, *, changes: Sequence[str]) -> Built:
-    """An image of a tar file of its whole file system; it has no name yet."""
+    """Make an image of the tar file of a whole file system, and return it; it has no name yet."""
     doing = "importing the image"
     line = Line(doing)
     try:
@@ -233,13 +241,13 @@ def _imported(archive: Path, client: docker.DockerClient, *, changes: Sequence[s
             answer = str(client.api.import_image(body, changes=changes))
     finally:
         line.end()
-    told = [json.loads(part) for part in answer.splitlines() if part.strip()]
-    for message in told:
+    messages = [json.loads(part) for part in answer.splitlines() if part.strip()]
+    for message in messages:
         if "error" in message:
             raise Failed(f"{doing}: {message['error']}")
-    if not told or not str(told[-1].get("status", "")).startswith("sha256:"):
-        raise Failed(f"{doing}: the engine named no image, it said: {answer[-200:]!r}")
-    return client.images.get(told[-1]["status"])
+    if not messages or not str(messages[-1].get("status", "")).startswith("sha256:"):
+        raise Failed(f"{doing}: the engine named no image; its answer: {answer[-200:]!r}")
+    return client.images.get(messages[-1]["status"])
 
 
 def _chunks(archive: Path, line: Line) -> Generator[bytes, None, None]:
@@ -251,10 +259,9 @@ def _chunks(archive: Path, line: Line) -> Generator[bytes, None, None]:
 
 
 def run(client: docker.DockerClient, image: str, command: Sequence[str]) -> str:
-    """Run ``command`` to its end in a container without network, as a user who owns nothing there; returns what it
-    wrote.
+    """Run ``command`` to its end in a container without network, as a user who owns no files there; return its output.
 
-    Raises ``Failed`` with that if its status is not 0.
+    Raise ``Failed`` with the output if the status is not 0.
     """
     container = client.containers.create(
         image,
@@ -278,15 +285,17 @@ def run(client: docker.DockerClient, image: str, command: Sequence[str]) -> str:
 
 
 def remove_left_over(client: docker.DockerClient) -> None:
-    """Remove the images that lost their name to newer ones, and what calls that were broken off an hour ago or earlier
-    have left: images that never got a name, and containers of proofs that have ended."""
+    """Remove what is no longer needed and at least an hour old.
+
+    These are images that lost their name to newer ones or never got one, and ended containers of proofs."""
     _prune(client.images.prune, {"dangling": True, "label": LABEL, "until": "1h"})
     _prune(client.containers.prune, {"label": f"{images.LABEL}={PROOF}", "until": "1h"})
 
 
 def _prune(prune: Callable[..., object], filters: dict[str, object]) -> None:
-    """Prune, unless the engine is at it for somebody else: it does one at a time and refuses the second, which is
-    then left to whoever makes the next image."""
+    """Prune, unless another client is pruning: the engine refuses a second request at the same time.
+
+    The next image that is made prunes again."""
     try:
         prune(filters=filters)
     except APIError as error:
@@ -294,12 +303,12 @@ def _prune(prune: Callable[..., object], filters: dict[str, object]) -> None:
             raise
 
 
-def told_version(proof: str) -> str:
-    """The version in what a proof wrote. Raises ``Failed`` if it wrote none."""
-    told = re.search(r"\bversion (\d+\.\d+\.\d+)", proof)
-    if told is None:
-        raise Failed(f"the image does not tell its version: {proof.strip()[-200:]!r}")
-    return told[1]
+def version_in(proof: str) -> str:
+    """Return the version in the output of a proof. Raise ``Failed`` if there is none."""
+    match = re.search(r"\bversion (\d+\.\d+\.\d+)", proof)
+    if match is None:
+        raise Failed(f"the proof of the image prints no version: {proof.strip()[-200:]!r}")
+    return match[1]
 
 
 def step(recipe: Recipe, *, optional: bool = False) -> Step:
@@ -308,14 +317,16 @@ def step(recipe: Recipe, *, optional: bool = False) -> Step:
 
 
 def steps(versions: Sequence[str]) -> tuple[Step, ...]:
-    """Everything up to the images of these broker versions, or of all, of which then each may be missing: releases
-    leave mirrors. Raises ``Missing`` for a version that no release holds."""
+    """Return all steps up to the images of these broker versions, or of all known ones.
+
+    If all are requested, each may be missing, as releases leave mirrors. Raise ``Missing`` for a version that no Debian
+    release holds."""
     known = {image.version: image for image in images.BROKERS}
     unknown = [version for version in versions if version not in known]
     if unknown:
         raise Missing(
             f"No Debian release is known that holds RabbitMQ {', '.join(unknown)}; known are {', '.join(known)}.\n"
-            "Other versions have to be pulled: the official images are taken where there is no local one."
+            "Other versions have to be pulled: the official images are used if there is no local one."
         )
     wanted = [known[version] for version in versions or known]
     brokers = (step(broker_recipe(image), optional=not versions) for image in wanted)

@@ -1,4 +1,7 @@
-"""Where things are: beside the package in a checkout, inside it when it was installed, and what was fetched."""
+"""Find the folders of the project's content, and of what set-up has fetched.
+
+In a checkout, content is next to the package; in an installed package, it is inside.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
-#: What the package's processes are started from, so that they find the package.
+#: The folder in which the package's processes are started, so that they find the package.
 IMPORTED_FROM = PACKAGE.parent
 
-#: The checkout that the package is part of; None where it was installed from a wheel.
+#: The checkout of the package; None if the package was installed from a wheel.
 CHECKOUT = IMPORTED_FROM if (IMPORTED_FROM / "setup" / "start").is_file() else None
 
-#: How options of the plugin begin: their short names are there in a checkout only.
+#: The beginning of the plugin's options: their short names exist only in a checkout.
 OPTION = "--resilience-" if CHECKOUT is None else "--"
 
 
 def _user_cache() -> Path:
-    """By the XDG Base Directory Specification."""
+    """Return the user's cache folder of this project, by the XDG Base Directory Specification."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "rabbitmq-resilience"
 
@@ -31,9 +34,9 @@ def _tools() -> Path:
 
 
 def content(name: str) -> Path:
-    """The folder of that name that comes with the project: ``topologies``, ``faults``, ``reports``."""
+    """Return the project's folder of that name: ``topologies``, ``faults`` or ``reports``."""
     return PACKAGE / name if CHECKOUT is None else CHECKOUT / name
 
 
-#: What set-up has fetched or built. RABBITMQ_RESILIENCE_TOOLS names another folder.
+#: The folder with what set-up has fetched or built. RABBITMQ_RESILIENCE_TOOLS names another folder.
 TOOLS = _tools()

@@ -1,4 +1,4 @@
-"""File systems of Debian's releases, by mmdebstrap, from the mirror that this machine's apt uses."""
+"""Make file systems of Debian's releases by mmdebstrap, from the mirror that this machine's apt uses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 PLACE = TOOLS / "mmdebstrap"
 PROGRAM = "usr/bin/mmdebstrap"
 
-#: What no container needs.
+#: Files that no container needs.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 
 _MISSING = """\
-mmdebstrap is needed to build images, and could not be had: {why}
+mmdebstrap is needed to build images, and could not be provided: {why}
 How to provide it:
   Debian      the packages mmdebstrap and perl
-  elsewhere   nothing has to be built where images can be pulled: the official ones are the default"""
+  elsewhere   a machine that can pull images needs no built ones: the official images are the default"""
 
 
 def program() -> Path | None:
+    """Return mmdebstrap on PATH, else the unpacked one, else None."""
     on_path = shutil.which("mmdebstrap")
     candidate = Path(on_path) if on_path else PLACE / PROGRAM
     return candidate if os.access(candidate, os.X_OK) else None
@@ -38,6 +39,7 @@ def found() -> str | None:
 
 
 def make() -> str:
+    """Unpack mmdebstrap; return where it is. Raise ``Missing`` if that fails."""
     if platform.system() != "Linux" or not debian.available():
         raise Missing(_MISSING.format(why="there is no apt-get here"))
     try:
@@ -52,24 +54,24 @@ def _starts(unpacked: Path) -> None:
 
 
 def bootstrap(release: str, arguments: Sequence[str], *, into: Path) -> None:
-    """Write the file system of ``release`` that mmdebstrap's ``arguments`` ask for to the tar file ``into``.
+    """Write a file system of ``release``, made by mmdebstrap with ``arguments``, to the tar file ``into``.
 
-    What it needs meanwhile lies in the folder of ``into``. Raises ``Failed``.
+    Temporary files go to the folder of ``into``. Raise ``Failed`` if that fails.
     """
     there = program()
     if there is None:
-        raise Failed("mmdebstrap is not there")
+        raise Failed("mmdebstrap is missing")
     source = debian.source_of(release)
     options = [f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT]
     if release == "sid":
-        options.append('--aptopt=Acquire::Check-Valid-Until "false"')  # a mirror may be behind the few days it is valid
+        options.append('--aptopt=Acquire::Check-Valid-Until "false"')  # a mirror may lag behind for longer
     if os.geteuid() == 0:
         options.append('--aptopt=APT::Sandbox::User "root"')  # apt's own user may not look into the folder
     into.parent.chmod(0o755)
     path = f"{there.parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "TMPDIR": str(into.parent), "PATH": path}
-    told = ["--format=tar", *options, *arguments, release, str(into), source]
-    run([there, *told], doing=f"installing Debian {release} for the image", env=environment)
+    given = ["--format=tar", *options, *arguments, release, str(into), source]
+    run([there, *given], doing=f"installing Debian {release} for the image", env=environment)
 
 
 STEP = Step("mmdebstrap", found, make)

@@ -1,6 +1,6 @@
-"""Programs that are the user's own, otherwise a package of the distribution unpacked into a folder of ``.tools/``.
+"""Provide programs: the user's own, otherwise a package of the distribution, unpacked into a folder of ``.tools/``.
 
-Not every scenario needs them, so set-up goes on where one cannot be had.
+Not every scenario needs them, so set-up goes on if one cannot be provided.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rabbitmq_resilience.tools.progress import Failed
 from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 
 _MISSING = """\
-{title} is needed for {needed_for}, and could not be had:
+{title} is needed for {needed_for}, and could not be provided:
   {variable}: not set
-  {package} on PATH: not there
+  {package} on PATH: not found
   package of the distribution: {why}
 How to provide it:
   Debian, Ubuntu   a package source that has {package} (it is only downloaded, never installed)
@@ -29,9 +29,11 @@ How to provide it:
 
 @dataclass(frozen=True)
 class Packaged:
-    """A program and the ``package`` of that name. ``wanted`` matches the packages that are unpacked of it and what it
-    depends on; ``program`` is its path in the unpacked folder, which ``prove`` starts (it raises ``Failed``).
-    ``find(tools=...)`` is the one that a run would use, which ``variable`` may name."""
+    """A program and the ``package`` of that name.
+
+    ``wanted``: a pattern of the names of the packages to unpack, out of the package and its dependencies. ``program``:
+    the path of the program in the unpacked folder. ``prove`` starts it there, and raises ``Failed`` if it does not run.
+    ``find(tools=...)`` returns the program that a run would use; the environment variable ``variable`` may name it."""
 
     title: str
     needed_for: str
@@ -47,7 +49,9 @@ class Packaged:
         return Step(self.title, self.found, self.make, optional=True)
 
     def found(self) -> str | None:
-        """What a run would use by now. Raises ``Missing`` if a program is named that cannot be used."""
+        """Return the program that a run would use now, or None if there is none.
+
+        Raise ``Missing`` if the environment names a program that cannot be used."""
         try:
             return within_root(self.find(tools=TOOLS))
         except ToolMissingError as error:
@@ -56,7 +60,7 @@ class Packaged:
             return None
 
     def make(self) -> str:
-        """Unpack it. Raises ``Missing``."""
+        """Unpack the package; return where its program is. Raise ``Missing`` if that fails."""
         if not debian.available():
             raise self._missing("there is no apt-get here")
         place = TOOLS / self.package

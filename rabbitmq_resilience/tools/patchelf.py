@@ -1,4 +1,4 @@
-"""patchelf: lets programs use libraries of another release than this system's."""
+"""Change programs by patchelf, so that they use the libraries of another release than this system's."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, run
 
 _ELF = b"\x7fELF"
-#: ``e_type`` in the header of an ELF file, of which these can be started or loaded.
+#: The offset of ``e_type`` in the header of an ELF file, and its values for files that can be started or loaded.
 _TYPE_AT, _LOADED_TYPES = 16, (2, 3)
 
 
 def use_libraries(programs: Path, *, of: Path) -> None:
     """Let all programs and libraries in ``programs`` use the C library and all others that lie in ``of``.
 
-    They hold that folder's path then, and cannot be moved. Raises ``Failed``.
+    Afterwards they hold that folder's path, and cannot be moved. Raise ``Failed`` if that cannot be done.
     """
     loaders = sorted(of.glob("*-linux-*/ld-linux-*.so.*"))
     if not loaders:
-        raise Failed(f"the package libc6 holds no loader where it is known to be ({of}/*-linux-*/ld-linux-*.so.*)")
+        raise Failed(f"the package libc6 holds no loader at its known place ({of}/*-linux-*/ld-linux-*.so.*)")
     program = _program()
     for file in filter(_is_loaded, programs.rglob("*")):
-        # RPATH and not RUNPATH: what is loaded by what a library needs has to be found in that folder, too.
+        # RPATH, not RUNPATH: libraries that a library needs must be found in that folder, too.
         options = ["--force-rpath", "--set-rpath", str(loaders[0].parent)]
         if _has_interpreter(file, program):
             options += ["--set-interpreter", str(loaders[0])]

@@ -1,4 +1,4 @@
-"""RabbitMQ PerfTest, whose numbers stand beside ours: fetched by Maven, run by Java."""
+"""Provide RabbitMQ PerfTest, whose numbers are compared with ours: Maven fetches it, Java runs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACE = TOOLS / "perf-test"
 MAIN = "com.rabbitmq.perf.PerfTest"
 SET_UP = "rabbitmq-resilience setup perf-test" if CHECKOUT is None else "make perf-test"
 
-#: What Maven is asked for: PerfTest and all that it needs to run.
+#: The project for which Maven fetches PerfTest and its dependencies.
 _POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -36,7 +36,7 @@ _POM = f"""\
 """
 
 _MISSING = """\
-PerfTest {version} is needed for numbers beside ours, and could not be had: {why}
+PerfTest {version} is needed for numbers to compare with ours, and could not be provided: {why}
 How to provide it:
   Debian, Ubuntu   the packages default-jre-headless and maven
   macOS            brew install maven
@@ -45,8 +45,10 @@ How to provide it:
 
 
 def find_perf_test(*, environ: Mapping[str, str] | None = None, place: Path = PLACE) -> list[str]:
-    """The command that PerfTest's options follow: the jars of the folder that PERF_TEST names, or those that set-up has
-    fetched. Raises ToolMissingError."""
+    """Return the command to which PerfTest's options are appended.
+
+    It uses the jars in the folder that PERF_TEST names, else those that set-up has fetched. Raise ToolMissingError if
+    the jars or Java are missing."""
     environ = os.environ if environ is None else environ
     named = environ.get("PERF_TEST")
     jars = Path(named) if named else place
@@ -62,7 +64,9 @@ def find_perf_test(*, environ: Mapping[str, str] | None = None, place: Path = PL
 
 
 def found() -> str | None:
-    """What a run would use by now. Raises ``Missing`` if a folder is named that cannot be used."""
+    """Return the folder of jars that a run would use now, or None if there is none.
+
+    Raise ``Missing`` if PERF_TEST names a folder that cannot be used."""
     try:
         find_perf_test()
     except ToolMissingError as error:
@@ -73,7 +77,7 @@ def found() -> str | None:
 
 
 def make() -> str:
-    """Raises ``Missing``."""
+    """Fetch PerfTest by Maven; return where it is. Raise ``Missing`` if that fails."""
     lacking = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if lacking:
         raise Missing(_MISSING.format(version=VERSION, why=f"no {' and no '.join(lacking)} on PATH"))

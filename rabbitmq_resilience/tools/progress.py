@@ -1,4 +1,4 @@
-"""Runs the programs that set-up needs, and shows how far they are when they take over two seconds."""
+"""Run the programs that set-up needs, and show their progress if they take over two seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_BYTES_MAX = 100
 
 
 class Failed(Exception):
-    """A program ended with an error; the text holds the last lines that it wrote."""
+    """A program ended with an error, or something else failed; the text says what, with the last lines of output."""
 
 
 class Line:
@@ -32,7 +32,7 @@ class Line:
         self._shown = False
 
     def show(self, done: str = "") -> None:
-        """Say how long it takes by now, and ``done``, if it is time to say so."""
+        """Write the elapsed time and the text ``done``, if enough time has passed since the last output."""
         elapsed_s = time.monotonic() - self._start_s
         if elapsed_s < self._next_s:
             return
@@ -60,10 +60,10 @@ def run(
     env: Mapping[str, str] | None = None,
     done: Callable[[], str] | None = None,
 ) -> str:
-    """Run ``command`` to its end and return what it wrote.
+    """Run ``command`` to its end and return its output.
 
-    ``doing`` and ``done()``, or else the last line that it wrote, are shown while it runs. Raises ``Failed`` if
-    it cannot be started or ends with another status than 0. It has no input, so it cannot wait for an answer.
+    While it runs, ``doing`` is shown, with ``done()`` or else the last line of its output. Raise ``Failed`` if it
+    cannot be started or ends with another status than 0. It has no input, so it cannot wait for an answer.
     """
     line = Line(doing)
     with tempfile.TemporaryFile() as output:
@@ -96,7 +96,7 @@ def run(
 
 
 def _last_line(output: IO[bytes]) -> str:
-    """What was written to the file ``output`` last; the process that writes it shares its position, which stays."""
+    """Return the last line in the file ``output``. The file position stays: the writing process shares it."""
     size_bytes = os.fstat(output.fileno()).st_size
     end = os.pread(output.fileno(), LINE_BYTES_MAX, max(0, size_bytes - LINE_BYTES_MAX))
     lines = end.decode(errors="replace").strip().splitlines()
@@ -112,7 +112,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let ``process`` end by itself, as one that has mounted or written something must, but not for long."""
+    """End ``process``: ask it first, as it may have to clean up mounts or files, and kill it if it takes too long."""
     process.terminate()
     try:
         process.wait(timeout=END_S)

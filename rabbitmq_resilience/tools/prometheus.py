@@ -1,4 +1,4 @@
-"""The Prometheus server, for scenarios that are measured."""
+"""Provide the Prometheus server, for scenarios with metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROMETHEUS = Packaged(
     needed_for="scenarios with metrics",
     package="prometheus",
     variable="PROMETHEUS",
-    wanted="prometheus",  # linked statically but for libc; what else the package depends on serves its pages
+    wanted="prometheus",  # linked statically except for libc; the other dependencies only serve its pages
     program=PROGRAM,
     find=find_prometheus,
     prove=_starts,

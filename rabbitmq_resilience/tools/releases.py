@@ -1,6 +1,6 @@
-"""RabbitMQ's own releases as processes: the generic build of any version, verified by its signature and unpacked.
+"""Download RabbitMQ's own releases to run as processes: the generic build of any version, verified by its signature.
 
-An address in RABBITMQ_RESILIENCE_RELEASES takes the place of GitHub's: a mirror with files of the same names at
+An address in RABBITMQ_RESILIENCE_RELEASES replaces GitHub's: a mirror with files of the same names at
 ``/releases``, ``/releases/download/v4.2.2/rabbitmq-server-generic-unix-4.2.2.tar.xz`` (with ``.asc``) and
 ``/rabbitmq-release-signing-key.asc``.
 """
@@ -26,20 +26,21 @@ from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, Line, megabytes, run
 from rabbitmq_resilience.tools.tar_files import extract
 
-#: Of RabbitMQ's release signing key (RabbitMQ, "Verifying RabbitMQ Packages with GnuPG", read in November 2026).
+#: The fingerprint of RabbitMQ's release signing key (RabbitMQ, "Verifying RabbitMQ Packages with GnuPG", read in
+#: November 2026).
 SIGNER = "0A9AF2115F4687BD29803A206B73A36E6026DFCA"
 VARIABLE = "RABBITMQ_RESILIENCE_RELEASES"
 
 _PAGES_MAX = 10
 _CHUNK_BYTES = 1 << 18
 _TIMEOUT_S = 30
-#: 4.2.2 has 17 MB.
+#: The largest accepted download; 4.2.2 has 17 MB.
 _SIZE_MAX_BYTES = 200_000_000
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where releases are: their list, their files, and the key that signs them."""
+    """The addresses of releases: their list, their files, and the key that signs them."""
 
     listed: str
     files: str
@@ -60,18 +61,18 @@ class Source:
 
 
 def place(version: str, tools: Path = TOOLS) -> Path:
-    """Return the folder that a release is unpacked into."""
+    """Return the folder into which a release is unpacked."""
     return tools / "releases" / f"rabbitmq_server-{version}"
 
 
 def newest(series: str, *, source: Source | None = None) -> str:
-    """Return the newest patch release of a series such as ``4.2``. Raises ``Failed`` where the list has none."""
+    """Return the newest patch release of a series such as ``4.2``. Raise ``Failed`` if the list has none."""
     source = source or Source.here()
     pattern = re.compile(rf"v({re.escape(series)}\.\d+)")
     for number in range(1, _PAGES_MAX + 1):
         tags = [str(release.get("tag_name")) for release in _page(f"{source.listed}?per_page=100&page={number}")]
         found = [match[1] for match in map(pattern.fullmatch, tags) if match]
-        if found:  # the list begins with what is newest, and a page holds all of a series or its end
+        if found:  # the list begins with the newest release, and a page holds all of a series or its end
             return max(found, key=lambda version: int(version.rpartition(".")[2]))
         if not tags:
             break
@@ -79,7 +80,9 @@ def newest(series: str, *, source: Source | None = None) -> str:
 
 
 def provide(version: str, *, tools: Path = TOOLS, source: Source | None = None, signer: str = SIGNER) -> Path:
-    """Return the folder of a release; download, verify and unpack it where it is not there yet. Raises ``Failed``."""
+    """Return the folder of a release; download, verify and unpack the release if the folder does not exist.
+
+    Raise ``Failed`` if that fails."""
     folder = place(version, tools)
     if folder.is_dir():
         return folder
@@ -97,13 +100,13 @@ def provide(version: str, *, tools: Path = TOOLS, source: Source | None = None, 
 
 
 def verify(archive: Path, signature: Path, key: Path, *, signer: str = SIGNER) -> None:
-    """Check that ``signer``, a fingerprint, has signed the archive. Raises ``Failed``.
+    """Check that the key with the fingerprint ``signer`` has signed the archive. Raise ``Failed`` if not.
 
-    The armoured ``key`` may come from anywhere: the fingerprint says whose it is.
+    The armoured ``key`` may come from any place: the fingerprint proves whose key it is.
     """
     gpgv = shutil.which("gpgv")
     if gpgv is None:
-        raise Failed("gpgv is not there, so that nothing could be verified (Debian, Ubuntu: the package gpgv)")
+        raise Failed("gpgv is missing, so the release could not be verified (Debian, Ubuntu: the package gpgv)")
     ring = key.with_suffix(".gpg")
     ring.write_bytes(_dearmoured(key.read_text(encoding="utf-8", errors="replace")))
     said = run([gpgv, "--status-fd", "1", "--keyring", ring, signature, archive], doing="verifying its signature")
@@ -113,7 +116,7 @@ def verify(archive: Path, signature: Path, key: Path, *, signer: str = SIGNER) -
 
 
 def _dearmoured(text: str) -> bytes:
-    """Return the keys of armoured text in their binary form, which is all that gpgv reads (RFC 9580, 6.2)."""
+    """Return the keys of armoured text in binary form; gpgv reads no other form (RFC 9580, 6.2)."""
     keys, body = b"", ""
     inside = headers = False
     for line in map(str.strip, text.splitlines()):
@@ -139,7 +142,7 @@ def _page(address: str) -> list[dict[str, object]]:
 
 def _opened(address: str) -> IO[bytes]:
     try:
-        # The address is a constant of this module, or one that the user names.
+        # The address is a constant of this module, or the user names it.
         answer: IO[bytes] = urllib.request.urlopen(address, timeout=_TIMEOUT_S)  # noqa: S310
     except OSError as error:
         if isinstance(error, urllib.error.HTTPError):
@@ -156,7 +159,7 @@ def _fetch(address: str, into: Path, *, doing: str) -> None:
                 out.write(chunk)
                 line.show(megabytes(out.tell()))
                 if out.tell() > _SIZE_MAX_BYTES:
-                    raise Failed(f"{address} has over {megabytes(_SIZE_MAX_BYTES)}, which no release has")
+                    raise Failed(f"{address} has over {megabytes(_SIZE_MAX_BYTES)}, more than any release")
     except OSError as error:
         raise Failed(f"{address}: {error}") from error
     finally:
@@ -164,7 +167,7 @@ def _fetch(address: str, into: Path, *, doing: str) -> None:
 
 
 def _unpack(archive: Path, scratch: Path, folder: Path) -> None:
-    """Unpack the one folder that the archive holds."""
+    """Unpack the archive, which must hold exactly this one folder. Raise ``Failed`` if it does not."""
     try:
         with tarfile.open(archive) as content:
             extract(content, scratch, list(_within(content, folder.name)))
@@ -177,7 +180,7 @@ def _unpack(archive: Path, scratch: Path, folder: Path) -> None:
 
 
 def _within(content: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
-    """Yield what lies in ``folder``. Raises ``Failed`` for what would be written elsewhere, or leads there."""
+    """Yield the members of the archive. Raise ``Failed`` if one is outside of ``folder``, or links to the outside."""
     for member in content:
         targets = [member.name]
         if member.issym():

@@ -1,4 +1,4 @@
-"""What set-up is made of: steps that are either there already or made now."""
+"""Run the steps of set-up: each finds something, or makes it if it is missing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from pathlib import Path
 
 from rabbitmq_resilience.tools.locations import CHECKOUT, TOOLS
 
-#: Set-up tells of places below it as a reader there would write them.
+#: Set-up shows paths below this folder relative to it.
 ROOT = CHECKOUT or Path.cwd()
 
 
 class Missing(Exception):
-    """Something cannot be had. The text says what, what was tried, and how to provide it."""
+    """Something could not be provided. The text says what, what was tried, and how to provide it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """``found`` says where the thing is, or None; ``make`` provides it and says where it is now. Where an ``optional``
-    one cannot be had, set-up says so and goes on."""
+    """A task of set-up.
+
+    ``found``: return where the thing is, or None if it is missing. ``make``: provide it, and return where it is.
+    ``optional``: set-up goes on, with a message, if the thing cannot be provided."""
 
     title: str
     found: Callable[[], str | None]
@@ -31,21 +33,22 @@ class Step:
 
 
 def take(steps: Sequence[Step]) -> None:
-    """Walk through ``steps``, making what is not there. Raises ``Missing`` at the first that cannot be had, unless it
-    is optional."""
+    """Run ``steps`` in order, and make what is missing.
+
+    Raise ``Missing`` at the first thing that cannot be provided, unless it is optional."""
     with _alone():
         _take(steps)
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One set-up of a checkout at a time; another waits here until the first is done."""
+    """Let only one set-up of a checkout run at a time; a second one waits here until the first is done."""
     TOOLS.mkdir(parents=True, exist_ok=True)
     with (TOOLS / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Another set-up of this checkout is under way; waiting for its end.", flush=True)
+            print("Another set-up of this checkout is running; waiting for its end.", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -57,7 +60,7 @@ def _take(steps: Sequence[Step]) -> None:
         if found is not None:
             print(heading, found, flush=True)
             continue
-        print(heading, "not there yet", flush=True)
+        print(heading, "missing, will be provided", flush=True)
         start_s = time.monotonic()
         try:
             made = step.make()
@@ -70,5 +73,5 @@ def _take(steps: Sequence[Step]) -> None:
 
 
 def within_root(path: Path) -> str:
-    """``path`` as a reader of the checkout would write it."""
+    """Return ``path`` relative to ``ROOT`` if it is below it, else in full."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

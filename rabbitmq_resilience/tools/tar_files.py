@@ -1,4 +1,4 @@
-"""Unpacks tar archives with the safeguards that this Python has."""
+"""Unpack tar archives with the safeguards that this Python has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 def extract(archive: tarfile.TarFile, folder: Path, members: Iterable[tarfile.TarInfo] | None = None) -> None:
     """Unpack ``members`` of the archive, by default all, into ``folder``.
 
-    From Python 3.11.4 on, tarfile refuses what would be written elsewhere; callers on older ones choose the members.
+    From Python 3.11.4 on, tarfile refuses members that would be written outside ``folder``. With older versions the
+    caller must choose safe members.
     """
     archive.extraction_filter = getattr(tarfile, "data_filter", None)
     archive.extractall(folder, members=members)  # noqa: S202 - see above

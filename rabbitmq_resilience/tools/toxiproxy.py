@@ -1,4 +1,4 @@
-"""Toxiproxy: what is on PATH, otherwise built from its pinned source, otherwise its pinned release."""
+"""Provide Toxiproxy: the server on PATH, otherwise one built from its pinned source, otherwise its pinned release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAMP = TOOLS / "bin" / "toxiproxy-version"
 MODULE = "github.com/Shopify/toxiproxy/v2"
 RELEASE = f"https://github.com/Shopify/toxiproxy/releases/download/v{VERSION}/toxiproxy_{VERSION}_{{platform}}.tar.gz"
 
-#: SHA-256 of the archives, as two public projects that use the release record them, independently of each other.
+#: SHA-256 of the archives. Two public projects that use the release record them, independently of each other.
 RELEASE_SHA256 = {
     "linux_amd64": "65e042d3fc2290c099527bc506446a6fd863a09f113b8944b636ece70221c2b3",
     "linux_arm64": "ab417dafc77ae8b54ec8461cc5da5180d0465a61dcbda86c72da72ee4ab843b7",
@@ -32,7 +32,7 @@ RELEASE_SHA256 = {
 }
 
 _MISSING = """\
-Toxiproxy {version} is needed for links between brokers, and could not be had:
+Toxiproxy {version} is needed for links between brokers, and could not be provided:
 {tried}
 How to provide it:
   macOS       brew install toxiproxy
@@ -44,7 +44,9 @@ _TIMEOUT_S = 30
 
 
 def found() -> str | None:
-    """What a run would use by now. Raises ``Missing`` if a server is named that cannot be used."""
+    """Return the server that a run would use now, or None if there is none.
+
+    Raise ``Missing`` if the environment names a server that cannot be used."""
     try:
         server = find_toxiproxy(tools=TOOLS)
     except ToolMissingError as error:
@@ -61,12 +63,16 @@ def _in_place() -> bool:
 
 
 def make() -> str:
+    """Build or download the server; return where it is. Raise ``Missing`` if both fail."""
     PLACE.parent.mkdir(parents=True, exist_ok=True)
     return first_that_works((build, download))
 
 
 def linux_program() -> Path:
-    """A server that runs in an empty container: our own, which needs no library, whatever is on PATH."""
+    """Return a server that runs in an empty container; make it if necessary.
+
+    It is always our own, which needs no libraries, not the one on PATH. Raise ``Failed`` on other systems than Linux.
+    """
     if platform.system() != "Linux":
         raise Failed("Toxiproxy for a container is built on Linux only")
     if not _in_place():
@@ -75,8 +81,10 @@ def linux_program() -> Path:
 
 
 def first_that_works(sources: Sequence[Callable[[], None]]) -> str:
-    """Take the first source that delivers; raises ``Missing`` with the reasons of all if none does."""
-    tried = [f"  {PROGRAM} on PATH: not there"]
+    """Use the first source that succeeds; return where the server is.
+
+    Raise ``Missing`` with the reasons of all sources if all fail."""
+    tried = [f"  {PROGRAM} on PATH: not found"]
     for source in sources:
         try:
             source()
@@ -89,7 +97,7 @@ def first_that_works(sources: Sequence[Callable[[], None]]) -> str:
 
 
 def build() -> None:
-    """``go install`` with caches of its own, which are removed: they take some 270 MB."""
+    """Build the server by ``go install``. It uses its own caches of some 270 MB, which are removed afterwards."""
     go = shutil.which("go")
     if go is None:
         raise Failed("go install: no go on PATH")
@@ -112,16 +120,16 @@ def build() -> None:
 
 
 def release_platform() -> str:
-    """This machine as the names of the release's files have it."""
+    """Return the name of this platform as the names of the release's files have it, such as ``linux_amd64``."""
     machine = platform.machine().lower()
     return f"{platform.system().lower()}_{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(machine, machine) }"
 
 
 def download() -> None:
-    """Take the release of this platform; refused unless it has the pinned checksum."""
+    """Download the release for this platform. Raise ``Failed`` if that fails or it has not the pinned checksum."""
     name = release_platform()
     if name not in RELEASE_SHA256:
-        raise Failed(f"release download: no checksum is known for {name}, and nothing unverified is used")
+        raise Failed(f"release download: no checksum is known for {name}, and unverified files are not used")
     archive = TOOLS / "toxiproxy.tar.gz"
     try:
         _fetch(RELEASE.format(platform=name), archive)
@@ -146,7 +154,7 @@ def _fetch(url: str, into: Path) -> None:
 
 
 def extract(archive: Path, *, sha256: str) -> None:
-    """Put the server out of ``archive`` in its place, if the archive has that checksum."""
+    """Put the server from ``archive`` in its place. Raise ``Failed`` if the archive has not that checksum."""
     got = hashlib.sha256(archive.read_bytes()).hexdigest()
     if got != sha256:
         raise Failed(f"release download: refused, its SHA-256 is {got} and {sha256} is expected")

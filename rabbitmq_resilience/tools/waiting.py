@@ -1,4 +1,4 @@
-"""The one waiting loop of the project."""
+"""Wait until a condition holds: the only waiting loop of the project."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_THREAD = _OfThread()
 
 
 class WaitTimeout(Exception):
-    """Something awaited did not come in time. ``last_seen`` is the last state that was looked at."""
+    """A condition did not hold in time. ``last_seen``: the last value that ``look`` returned."""
 
     def __init__(self, what: str, timeout_s: float, last_seen: object) -> None:
         super().__init__(f"waited {timeout_s:g} s for {what}; last seen: {last_seen!r}")
@@ -36,11 +36,11 @@ def wait_until(
     poll_s: float = 0.1,
     until: Callable[[Seen], bool] = bool,
 ) -> Seen:
-    """Call ``look`` until ``until`` holds for what it saw (by default: until it is true), and return that.
+    """Call ``look`` until ``until`` holds for its result (by default: until the result is true), and return the result.
 
-    ``what`` completes the sentence "waited n s for ...". It looks at least once, and does not sleep
-    after success. Raises ``WaitTimeout`` with the last state seen; errors of ``look`` pass through, and what
-    ``interrupted_by`` says.
+    ``what`` completes the sentence "waited n s for ...". ``look`` is called at least once, and there is no sleep after
+    success. Raise ``WaitTimeout`` with the last result. Errors of ``look``, and of the check of ``interrupted_by``,
+    pass through.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -57,8 +57,10 @@ def wait_until(
 
 @contextmanager
 def interrupted_by(check: Callable[[], None]) -> Iterator[None]:
-    """Whatever this thread waits for in the block ends by what ``check`` raises, which is called each time it looks.
-    Other threads go on, as those that heal must, and so does what is cleaned up outside of the block."""
+    """Call ``check`` before each look of this thread's waits in the block; what it raises ends the wait.
+
+    Other threads are not affected, as those that heal must go on; nor are waits outside of the block, as in a clean-up.
+    """
     before, _OF_THREAD.check = _OF_THREAD.check, check
     try:
         yield

@@ -1,4 +1,4 @@
-"""Files that people write in YAML, read into a model and refused with line and field: fault files and cluster files."""
+"""Read YAML files that people write, such as fault files and cluster files; errors name the line and the field."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from yaml.constructor import ConstructorError
 
 FILE_BYTES_MAX = 1_000_000
 DEPTH_MAX = 32
-#: How a draft marks what is not known.
+#: The beginning of a value that a draft leaves for people to fill in.
 FILL_IN = "FILL IN"
 
-#: Where in a document something is: ``("schedule", 1, "at_s")``.
+#: A place in a document: ``("schedule", 1, "at_s")``.
 Location = tuple[str | int, ...]
 
-#: The safe loader, in C where that was built: it constructs plain values and nothing else.
+#: The safe loader, in C if PyYAML was built with it: it constructs only plain values.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where in the document, in which line (None if unknown), and what."""
+    """One problem of a file: its place in the document, its line (None if unknown), and a text."""
 
     location: Location
     line: int | None
@@ -42,7 +42,7 @@ class Problem:
 
 
 class FileRefusedError(Exception):
-    """The file is refused. ``problems`` are all that were found; the text lists them for people."""
+    """The file is refused. ``problems`` holds all problems that were found; the text lists them."""
 
     def __init__(self, source: str, found: list[Problem]) -> None:
         listed = "\n".join(f"  {problem}" for problem in found)
@@ -52,7 +52,7 @@ class FileRefusedError(Exception):
 
 
 class ProblemError(Exception):
-    """One problem that ends the reading."""
+    """One problem that stops the reading of the file."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.text)
@@ -61,18 +61,19 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """What kind of file it is. ``noun``: what people call it; ``tags``: the names of the branches of its unions, which
-    stand in no file; ``fields_at``: the fields that a mapping at a location may have, ``loc`` as pydantic says it."""
+    """A kind of file. ``noun``: its name in messages. ``fields_at``: return the fields that a mapping at a location may
+    have; the location is pydantic's ``loc``. ``tags``: the names of the branches of its unions, which pydantic adds to
+    locations."""
 
     noun: str
     fields_at: Callable[[Location], tuple[str, ...]]
     tags: Collection[str] = ()
-    #: What people call one of ``tags``.
+    #: The name for one of ``tags`` in messages.
     tagged: str = ""
-    #: Whether what people wrote is repeated to them: not where a secret may stand in it by mistake.
+    #: Whether messages repeat what people wrote: not if a secret may be in the file by mistake.
     echoes: bool = True
-    #: By field, what is told of one in which something is wrong, whatever it is: not even what it has in it.
-    only_told: Mapping[str, str] = field(default_factory=dict)
+    #: By field, the only message for any problem in that field; it does not even name the parts of the field.
+    fixed_messages: Mapping[str, str] = field(default_factory=dict)
 
 
 class Lines:
@@ -82,7 +83,7 @@ class Lines:
         self._root = root
 
     def of(self, location: Location) -> int | None:
-        """The line of a location, or of the innermost mapping around it that the file does have."""
+        """Return the line of a location, or of its innermost parent that the file has; None for an empty file."""
         node = self._root
         for part in location:
             inner = _child(node, part)
@@ -90,7 +91,7 @@ class Lines:
         return None if node is None else node.start_mark.line + 1
 
     def below(self, location: Location) -> Lines:
-        """Those of what stands at a location; of nothing where nothing stands there."""
+        """Return the lines of the part at a location, or empty ones if the file has no such part."""
         node = self._root
         for part in location:
             node = _child(node, part)
@@ -102,14 +103,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class Document:
-    """A file whose YAML is sane: what it says, and where."""
+    """A file that passed the checks of its YAML: its plain values, and the line of each."""
 
     plain: dict[str, Any]
     lines: Lines
 
 
 def read_text(path: Path, kind: Kind) -> str:
-    """Raises ProblemError where there is no such text."""
+    """Return the text of the file. Raise ProblemError if it cannot be read, is too large, or is not UTF-8."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ProblemError(Problem((), None, f"over {FILE_BYTES_MAX} bytes; no {kind.noun} is so large"))
@@ -121,7 +122,9 @@ def read_text(path: Path, kind: Kind) -> str:
 
 
 def parsed(text: str, kind: Kind) -> Document:
-    """Raises ProblemError for what is no YAML, is nested too deep, has anchors, or fields twice: each of these hides a
+    """Return the document in ``text``.
+
+    Raise ProblemError if it is no YAML, is nested too deep, uses an anchor, or has a field twice: each of these hides a
     mistake."""
     try:
         _refuse_depth(text)
@@ -133,7 +136,7 @@ def parsed(text: str, kind: Kind) -> Document:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = str(getattr(error, "problem", None) or error)
-        if isinstance(error, ComposerError | ConstructorError):  # which repeat what they found
+        if isinstance(error, ComposerError | ConstructorError):  # these repeat parts of the file
             what = what.partition("'")[0].rstrip()
         raise ProblemError(Problem((), mark.line + 1 if mark else None, f"is no YAML: {what}")) from None
     except (TypeError, ValueError, RecursionError, OverflowError, KeyError, AttributeError) as error:
@@ -141,24 +144,26 @@ def parsed(text: str, kind: Kind) -> Document:
 
 
 def no_field_takes(error: Exception, kind: Kind) -> str:
-    """Of a value of a kind that no field has."""
+    """Return the text for a value of a type that no field takes."""
     return "holds a value that no field takes" + (f": {error}" if kind.echoes else "")
 
 
 def type_problems(error: ValidationError, lines: Lines, kind: Kind) -> Iterator[Problem]:
-    """What a model says of a document, in the words and with the lines of its file."""
+    """Yield the problems that pydantic found in a document, in our words and with the lines of the file."""
     for detail in error.errors(include_url=False):
         location = tuple(_in_file(detail["loc"], lines, kind))
         text = _text(detail["type"], detail, kind)
-        if location[:1] and location[0] in kind.only_told and lines.has(location[:1]):
-            location, text = location[:1], kind.only_told[str(location[0])]
+        if location[:1] and location[0] in kind.fixed_messages and lines.has(location[:1]):
+            location, text = location[:1], kind.fixed_messages[str(location[0])]
         yield Problem(location, lines.of(location), text)
 
 
 def model_fields_at(
     root: type[BaseModel], loc: Location, tagged: Callable[[str], type[BaseModel] | None]
 ) -> tuple[str, ...]:
-    """The fields of the model at a location within ``root``; ``tagged``: the model of a branch of a union."""
+    """Return the fields of the model at the location ``loc`` within the model ``root``.
+
+    ``tagged``: return the model of a branch of a union by its tag, or None."""
     model: type[BaseModel] | None = root
     for part in loc:
         if isinstance(part, int):
@@ -186,7 +191,7 @@ def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
 
 
 def _refuse_depth(text: str) -> None:
-    """Before the text is composed, which takes from the stack for each level."""
+    """Raise ProblemError if the text is nested too deep: composing it would use the stack for each level."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -196,7 +201,7 @@ def _refuse_depth(text: str) -> None:
 
 
 def _refuse_oddities(root: yaml.Node | None, lines: Lines, kind: Kind) -> None:
-    """Anchors, repeated and non-text fields."""
+    """Raise ProblemError for anchors, repeated fields, and fields whose name is no text."""
     if not isinstance(root, yaml.MappingNode):
         raise ProblemError(Problem((), 1, f"a {kind.noun} is a mapping that begins with 'version: 1'"))
     seen: set[int] = set()
@@ -228,7 +233,7 @@ def _walk(node: yaml.Node, location: Location) -> Iterator[tuple[Location, yaml.
 
 
 def _in_file(loc: Location, lines: Lines, kind: Kind) -> Iterator[str | int]:
-    """The parts of pydantic's location that stand in the file: it also names the union's branch."""
+    """Yield the parts of pydantic's location that are in the file: pydantic adds the branches of unions."""
     location: Location = ()
     for i, part in enumerate(loc):
         last = i == len(loc) - 1
@@ -237,7 +242,7 @@ def _in_file(loc: Location, lines: Lines, kind: Kind) -> Iterator[str | int]:
             yield part
 
 
-def _text(what: str, detail: Any, kind: Kind) -> str:  # noqa: PLR0911 - one a kind of problem
+def _text(what: str, detail: Any, kind: Kind) -> str:  # noqa: PLR0911 - one for each kind of problem
     got, context = detail.get("input"), detail.get("ctx", {})
     if what == "extra_forbidden":
         fields = kind.fields_at(detail["loc"][:-1])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# brokers.sh EXAMPLE IMAGE: the cluster of the file EXAMPLE in the namespace default, of an image that the nodes have.
-# Its claims get folders of this machine, one in each zone and one to spare: the storage class is the default one.
+# brokers.sh EXAMPLE IMAGE: start the cluster of the file EXAMPLE in the namespace default, with an image that the nodes
+# have. Its claims get folders of this machine, two in each zone: the storage class of these is the default one.
 set -e
 cd "$(dirname "$0")"
 ./kubectl get statefulset rabbit > /dev/null 2>&1 || rm -rf volumes/default

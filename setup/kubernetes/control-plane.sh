@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The control plane in a network namespace of its own (kcp): etcd, API server, controller manager, scheduler.
+# Start the control plane in its own network namespace (kcp): etcd, API server, controller manager, scheduler.
 cd "$(dirname "$0")"
 P=pki
 mkdir -p log run data

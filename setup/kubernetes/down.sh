@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ends what up.sh started, by process id, and puts back the machine's settings that a kubelet changes.
+# End the processes that up.sh started, by process id, and restore the machine's settings that a kubelet changes.
 cd "$(dirname "$0")"
 for n in 1 2 3; do [ ! -f run/containerd$n.pid ] || bash node-down.sh $n; done
 pids=$(cat run/*.pid 2> /dev/null)

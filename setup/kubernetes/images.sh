@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the images that pods need: pause, busybox, CoreDNS, and a broker of Debian's (suite bookworm: RabbitMQ 3.10.8).
+# Make the images that pods need: pause, busybox, CoreDNS, and Debian's broker (suite bookworm: RabbitMQ 3.10.8).
 set -e; K=$(cd "$(dirname "$0")" && pwd); mkdir -p "$K/images"; cd "$K/images"; T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 mkdir -p "$T/pause" "$T/bb/bin" "$T/bb/tmp" "$T/dns"
 gcc -O2 -static -o "$T/pause/pause" ../pause.c && tar -C "$T/pause" -cf "$T/pause.tar" .

@@ -1,4 +1,4 @@
-"""``mkimage.py NAME LAYER.tar OUT.tar [CONFIG]``: an image of one layer, as an archive that containerd imports."""
+"""Write an image of one layer as an archive that containerd imports: ``mkimage.py NAME LAYER.tar OUT.tar [CONFIG]``."""
 
 from __future__ import annotations
 

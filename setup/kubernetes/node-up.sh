@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# node-up.sh N [ZONE]: a node with a network, mount and UTS namespace of its own: containerd, kubelet, kube-proxy
+# node-up.sh N [ZONE]: start a node with its own network, mount and UTS namespaces: containerd, kubelet, kube-proxy.
 K=$(cd "$(dirname "$0")" && pwd); cd "$K"; N=$1; ZONE=${2:-zone-$N}; D=$K/node$N
 ip netns add node$N 2>/dev/null && {
  ip -n kcp link add v$N type veth peer name eth0 netns node$N

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds Kubernetes as one program (told apart by the name it is called by) and CoreDNS, from Go modules, into bin/.
+# Build Kubernetes as one program (the name in the call chooses its part) and CoreDNS, from Go modules, into bin/.
 set -e; K=$(cd "$(dirname "$0")" && pwd); V=${1:-1.30.14}; SV=v0.${V#1.}; mkdir -p "$K/bin"
 export CGO_ENABLED=0 GOFLAGS=-mod=mod
 cd "$K/programs/kube"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# suite.sh PYTHON CHECKOUT: an image of the checkout's own wheel, local/resilience:1, which nodes that run are given.
-# PYTHON is the one of .venv, of the same version as that of Debian's suite bookworm, which is in the image.
+# suite.sh PYTHON CHECKOUT: make an image of the checkout's own wheel, local/resilience:1, and put it on running nodes.
+# PYTHON is the one of .venv. It must have the version of the Python in the image, that of Debian's suite bookworm.
 set -e; K=$(cd "$(dirname "$0")" && pwd); python=$1; checkout=$2; mkdir -p "$K/images" "$K/suite"; cd "$K/suite"
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
-"$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "a Python 3.11 is needed: that of the image" >&2; exit 1; }
+"$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "Python 3.11 is needed, as in the image" >&2; exit 1; }
 [ -s root.tar ] || {
   mmdebstrap --variant=minbase --include=python3 --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$T/root.tar"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Three nodes, each a zone, from what stands in bin/ and images/: control plane, kubelets, CoreDNS. This machine reaches
-# the API server (10.99.0.254), nodes (10.99.0.N), pods (10.98.N.0/24) and services (10.97.0.0/16).
+# Start three nodes, each a zone, from bin/ and images/: control plane, kubelets, CoreDNS. This machine reaches the API
+# server (10.99.0.254), nodes (10.99.0.N), pods (10.98.N.0/24) and services (10.97.0.0/16).
 set -e
 cd "$(dirname "$0")"
 mkdir -p conf log run
 
-within() { # seconds, and a command that is tried until it succeeds
+within() { # seconds, and a command that is repeated until it succeeds
     local ends=$((SECONDS + $1))
     shift
     until "$@" > /dev/null 2>&1; do

@@ -1,1 +1,1 @@
-"""Brokers in pods, reached by the API of Kubernetes: imported only where a cluster file offers it."""
+"""Reach brokers in pods by the API of Kubernetes. Imported only if a cluster file offers it."""

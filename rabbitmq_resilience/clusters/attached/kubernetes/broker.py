@@ -1,4 +1,4 @@
-"""Brokers in pods. Kubernetes starts them again by itself, as soon as it can: nobody holds one down."""
+"""Kill, stop and pause brokers in pods. Kubernetes starts a broker again as soon as it can: it cannot be kept down."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 _LOOKED_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.3
 _ENDED_WITHIN_S = 30.0
-#: A container that ended often is started later and later: after 5 minutes at most.
+#: Kubernetes waits longer each time that a container ends, up to 5 minutes.
 _BACK_WITHIN_S = 320.0
 _GRACE_S_MAX = 120.0
-#: Where a broker listens, and Erlang's port mapper beside it.
+#: The ports on which a broker and Erlang's port mapper listen.
 _PORTS = (25672, 5672, 4369)
 
 
 @dataclass
 class PodBroker:
-    """``inside`` looks from the broker's container; ``beside`` acts, and ``beside_machine`` is where."""
+    """A broker that runs in a pod. ``inside`` observes from the broker's container. ``ephemeral`` acts from
+    ``ephemeral_machine``, an ephemeral container of the same pod."""
 
     pods: Pods
     pod: str
     offer: Kubernetes
     inside: RemoteBroker
-    beside: RemoteBroker
-    beside_machine: Machine
+    ephemeral: RemoteBroker
+    ephemeral_machine: Machine
     log: PodLog
-    #: Another pod, which sees whether a broker whose pod is deleted still listens.
+    #: A machine in another pod, which sees whether a broker whose pod is deleted still listens.
     neighbour: Machine | None = None
     _paused: bool = field(default=False, init=False)
 
     def process(self) -> Process | None:
-        """None where its container does not run, or has no broker. While the API server does not know yet that one
-        does, it is asked again."""
+        """Return the broker's process, or None if its container does not run or has no broker.
+
+        Repeat a failed look as long as the API server reports that the container runs, and raise MachineError if every
+        look fails."""
 
         def looked() -> Process | MachineError | None:
             try:
@@ -63,39 +66,49 @@ class PodBroker:
         return found
 
     def state(self) -> ProcessState:
+        """Return the state of the broker's process, as its container shows it."""
         found = self.process()
         if found is None:
             return "gone"
         return "suspended" if found.state in "Tt" else "running"
 
-    def kill(self, *, for_s: float) -> None:  # noqa: ARG002 - Kubernetes decides when it is back
+    def kill(self, *, for_s: float) -> None:  # noqa: ARG002 - Kubernetes decides when the broker is back
+        """Kill the broker, or delete its pod without grace, as the offer says. Return once the broker has ended."""
         if self.offer.kill == "pod":
             self._delete(grace_s=0)
         else:
             self._signal("KILL", self._killable().pid)
 
-    def stop(self, *, for_s: float) -> None:  # noqa: ARG002 - Kubernetes decides when it is back
+    def stop(self, *, for_s: float) -> None:  # noqa: ARG002 - Kubernetes decides when the broker is back
+        """Ask the broker to end, or delete its pod, as the offer says. Return once the broker has ended."""
         if self.offer.stop == "pod":
             self._delete(grace_s=None)
         else:
             self._signal("TERM", 1)
 
     def pause(self, *, for_s: float) -> None:
+        """Suspend the broker; a watchdog in the pod resumes it after ``for_s`` seconds."""
         self._killable()
         self._paused = True
-        self.beside.pause(for_s=for_s)
+        self.ephemeral.pause(for_s=for_s)
 
     def give_back(self) -> None:
+        """Resume a suspended broker, and return once the broker runs. Kubernetes starts one that has ended."""
         if self._paused or self.state() == "suspended":
-            self.beside.give_back()
+            self.ephemeral.give_back()
             self._paused = False
         self._await(lambda: self.state() == "running", _BACK_WITHIN_S, f"Kubernetes to start {self.pod} again")
 
     def _delete(self, *, grace_s: int | None) -> None:
-        """A deleted pod is out of the API server's sight at once where it has no grace, and its broker may live on."""
-        before = self.pods.there(self.pod)
+        """Delete the pod, and return once its broker has ended.
+
+        Without a grace period the pod object vanishes at once, but the broker may go on. So another pod watches its
+        ports. Raise MachineError if no other pod can."""
+        before = self.pods.get(self.pod)
         if self.neighbour is not None and not self._answers(before.address):
-            raise MachineError(f"no other pod sees the broker of {self.pod}, nor would its end; nothing was done")
+            raise MachineError(
+                f"no other pod reaches the broker of {self.pod}, so its end could not be seen; nothing was done"
+            )
         self.log.pull()
         self.pods.delete(self.pod, uid=before.uid, grace_s=grace_s)
         grace = _grace_s(before) if grace_s is None else 0.0
@@ -108,33 +121,34 @@ class PodBroker:
         self._await(lambda: not self._answers(before.address), _ENDED_WITHIN_S, f"the broker of {self.pod} to end")
 
     def _answers(self, address: str) -> bool:
-        """Whether something still listens there, as another pod sees it."""
+        """Return whether a port of the broker still accepts connections from another pod."""
         neighbour = self.neighbour
         return neighbour is not None and any(_listens(neighbour, address, port) for port in _PORTS)
 
     def _signal(self, signal: str, pid: int) -> None:
-        """Returns once the process that was there is not any more."""
-        before = self._there()
+        """Send the signal, and return once the broker's process has ended."""
+        before = self._running()
         self.log.pull()
-        self.beside_machine.run('kill -"$1" "$2"', signal, str(pid))
+        self.ephemeral_machine.run('kill -"$1" "$2"', signal, str(pid))
 
         def gone() -> bool:
             now = self.process()
             return now is None or now.name != before.name
 
-        grace_s = 0.0 if signal == "KILL" else _grace_s(self.pods.there(self.pod))
+        grace_s = 0.0 if signal == "KILL" else _grace_s(self.pods.get(self.pod))
         self._await(gone, grace_s + _ENDED_WITHIN_S, f"{before.name} of {self.pod} to end")
 
     def _killable(self) -> Process:
-        found = self._there()
+        """Return the broker's process. Raise MachineError if it is the first process of its container."""
+        found = self._running()
         if found.pid == 1:
             raise MachineError(
-                f"the broker of {self.pod} is the first process of its container, which none beside it can kill or "
-                "suspend; state kill: pod, and play no pause"
+                f"the broker of {self.pod} is the first process of its container, which no process in the pod can kill "
+                "or suspend; state kill: pod, and play no pause"
             )
         return found
 
-    def _there(self) -> Process:
+    def _running(self) -> Process:
         found = self.process()
         if found is None:
             raise MachineError(f"{self.pod} runs no broker now")
@@ -149,12 +163,13 @@ class PodBroker:
 
 
 def _grace_s(pod: Pod) -> float:
-    """How long its end is waited for: what operators give it may be a week."""
+    """Return how long to wait for the end of the pod: its own grace period, which may be a week, but not more than
+    ``_GRACE_S_MAX``."""
     return min(float(pod.raw.spec.termination_grace_period_seconds or 0), _GRACE_S_MAX)
 
 
 def _listens(machine: Machine, address: str, port: int) -> bool:
-    """Raises MachineError where nobody could look."""
+    """Return whether the port accepts connections from the machine. Raise MachineError if the machine fails."""
     try:
         machine.connect(address, port, timeout_s=2.0).close()
     except OSError:

@@ -1,6 +1,6 @@
-"""A broker loses all that it has stored: the claims that its StatefulSet has made for its pod are deleted with it.
+"""Delete all data of a broker: its pod, and the volume claims that its StatefulSet has made for the pod.
 
-The StatefulSet makes new ones. What becomes of the volumes behind the old ones is up to their reclaim policy.
+The StatefulSet makes new claims. The reclaim policy of the old volumes decides what becomes of them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ GONE_WITHIN_S = 60.0
 BACK_WITHIN_S = 120.0
 _LOOKED_WITHIN_S = 60.0
 _NOT_FOUND = 404
-#: By how much the clocks of nodes and of the API server may differ.
+#: How much the clocks of nodes and of the API server may differ.
 _CLOCKS_APART_S = 5
 
-#: Prints how many bytes the files in some folders have that were last written before a time, in seconds of the epoch.
+#: Prints the total size, in bytes, of the files in some folders that were last written before a time (epoch seconds).
 _OLDER = """
 set -eu
 mark=$(mktemp)
@@ -41,17 +41,20 @@ find "$@" -type f ! -newer "$mark" -exec ls -ln {} + | {
 
 @dataclass
 class PodClaims:
-    """Of one pod. ``inside``: its broker's container."""
+    """The volume claims of one pod. ``inside``: its broker's container."""
 
     pods: Pods
     pod: str
     inside: Machine
-    #: Those that were deleted: uids by name.
+    #: The deleted claims: uid by name.
     _deleted: dict[str, str] = field(default_factory=dict)
     _folders: list[str] = field(default_factory=list)
 
     def delete(self) -> None:
-        found = self._there()
+        """Delete the claims with their pod, and return once the claims are gone.
+
+        Raise MachineError if the StatefulSet has made no claim for the pod, or if a claim does not go."""
+        found = self._awaited()
         mine = self.of(found)
         if not mine:
             raise MachineError(f"pod {self.pod} has no claim that its StatefulSet has made for it; nothing was done")
@@ -59,7 +62,7 @@ class PodClaims:
         self._deleted = {name: self._uid(name) or "" for name in mine}
         for name, uid in self._deleted.items():
             self._delete(name, uid)
-        self.pods.delete(self.pod, uid=found.uid, grace_s=0)  # no claim goes as long as a pod uses it
+        self.pods.delete(self.pod, uid=found.uid, grace_s=0)  # a claim stays as long as a pod uses it
         try:
             wait_until(
                 lambda: not self._still_there(),
@@ -71,9 +74,11 @@ class PodClaims:
             raise MachineError(str(error)) from error
 
     def stored_bytes(self) -> int:
-        """Of files that are older than the claims that the pod has now."""
+        """Return the total size of the files that are older than the claims that the pod has now.
+
+        Raise MachineError if the pod has an old claim, or does not run with new ones in time."""
         if still := self._still_there():
-            raise MachineError(f"{', '.join(still)} of pod {self.pod} is the claim that it was")
+            raise MachineError(f"{', '.join(still)} of pod {self.pod} is still the old claim")
         try:
             wait_until(
                 lambda: self.pods.broker_runs(self.pod),
@@ -83,28 +88,28 @@ class PodClaims:
             )
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
-        made = [told.metadata.creation_timestamp for name in self._deleted if (told := self._read(name)) is not None]
+        made = [new.metadata.creation_timestamp for name in self._deleted if (new := self._read(name)) is not None]
         if len(made) < len(self._deleted):
-            raise MachineError(f"pod {self.pod} runs, and has no new claims")
+            raise MachineError(f"pod {self.pod} runs, but has no new claims")
         since = int(min(made).timestamp()) - _CLOCKS_APART_S
         return int(self.inside.run(_OLDER, str(since), *self._folders, timeout_s=_LOOKED_WITHIN_S))
 
     def of(self, found: Pod) -> list[str]:
-        """The names of the claims that its StatefulSet has made for the pod; others may be of others."""
+        """Return the names of the claims that its StatefulSet has made for the pod; other pods may use other claims."""
         owner = next((one for one in found.raw.metadata.owner_references or () if one.kind == "StatefulSet"), None)
         if owner is None:
             return []
-        told = self._ask(
+        keeper = self._ask(
             f"StatefulSet {owner.name}",
             lambda api: client.AppsV1Api(api).read_namespaced_stateful_set(
                 owner.name, self.pods.namespace, _request_timeout=ANSWERS_WITHIN_S
             ),
         )
-        made = {f"{one.metadata.name}-{found.name}" for one in told.spec.volume_claim_templates or ()}
+        made = {f"{one.metadata.name}-{found.name}" for one in keeper.spec.volume_claim_templates or ()}
         return sorted(made & {claim for _, claim in _claimed(found)})
 
-    def _there(self) -> Pod:
-        """One that was deleted a moment ago comes again."""
+    def _awaited(self) -> Pod:
+        """Return the pod; wait for it if it was deleted a moment ago. Raise MachineError if it does not come."""
         try:
             wait_until(
                 lambda: self.pods.find(self.pod) is not None,
@@ -114,14 +119,14 @@ class PodClaims:
             )
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
-        return self.pods.there(self.pod)
+        return self.pods.get(self.pod)
 
     def _still_there(self) -> list[str]:
         return [name for name, uid in self._deleted.items() if uid and self._uid(name) == uid]
 
     def _uid(self, name: str) -> str | None:
-        told = self._read(name)
-        return None if told is None else str(told.metadata.uid)
+        claim = self._read(name)
+        return None if claim is None else str(claim.metadata.uid)
 
     def _read(self, name: str) -> Any:
         def read(api: client.ApiClient) -> Any:
@@ -154,14 +159,14 @@ class PodClaims:
 
 
 def _claimed(found: Pod) -> Iterator[tuple[str, str]]:
-    """The volumes of a pod that are claims: what each is called in the pod, and the claim."""
+    """Yield (name of the volume in the pod, name of the claim) for each volume that is a claim."""
     for volume in found.raw.spec.volumes or ():
         if volume.persistent_volume_claim:
             yield volume.name, volume.persistent_volume_claim.claim_name
 
 
 def _folders(found: Pod, claims: set[str], container: str) -> Iterator[str]:
-    """Where the broker's container has them."""
+    """Yield the folders at which the broker's container mounts these claims."""
     volumes = {name for name, claim in _claimed(found) if claim in claims}
     for one in found.raw.spec.containers:
         if one.name == container:

@@ -1,4 +1,4 @@
-"""Containers of pods as machines: what is run there goes through the API server (exec)."""
+"""Use containers of pods as machines: scripts run there through the API server (exec)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from rabbitmq_resilience.clusters.attached.machine import AbsentError, MachineEr
 from rabbitmq_resilience.clusters.errors import ClusterError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: What starts what comes on standard input: so many bytes, as nobody can end that stream everywhere.
+#: Runs the script on standard input. Its length is an argument, as not every API server passes on the end of a stream.
 _SHELL = 'script=$(head -c "$1"); exec sh -c "$script" < /dev/null'
-#: Bytes from us to a port and back. Whichever side ends first ends both.
+#: Carries bytes between us and a port. If one side ends, both end.
 _BRIDGE = """
 exec 3<> "/dev/tcp/$0/$1" || exit 1
 echo connected >&2
@@ -34,37 +34,41 @@ cat <&3 & cat <&4 >&3 & wait -n
 kill %1 %2
 """
 _POLL_S = 0.5
-#: What bash says where the network has answered; all else tells nothing of the network.
+#: Words of bash if the network has answered, with the error to raise. Other words say nothing about the network.
 _REFUSALS: Mapping[str, type[OSError]] = {
     "Connection refused": ConnectionRefusedError,
     "No route to host": OSError,
     "unreachable": OSError,
     "timed out": TimeoutError,
 }
-#: What the client raises where the API server, or the way to it, fails.
+#: What the client raises if the API server, or the connection to it, fails.
 FAILURES = (client.ApiException, urllib3.exceptions.HTTPError, websocket.WebSocketException, OSError)
 
 
 @dataclass(frozen=True)
 class ContainerMachine:
-    """A container of a pod: ``container`` tells which one, and makes it where that is how it is. ``Machine``."""
+    """A container of a pod, used as a ``Machine``. ``container`` returns its name; it may make the container first."""
 
     pods: Pods
     pod: str
     container: Callable[[], str | None]
     state: str
-    #: What goes before each script.
+    #: Shell commands that run before each script.
     first: str = ""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
+        """Return the name of the pod for messages."""
         return f"pod {self.pods.namespace}/{self.pod}"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
+        """Run the script in the container by ``sh``; return its output.
+
+        Raise MachineError if it fails or takes too long, and AbsentError if there is no such container."""
         whole = f"{self.first}\nset -- {shlex.join(arguments)}\n{script}".encode()
-        container = self.container()  # making one takes its own time
+        container = self.container()  # this may make one, which has its own time limit
         if container is None:
-            raise AbsentError(f"{self.told} has no such container, or is no more")
+            raise AbsentError(f"{self.description} has no such container, or is no more")
         ends_s = time.monotonic() + timeout_s
         try:
             with self._execution(container, ["sh", "-c", _SHELL, "sh", str(len(whole))]) as running:
@@ -72,21 +76,21 @@ class ContainerMachine:
                 while running.is_open() and time.monotonic() < ends_s:
                     running.update(timeout=_POLL_S)
                 if running.is_open():
-                    raise MachineError(f"{self.told}: no answer within {timeout_s:g} s")
+                    raise MachineError(f"{self.description}: no answer within {timeout_s:g} s")
                 out, err = (running.read_channel(channel).decode(errors="replace") for channel in (1, 2))
                 status = running.returncode
-        except (*FAILURES, TypeError, KeyError, ValueError) as error:  # of a stream that ended without a status
-            raise MachineError(f"{self.told}, container {container}: {words_of(error)}") from error
+        except (*FAILURES, TypeError, KeyError, ValueError) as error:  # the last three: no status at the stream's end
+            raise MachineError(f"{self.description}, container {container}: {words_of(error)}") from error
         if status:
-            words = (err or out).strip()[:1000] or "it said nothing"
-            raise MachineError(f"{self.told}, container {container}, failed with status {status}: {words}")
+            words = (err or out).strip()[:1000] or "no output"
+            raise MachineError(f"{self.description}, container {container}, failed with status {status}: {words}")
         return str(out)
 
     def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:
-        """By bash, which must be there."""
+        """Return a socket that is connected to the port from inside the container; the container needs bash."""
         container = self.container()
         if container is None:
-            raise AbsentError(f"{self.told} has no such container, or is no more")
+            raise AbsentError(f"{self.description} has no such container, or is no more")
         ours, theirs = socket.socketpair()
         connected, failed = threading.Event(), list[str]()
 
@@ -108,8 +112,8 @@ class ContainerMachine:
         if failed or not in_time:
             ours.close()
             if not in_time:
-                raise TimeoutError(f"{self.told} has no connection to {host}:{port} within {timeout_s:g} s")
-            why = f"{self.told} does not reach {host}:{port}: {failed[0]}"
+                raise TimeoutError(f"{self.description} has no connection to {host}:{port} within {timeout_s:g} s")
+            why = f"{self.description} does not reach {host}:{port}: {failed[0]}"
             raise next((kind(why) for words, kind in _REFUSALS.items() if words in failed[0]), MachineError(why))
         return ours
 
@@ -135,11 +139,11 @@ class ContainerMachine:
             with contextlib.suppress(*FAILURES):
                 running.close()
             with contextlib.suppress(*FAILURES):
-                running.sock.shutdown()  # where taking leave has failed
+                running.sock.shutdown()  # if the closing handshake has failed
 
 
 def _carry(running: Any, theirs: socket.socket, connected: threading.Event) -> None:
-    """Until one side ends."""
+    """Carry bytes in both directions until one side ends; set ``connected`` once the port has answered."""
     while running.is_open():
         readable, _, _ = select.select([running.sock.sock, theirs], [], [], _POLL_S)
         running.update(timeout=0)
@@ -155,14 +159,14 @@ def _carry(running: Any, theirs: socket.socket, connected: threading.Event) -> N
             running.write_stdin(sent)
 
 
-#: By kind, what an ephemeral container may do, and whether it sees the processes of the broker's.
+#: By kind of ephemeral container: its capabilities, and whether it sees the processes of the broker's container.
 KINDS: Mapping[str, tuple[tuple[str, ...], bool]] = {
     "network": (("NET_ADMIN", "NET_RAW"), False),
     "process": (("KILL",), True),
 }
 STATE = "/tmp/rabbitmq-resilience"  # noqa: S108 - of a container of ours
 _STARTED_WITHIN_S = 60.0
-#: Lives as long as something is not healed there, or was done there within ten minutes.
+#: Ends ten minutes after its last use, but not before everything there is healed.
 _LIVES = f"""
 mkdir -p {STATE}
 left=600
@@ -175,8 +179,10 @@ done
 
 
 class EphemeralContainers:
-    """Beside brokers, of ``image``, or else of the broker's own: found where one of ours runs, otherwise made. Nobody
-    can take one out of a pod again, only end it; a new pod has none."""
+    """Our ephemeral containers in the pods of brokers.
+
+    A running one is used again; otherwise a new one is made, from ``image`` or from the broker's own image. Kubernetes
+    cannot remove an ephemeral container from a pod: it can only end. A new pod has none."""
 
     def __init__(self, pods: Pods, *, image: str | None, pull: str) -> None:
         self._pods = pods
@@ -185,12 +191,12 @@ class EphemeralContainers:
         self._locks: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
 
     def machine(self, pod: str, kind: str, *, made: bool = True) -> ContainerMachine:
-        """``made``: in a container that is made where there is none."""
+        """Return the ephemeral container of that kind in the pod. ``made``: make one at first use if none runs."""
         return ContainerMachine(self._pods, pod, lambda: self._name(pod, kind, made=made), STATE, f"touch {STATE}.used")
 
     def _name(self, pod: str, kind: str, *, made: bool) -> str | None:
         with self._locks[pod, kind]:
-            found = self._pods.there(pod) if made else self._pods.find(pod)
+            found = self._pods.get(pod) if made else self._pods.find(pod)
             if found is None:
                 return None
             prefix = f"resilience-{kind}-"
@@ -204,7 +210,7 @@ class EphemeralContainers:
             return name
 
     def _add(self, pod: str, kind: str, name: str, broker_image: str) -> None:
-        capabilities, beside = KINDS[kind]
+        capabilities, sees_broker = KINDS[kind]
         rights = {"runAsUser": 0, "runAsNonRoot": False, "capabilities": {"add": [*capabilities]}}
         container = {
             "name": name,
@@ -212,7 +218,7 @@ class EphemeralContainers:
             "imagePullPolicy": self._pull,
             "command": ["sh", "-c", _LIVES],
             "securityContext": rights,
-            **({"targetContainerName": self._pods.container} if beside else {}),
+            **({"targetContainerName": self._pods.container} if sees_broker else {}),
         }
         self._pods.ask(
             f"pod {pod} takes no ephemeral container",
@@ -224,7 +230,7 @@ class EphemeralContainers:
     def _await_started(self, pod: str, name: str) -> None:
         try:
             wait_until(
-                lambda: self._pods.there(pod),
+                lambda: self._pods.get(pod),
                 timeout_s=_STARTED_WITHIN_S,
                 what=f"{name} to start",
                 poll_s=_POLL_S,
@@ -232,5 +238,5 @@ class EphemeralContainers:
             )
         except WaitTimeout as timeout:
             assert isinstance(timeout.last_seen, Pod)
-            why = timeout.last_seen.waiting.get(name, "nobody says why")
+            why = timeout.last_seen.waiting.get(name, "Kubernetes gives no reason")
             raise MachineError(f"the container {name} of pod {pod} does not start: {why}") from timeout

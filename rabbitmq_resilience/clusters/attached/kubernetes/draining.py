@@ -1,7 +1,7 @@
-"""Nodes of Kubernetes are cordoned and drained, as ``kubectl drain`` does, and uncordoned again.
+"""Cordon and drain nodes of Kubernetes as ``kubectl drain`` does, and uncordon them again.
 
-Evictions are asked for, so disruption budgets hold. Nothing uncordons a node there: a watchdog on this machine does, by
-this module as a program. Only what we have cordoned, and marked so, is uncordoned.
+Pods leave by evictions, so disruption budgets hold. Kubernetes never uncordons a node by itself. A watchdog on this
+machine does it, and runs this module as a program. A node is uncordoned only if it has our mark.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
-#: An annotation of nodes that we have cordoned: for which brokers.
+#: The annotation of nodes that we have cordoned; its value is the namespace of the brokers.
 MARK = "rabbitmq-resilience/cordoned-for"
 _NOT_FOUND = 404
 
 
 @dataclass
 class Draining:
-    """``of``: the pod of each broker, by Erlang name. ``folder``: from where paths in the offer are seen."""
+    """Drain nodes of Kubernetes on which brokers run.
+
+    ``pod_of``: the pod of each broker, by Erlang name. ``folder``: relative paths in the offer start there."""
 
     pods: Pods
-    of: Mapping[str, str]
+    pod_of: Mapping[str, str]
     offer: Kubernetes
     folder: Path
     keeper: OurMachine
@@ -53,14 +55,16 @@ class Draining:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def drain(self, brokers: Collection[str], *, whole_zones: bool, for_s: float) -> None:
-        """Raises MachineError: before anything is done where it would take others of these brokers, and where a pod is
-        not let go."""
+        """Cordon the nodes of these brokers, or all nodes of their zones, and evict the pods.
+
+        A watchdog uncordons them about ``for_s`` seconds later. Raise MachineError before anything is done if other
+        brokers of the cluster would go as well, or if a node is cordoned already; and if a pod is not evicted."""
         with self._lock:
-            mine = {self.of[name]: self.pods.there(self.of[name]) for name in brokers}
+            mine = {self.pod_of[name]: self.pods.get(self.pod_of[name]) for name in brokers}
             machines = frozenset(pod.node for pod in mine.values())
             if whole_zones:
                 machines = frozenset(self._of_zones({self._zone(machine) for machine in machines}))
-            self._refuse_beside(brokers, machines)
+            self._refuse_if_shared(brokers, machines)
             going = of_brokers(mine.values()) if self.offer.drain_node == "brokers" else evictable(self.pods, machines)
             self._refuse_cordoned(machines)
             for name in brokers:
@@ -72,7 +76,7 @@ class Draining:
         evicted(self.pods, going)
 
     def uncordon(self, brokers: Collection[str]) -> None:
-        """What was drained for them. Raises MachineError where that is not so afterwards."""
+        """Uncordon the nodes that were drained for these brokers. Raise MachineError if one is still cordoned."""
         with self._lock:
             for machine in sorted({one for name in brokers for one in self.drained.get(name, ())}):
                 if not watchdog.heal(self.keeper, key_of(f"{machine}-cordoned")):
@@ -81,7 +85,7 @@ class Draining:
                 self.drained.pop(name, None)
 
     def open(self, brokers: Collection[str]) -> Iterator[str]:
-        """In words, the nodes drained for these brokers that take pods."""
+        """Yield a text for each node that was drained for these brokers and takes pods."""
         machines = {one for name in brokers for one in self.drained.get(name, ())}
         if not machines:
             yield f"nothing was drained for {', '.join(sorted(brokers))}"
@@ -90,23 +94,25 @@ class Draining:
                 yield f"{machine} takes pods"
 
     def misplaced(self, zones: Mapping[str, str]) -> Iterator[str]:
-        """In words, what runs elsewhere than in its zone, by Erlang name, or where no pods are taken."""
+        """Yield a text for each broker that has no node, is not in its zone, or is on a cordoned node.
+
+        ``zones``: the zone of each broker, by Erlang name."""
         for name, zone in sorted(zones.items()):
-            found = self.pods.find(self.of[name])
+            found = self.pods.find(self.pod_of[name])
             if found is None or not found.node:
                 yield f"{name} has no node"
                 continue
             machine = _read(self.pods.configuration, found.node)
             now = (machine.metadata.labels or {}).get(ZONE)
             if now not in (None, zone):
-                yield f"{name} runs on {found.node}, in zone {now}, and belongs to {zone}"
+                yield f"{name} runs on {found.node}, in zone {now}, but belongs to {zone}"
             if machine.spec.unschedulable:
                 yield f"{found.node}, where {name} runs, takes no pods"
 
     def _zone(self, machine: str) -> str:
         zone = self.pods.zone(machine)
         if zone is None:
-            raise MachineError(f"{machine} has no zone that we may see, so nobody knows what belongs to it")
+            raise MachineError(f"{machine} has no zone that we may see, so the other nodes of its zone are not known")
         return zone
 
     def _of_zones(self, zones: Collection[str]) -> Iterator[str]:
@@ -116,16 +122,16 @@ class Draining:
         for one in self.pods.ask(f"the nodes of {', '.join(sorted(zones))}", listed).items:
             yield one.metadata.name
 
-    def _refuse_beside(self, brokers: Collection[str], machines: Collection[str]) -> None:
-        for name in sorted(self.of.keys() - set(brokers)):
-            found = self.pods.find(self.of[name])
+    def _refuse_if_shared(self, brokers: Collection[str], machines: Collection[str]) -> None:
+        for name in sorted(self.pod_of.keys() - set(brokers)):
+            found = self.pods.find(self.pod_of[name])
             if found is not None and found.node in machines:
-                raise MachineError(f"{name} runs on {found.node} too, and would go with it; nothing was done")
+                raise MachineError(f"{name} runs on {found.node} too, and would be evicted as well; nothing was done")
 
     def _refuse_cordoned(self, machines: Collection[str]) -> None:
         for machine in sorted(machines):
             if _read(self.pods.configuration, machine).spec.unschedulable:
-                raise MachineError(f"{machine} takes no pods already, which is not our doing; nothing was done")
+                raise MachineError(f"{machine} takes no pods already, and we have not cordoned it; nothing was done")
 
     def _healed_by(self, machine: str) -> str:
         program = [sys.executable, "-m", __name__, self.offer.model_dump_json(), str(self.folder), machine]
@@ -133,8 +139,9 @@ class Draining:
 
 
 def uncordoned(offer: Kubernetes, folder: Path, machine: str) -> None:
-    """A node that we have cordoned; another one is left alone. Raises MachineError where that is not known, or not
-    so."""
+    """Uncordon a node if we have cordoned it. A node that does not exist is no error.
+
+    Raise MachineError if the node cannot be read, or still takes no pods."""
     configuration = configured(offer, folder)
     try:
         if MARK not in (_read(configuration, machine).metadata.annotations or {}):
@@ -147,7 +154,7 @@ def uncordoned(offer: Kubernetes, folder: Path, machine: str) -> None:
 
 
 class _Absent(MachineError):
-    """There is no such node any more."""
+    """The node does not exist any more."""
 
 
 @contextmanager
@@ -166,7 +173,7 @@ def _read(configuration: client.Configuration, machine: str) -> Any:
 
 
 def _mark(configuration: client.Configuration, machine: str, *, cordoned_for: str | None) -> None:
-    """Cordon it, or uncordon it."""
+    """Cordon and mark the node, or uncordon it and remove the mark if ``cordoned_for`` is None."""
     body = {"metadata": {"annotations": {MARK: cordoned_for}}, "spec": {"unschedulable": cordoned_for is not None}}
     with _nodes(configuration, machine) as api:
         api.patch_node(machine, body, _request_timeout=ANSWERS_WITHIN_S, _content_type=MERGE)

@@ -1,4 +1,4 @@
-"""Pods that leave a node of Kubernetes by eviction: asked for, and refused where a disruption budget has none left."""
+"""Evict pods from a node of Kubernetes; a disruption budget may refuse an eviction."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: How long a budget is waited for that refuses an eviction.
+#: How long to ask again if a disruption budget refuses an eviction.
 LET_GO_WITHIN_S = 30.0
 _ENDED_WITHIN_S = 30.0
 _GRACE_S_MAX = 120.0
-#: How long all of it may take.
+#: The longest time that all evictions of a drain may take.
 EVICTED_WITHIN_S = LET_GO_WITHIN_S + _GRACE_S_MAX + _ENDED_WITHIN_S
 _POLL_S = 1.0
 _NOT_FOUND, _TOO_MANY = 404, 429
-#: Of pods that the kubelet itself starts (https://kubernetes.io/docs/reference/labels-annotations-taints).
+#: The annotation of pods that the kubelet itself starts
+#: (https://kubernetes.io/docs/reference/labels-annotations-taints).
 _MIRROR = "kubernetes.io/config.mirror"
 _OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class Going:
-    """A pod that is to leave."""
+    """A pod that is to be evicted. ``grace_s``: how long it may take to end."""
 
     namespace: str
     name: str
@@ -36,32 +37,38 @@ class Going:
     grace_s: float
 
     @classmethod
-    def of(cls, told: Any) -> Going:
-        grace_s = min(float(told.spec.termination_grace_period_seconds or 0), _GRACE_S_MAX)
-        return cls(told.metadata.namespace, told.metadata.name, told.metadata.uid, grace_s)
+    def of(cls, raw: Any) -> Going:
+        """Return the eviction of this pod (V1Pod of the client)."""
+        grace_s = min(float(raw.spec.termination_grace_period_seconds or 0), _GRACE_S_MAX)
+        return cls(raw.metadata.namespace, raw.metadata.name, raw.metadata.uid, grace_s)
 
     def __str__(self) -> str:
         return f"pod {self.namespace}/{self.name}"
 
 
 def of_brokers(pods: Iterable[Pod]) -> list[Going]:
+    """Return the evictions of these pods of brokers."""
     return [Going.of(pod.raw) for pod in pods]
 
 
 def evictable(pods: Pods, machines: Collection[str]) -> list[Going]:
-    """All pods of these nodes but those that their kubelet or a DaemonSet keeps there. Raises MachineError where one
-    would be gone for good, or what it has stored (as ``kubectl drain`` does, unless it is told otherwise)."""
+    """Return all pods of these nodes of Kubernetes, except those that the kubelet or a DaemonSet keeps there.
+
+    Raise MachineError if a pod would not come back, or would lose its data. ``kubectl drain`` refuses both as well,
+    unless an option allows it."""
     found: list[Going] = []
     for machine in sorted(machines):
-        for told in _on(pods, machine):
-            if refusal := _lost(told):
-                raise MachineError(f"{Going.of(told)} on {machine} {refusal}; nothing was done")
-            found.append(Going.of(told))
+        for raw in _on(pods, machine):
+            if refusal := _lost(raw):
+                raise MachineError(f"{Going.of(raw)} on {machine} {refusal}; nothing was done")
+            found.append(Going.of(raw))
     return found
 
 
 def evicted(pods: Pods, going: Collection[Going]) -> None:
-    """Returns once they are gone. Raises MachineError with the words of a budget that lets one of them not go."""
+    """Evict these pods, and return once they are gone.
+
+    Raise MachineError if one does not go, for instance with the words of a disruption budget that refuses."""
     for one in going:
         _evict(pods, one)
     within_s = max((one.grace_s for one in going), default=0.0) + _ENDED_WITHIN_S
@@ -82,21 +89,21 @@ def _on(pods: Pods, machine: str) -> Iterator[Any]:
             field_selector=f"spec.nodeName={machine}", _request_timeout=ANSWERS_WITHIN_S
         )
 
-    for told in pods.ask(f"the pods on {machine}", listed).items:
-        kept = _MIRROR in (told.metadata.annotations or {}) or "DaemonSet" in _keepers(told)
-        if not kept and told.status.phase not in _OVER:
-            yield told
+    for raw in pods.ask(f"the pods on {machine}", listed).items:
+        kept = _MIRROR in (raw.metadata.annotations or {}) or "DaemonSet" in _keepers(raw)
+        if not kept and raw.status.phase not in _OVER:
+            yield raw
 
 
-def _keepers(told: Any) -> list[str]:
-    return [one.kind for one in told.metadata.owner_references or () if one.controller]
+def _keepers(raw: Any) -> list[str]:
+    return [one.kind for one in raw.metadata.owner_references or () if one.controller]
 
 
-def _lost(told: Any) -> str:
-    if not _keepers(told):
-        return "is kept by nobody, and would not come back"
-    if any(volume.empty_dir for volume in told.spec.volumes or ()):
-        return "stores in an emptyDir, which would go with it"
+def _lost(raw: Any) -> str:
+    if not _keepers(raw):
+        return "has no controller, and would not come back"
+    if any(volume.empty_dir for volume in raw.spec.volumes or ()):
+        return "stores data in an emptyDir, which would be lost with it"
     return ""
 
 
@@ -107,7 +114,7 @@ def _evict(pods: Pods, one: Going) -> None:
     )
 
     def forbidden() -> Exception | None:
-        """What keeps it for now, as a disruption budget does."""
+        """Return the refusal if the eviction may succeed later, or None if the pod is evicted or gone."""
         try:
             with connected(pods.configuration) as connection:
                 api = client.CoreV1Api(connection)
@@ -124,7 +131,7 @@ def _evict(pods: Pods, one: Going) -> None:
         wait_until(
             forbidden,
             timeout_s=LET_GO_WITHIN_S,
-            what=f"{one} to be let go",
+            what=f"an eviction of {one} to be allowed",
             poll_s=_POLL_S,
             until=lambda seen: seen is None,
         )
@@ -142,5 +149,5 @@ def _is_there(pods: Pods, one: Going) -> bool:
                 return None
             raise
 
-    told = pods.ask(str(one), read)
-    return told is not None and told.metadata.uid == one.uid
+    found = pods.ask(str(one), read)
+    return found is not None and found.metadata.uid == one.uid

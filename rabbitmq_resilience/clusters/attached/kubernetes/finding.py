@@ -1,7 +1,7 @@
-"""``rabbitmq-resilience find-pods``: a first cluster file of the brokers that a label selects.
+"""Write a first cluster file of the brokers that a label selects: ``rabbitmq-resilience find-pods``.
 
-It asks the API server, and a broker by its own tools. Nothing is changed, and nothing is allowed in the file, which
-says which numbers shipped scenarios need.
+The facts come from the API server, and from the brokers' own tools. Nothing is changed. The file allows nothing yet;
+its head says which numbers the shipped scenarios need.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from rabbitmq_resilience.clusters.errors import ClusterError
 _WHO = 'io:format("~s~n~s~n", [node(), rabbit_nodes:cluster_name()]).'
 _TOOL_TIMEOUT_S = 60.0
 _HEAD = """\
-# What was found of {count} pods with the label {label} in {namespace}. Still to be written: who we are there (user and
-# password, by reference), and in allow: what may be done, and at how many nodes at once. Where each zone has one node,
-# the scenarios of faults/platforms need {needed};
+# The {count} pods with the label {label} in {namespace}. Still to be written: the user and the password (by reference),
+# and in allow: what may be done, and at how many nodes at once. If each zone has one node, the scenarios of
+# faults/platforms need {needed};
 # `pytest --cluster THIS_FILE --check-only SCENARIO` says what others need.
 """
-#: What the scenarios of ``faults/platforms`` do at most at once, on three nodes in three zones.
+#: At how many nodes at once the scenarios of ``faults/platforms`` do each act, on three nodes in three zones.
 NEEDED: Mapping[str, int] = {"kill": 1, "stop": 1, "pause": 1, "cut": 1, "lose_packets": 2}
 
 
 def found_file(offer: Kubernetes, label: str) -> str:
-    """The text of a cluster file. Raises ClusterError with what is not to be found."""
+    """Return the text of a cluster file. Raise ClusterError if the pods are missing or not alike."""
     pods = Pods(configured(offer, Path.cwd()), offer.namespace, offer.container)
     names = _selected(pods, label)
-    told = {name: _told(pods, name) for name in names}
-    clusters, settings = {who[1] for who, _ in told.values()}, {each for _, each in told.values()}
+    answers = {name: _asked(pods, name) for name in names}
+    clusters, settings = {who[1] for who, _ in answers.values()}, {each for _, each in answers.values()}
     if len(clusters) > 1 or len(settings) > 1:
         differing = ", ".join(sorted({*clusters, *map(str, settings)}))
         raise ClusterError(f"the pods with the label {label} are not of one cluster, or not alike: {differing}")
@@ -46,14 +46,14 @@ def found_file(offer: Kubernetes, label: str) -> str:
     nodes = [
         {
             "name": who[0],
-            "zone": pods.zone(pods.there(name).node) or "WRITE ITS ZONE HERE",
+            "zone": pods.zone(pods.get(name).node) or "WRITE ITS ZONE HERE",
             "amqp": "port-forward:5672",
             "management": "port-forward:15672",
             "prometheus": "port-forward:15692",
         }
-        for name, (who, _) in told.items()
+        for name, (who, _) in answers.items()
     ]
-    odd = {who[0]: name for name, (who, _) in told.items() if offer.pod_of(who[0]) != name}
+    odd = {who[0]: name for name, (who, _) in answers.items() if offer.pod_of(who[0]) != name}
     offering = {**offer.model_dump(mode="json", exclude_defaults=True), **({"pods": odd} if odd else {})}
     stated: dict[str, Any] = {
         "version": 1,
@@ -72,7 +72,9 @@ def found_file(offer: Kubernetes, label: str) -> str:
 
 
 def _handling(setting: Settings) -> dict[str, Any]:
-    """Of ``pause_if_all_down`` the words after it are its nodes and how it recovers."""
+    """Return the fields for the partition handling.
+
+    The words after ``pause_if_all_down`` name its nodes and how it recovers."""
     first, *rest = setting.handling
     if first != "pause_if_all_down":
         return {"partition_handling": first}
@@ -92,19 +94,21 @@ def _selected(pods: Pods, label: str) -> list[str]:
     return names
 
 
-def _told(pods: Pods, name: str) -> tuple[tuple[str, str], Settings]:
-    """Name and cluster, and the settings that go into the file."""
+def _asked(pods: Pods, name: str) -> tuple[tuple[str, str], Settings]:
+    """Return ((node name, cluster name), settings) as the broker of this pod reports them.
+
+    Raise MachineError if it reports settings that are not understood."""
     machine = ContainerMachine(pods, name, lambda: pods.container, STATE)
     script = 'exec rabbitmqctl -q eval "$1"'
     node, cluster, *_ = machine.run(script, _WHO, timeout_s=_TOOL_TIMEOUT_S).splitlines()
     setting = understood(machine.run(script, ASK, timeout_s=_TOOL_TIMEOUT_S))
     if setting is None:
-        raise MachineError(f"{machine.told} has settings that nobody understands")
+        raise MachineError(f"{machine.description} reports settings that are not understood")
     return (node.strip(), cluster.strip()), setting
 
 
 def main(label: str, **stated: Any) -> int:
-    """Print the file; return the exit status. ``stated``: fields of the way to pods, None where not stated."""
+    """Print the file; return the exit status. ``stated``: fields of ``offers.kubernetes``, None if not stated."""
     try:
         offer = Kubernetes.model_validate({name: value for name, value in stated.items() if value is not None})
         print(found_file(offer, label), end="")

@@ -1,4 +1,4 @@
-"""A Job in the brokers' namespace: made, looked at, its output read, and removed, with all that belongs to it."""
+"""Make, watch and remove a Job in the brokers' namespace, with all objects that belong to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rabbitmq_resilience.clusters.attached.machine import Machine, MachineError
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: Verb, resource and subresource, as ``docs/kubernetes/job-rights.yaml`` has them.
+#: The needed rights (verb, resource, subresource), as ``docs/kubernetes/job-rights.yaml`` has them.
 WANTED = (
     ("create", "jobs", ""),
     ("get", "jobs", ""),
@@ -44,7 +44,7 @@ _AGAIN_AFTER_S = 1.0
 
 @dataclass(frozen=True)
 class Containers:
-    """What the two of the Job's pod are called, and the folder that they share."""
+    """The names of the two containers of the Job's pod, and the folder that they share."""
 
     player: str
     keeper: str
@@ -53,7 +53,7 @@ class Containers:
 
 @dataclass(frozen=True)
 class RemoteJob:
-    """The one of that ``name``, whether it is there or not. All that asks raises MachineError."""
+    """The Job of that ``name``, whether it exists or not. Methods raise MachineError if the API server refuses."""
 
     pods: Pods
     name: str
@@ -61,10 +61,11 @@ class RemoteJob:
 
     @classmethod
     def of(cls, offer: Kubernetes, name: str, containers: Containers, *, folder: Path) -> RemoteJob:
+        """Return the Job of that name in the namespace of the offer. ``folder``: relative paths in it start there."""
         return cls(Pods(configured(offer, folder), offer.namespace, containers.player), name, containers)
 
     def lacking(self, account: str) -> Iterator[str]:
-        """In words, what is missing there to make it."""
+        """Yield a text for each thing that is missing to make the Job: rights, or the service account."""
         namespace = self.pods.namespace
         missing = [right for right in WANTED if not self._may(*right)]
         for verb, resource, sub in missing:
@@ -90,8 +91,10 @@ class RemoteJob:
         return may(self.pods.configuration, verb, resource, sub, namespace=self.pods.namespace, group=group)
 
     def make(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]]) -> None:
-        """The Job first, which waits for what belongs to it: that goes with it then, whatever becomes of us."""
-        body: Any = job  # plain data, which the client takes as well as its own
+        """Make the Job, and then the objects that belong to it; its pod waits for them.
+
+        The Job owns these objects, so Kubernetes removes them with the Job even if we are gone."""
+        body: Any = job  # the client takes plain data as well as its own types
         made: Any = self._batch(
             f"Job {self.name} cannot be made",
             lambda api: api.create_namespaced_job(self.pods.namespace, body, _request_timeout=ANSWERS_WITHIN_S),
@@ -109,6 +112,7 @@ class RemoteJob:
         )
 
     def look(self) -> Seen:
+        """Return the current state of the Job."""
         job = self._read()
         listed: Any = self.pods.ask(
             f"pods of Job {self.name}",
@@ -120,7 +124,7 @@ class RemoteJob:
         return seen(job, found, player=self.containers.player, keeper=self.containers.keeper)
 
     def refusals(self) -> str:
-        """In words, why no pod is made of it; empty where that is not told, or not to us."""
+        """Return why no pod is made of the Job; empty if there are no such events, or we may not read them."""
         selector = f"involvedObject.name={self.name},type=Warning"
         try:
             listed: Any = self.pods.ask(
@@ -140,27 +144,28 @@ class RemoteJob:
         return ContainerMachine(self.pods, pod, lambda: self.containers.keeper, self.containers.work)
 
     def output(self, pod: str, say: Callable[[str], None]) -> Output:
-        """What the player prints, told as it comes."""
+        """Pass each line that the player prints to ``say``, until the returned ``Output`` is closed."""
         return Output(self.pods, pod, say)
 
     def remove(self, *, within_s: float) -> None:
-        """Returns once it is gone, which it is last of all that belongs to it; no error where it is not there. An API
-        server that does not answer is asked again."""
+        """Remove the Job, and return once it is gone; all that belongs to it goes first.
+
+        A Job that does not exist is no error. Requests are repeated if the API server does not answer."""
 
         def left() -> str:
             try:
-                return "it is still there" if self._delete() else ""
+                return "it still exists" if self._delete() else ""
             except MachineError as error:
                 return str(error)
 
         what = f"Job {self.name} in {self.pods.namespace} to be gone"
         try:
-            wait_until(left, timeout_s=within_s, what=what, poll_s=_AGAIN_AFTER_S, until=lambda told: not told)
+            wait_until(left, timeout_s=within_s, what=what, poll_s=_AGAIN_AFTER_S, until=lambda text: not text)
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
 
     def _delete(self) -> bool:
-        """Whether it was still there."""
+        """Ask for the deletion of the Job; return whether the Job still existed."""
 
         def delete(api: client.BatchV1Api) -> bool:
             try:

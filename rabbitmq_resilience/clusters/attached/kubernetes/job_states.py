@@ -1,4 +1,4 @@
-"""What becomes of a Job, as the API server tells of it and of its pod at one moment."""
+"""Read the state of a Job from the objects of the API server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: What a container waits for that nobody brings. An image may be tried again, and is not waited for.
+#: Reasons for which a container waits in vain. ``ErrImagePull`` is not one: the kubelet tries again first.
 _IN_VAIN = {
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -16,16 +16,19 @@ _IN_VAIN = {
     "InvalidImageName",
     "RunContainerError",
 }
-#: The second is there before its pods are gone, in newer versions.
+#: Newer versions set the second one before the pods of the Job are gone.
 _FAILED = ("Failed", "FailureTarget")
 _NOT_BEGUN = ("StartError", "ContainerCannotRun")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """``pod``: its name, once there is one. ``status``: that with which the player has ended, and ``reason``, the
-    kubelet's word for how. ``kept``: what it recorded can be fetched. ``lost``: in words, why no more will come.
-    ``ends``: in words, why the pod is being ended, while something may still come. ``waits``: what it waits for."""
+    """The state of a Job at one moment.
+
+    ``pod``: the name of its pod, if there is one. ``plays``: the player runs. ``status``: the exit status of the
+    player, if it has ended, and ``reason``, the kubelet's word for it. ``kept``: the keeper runs, so the records can be
+    fetched. ``lost``: why nothing more will come, as a text. ``ends``: why the pod is being ended, as a text; records
+    may still come. ``waits``: for what the pod waits."""
 
     pod: str | None = None
     plays: bool = False
@@ -38,7 +41,9 @@ class Seen:
 
 
 def seen(job: Any | None, pods: Sequence[Any], *, player: str, keeper: str) -> Seen:
-    """Of the objects of the client (V1Job, V1Pod)."""
+    """Return the state that these objects show (V1Job and V1Pod of the client; of several pods the last counts).
+
+    ``player``, ``keeper``: the names of the two containers."""
     if job is None:
         return Seen(lost="somebody has removed the Job")
     over, failed = _failure(job, of_time=True), _failure(job, of_time=False)
@@ -64,7 +69,9 @@ def seen(job: Any | None, pods: Sequence[Any], *, player: str, keeper: str) -> S
 
 
 def _failure(job: Any, *, of_time: bool) -> str:
-    """Why the Job has failed, as its controller tells: as its time was over, or otherwise; empty where it has not."""
+    """Return why the Job has failed, as its controller reports it; empty if it has not.
+
+    ``of_time``: whether to look for a passed time limit only, or for all other reasons."""
     failed = [one for one in job.status.conditions or () if one.type in _FAILED and one.status == "True"]
     if not failed or (failed[0].reason == "DeadlineExceeded") != of_time:
         return ""
@@ -74,7 +81,7 @@ def _failure(job: Any, *, of_time: bool) -> str:
 
 
 def _taken(pod: Any, over: str) -> str:
-    """Why the pod ends otherwise than by itself; ``over``: of a Job whose time is."""
+    """Return why the pod is ended from outside; empty if it is not. ``over``: why, if the time of the Job is over."""
     name = f"pod {pod.metadata.name}"
     if pod.status.phase == "Failed" and pod.status.reason:
         return f"{name} was ended by its node ({pod.status.reason}): {pod.status.message}"
@@ -91,7 +98,7 @@ def _taken(pod: Any, over: str) -> str:
 def _in_vain(states: dict[str, Any]) -> Iterator[str]:
     for name, state in states.items():
         if state.waiting is not None and state.waiting.reason in _IN_VAIN:
-            yield f"{name} cannot be started ({state.waiting.reason}): {state.waiting.message or 'no more is told'}"
+            yield f"{name} cannot be started ({state.waiting.reason}): {state.waiting.message or 'no details'}"
 
 
 def _waits(pod: Any, states: dict[str, Any]) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""What containers of brokers print, as the kubelet keeps it: until the pod is gone, and of one container before."""
+"""Read the logs of brokers in pods.
+
+The kubelet keeps what a container prints until the pod is gone, and the output of one previous container.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,17 @@ from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 
 _TIMEOUT_S = 60.0
-#: Asked for beside what was printed since the beginning.
+#: How much more than the time since ``begin`` is requested.
 _MARGIN_S = 5
-#: Brokers colour what they print; those who read logs do not expect it (ECMA-48, SGR).
+#: Brokers colour what they print, and readers of logs do not expect colours (ECMA-48, SGR).
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
 @dataclass
 class PodLog:
-    """Lines are told apart by when they were printed (RFC 3339, to the nanosecond), by the clock of their node."""
+    """The log of one broker's pod.
+
+    A line is new if its timestamp (RFC 3339, to the nanosecond, by the clock of its node) is later than the last."""
 
     pods: Pods
     pod: str
@@ -29,24 +34,26 @@ class PodLog:
     _kept: list[str] = field(default_factory=list, init=False)
 
     def begin(self) -> None:
+        """Forget all lines up to now."""
         self._kept.clear()
         self._begun_s = time.monotonic()
-        with suppress(MachineError):  # it does not run now
+        with suppress(MachineError):  # the container does not run now
             self._last = self._read(tail_lines=1).partition(" ")[0]
 
     def more(self) -> str:
+        """Return the lines since ``begin`` or the last call, without colours."""
         self.pull()
         kept, self._kept = self._kept, []
         return "".join(kept)
 
     def pull(self) -> None:
-        """Keep what is there now, as before a pod is deleted, and its log with it."""
+        """Keep the lines up to now: call this before a pod is deleted, as its log is deleted with it."""
         since_s = round(time.monotonic() - self._begun_s) + _MARGIN_S
         for previous in (True, False):
             try:
                 text = self._read(since_seconds=since_s, previous=previous)
             except MachineError:
-                continue  # there was none before, or it does not run now
+                continue  # there was no previous container, or the container does not run now
             for line in text.splitlines():
                 at, _, said = line.partition(" ")
                 if printed_at(at) > printed_at(self._last):
@@ -54,7 +61,7 @@ class PodLog:
                     self._kept.append(_COLOUR.sub("", said) + "\n")
 
     def _read(self, **which: Any) -> str:
-        """Raises MachineError."""
+        """Return lines with timestamps; ``which``: arguments of the API. Raise MachineError if there is no log."""
         return self.pods.ask(
             f"the log of pod {self.pod}",
             lambda api: str(
@@ -71,6 +78,6 @@ class PodLog:
 
 
 def printed_at(at: str) -> tuple[str, str]:
-    """When a line was printed, to be compared: fractions of a second have as many digits as they need."""
+    """Return a timestamp in a form that can be compared: fractions of a second vary in their number of digits."""
     whole, _, rest = at.rstrip("Z").partition(".")
     return whole, rest.ljust(9, "0")

@@ -1,8 +1,9 @@
-"""Packets between pods that are dropped, lost or delayed by Chaos Mesh: a ``NetworkChaos`` that its controllers bring
-about, and end after its ``duration``, whoever else is gone.
+"""Drop, lose or delay packets between pods by Chaos Mesh.
 
-What it says of itself is waited for, and no proof of anything. One whose deletion hangs on its finalizer is let go by
-force once what it has left in pods is taken away; that is told as an error, though all is healed then.
+The controllers of Chaos Mesh apply a ``NetworkChaos`` object, and end it after its ``duration`` without our help. This
+module waits for the status of the object, but the status proves nothing. If the deletion of an object hangs on its
+finalizer, this module first removes what the object left in pods, and then the finalizer. That is reported as an
+error, although all is healed by then.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from rabbitmq_resilience.clusters.packets import passed_netem
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 GROUP, VERSION = "chaos-mesh.org", "v1alpha1"
-#: Names the pod that receives.
+#: The label that names the receiving pod.
 LABEL = "rabbitmq-resilience"
 IN_PLACE_WITHIN_S = 30.0
-#: Afterwards its finalizer is taken away.
+#: An object that still exists after this time loses its finalizer.
 GONE_WITHIN_S = 20.0
 _LET_GO_WITHIN_S = 10.0
 _POLL_S = 0.5
 _NOT_FOUND = 404
 _LISTING = "tc -s -j qdisc show dev eth0"
 
-#: The field of its own that each kind of object has, and what is in it (``v1alpha1.NetworkChaosSpec``).
+#: The field that each action needs, with its content (``v1alpha1.NetworkChaosSpec``).
 _ACTIONS: Mapping[str, Callable[[Treatment], Mapping[str, Any]]] = {
     "partition": lambda _: {},
     "loss": lambda how: {"loss": {"loss": f"{how.percent:g}", "correlation": "0"}},
@@ -49,20 +50,26 @@ _ACTIONS: Mapping[str, Callable[[Treatment], Mapping[str, Any]]] = {
 
 @dataclass(frozen=True)
 class NetworkChaos:
-    """Those of one pod, as ``packet_rules.Rules``. ``beside``: of all pods of the cluster, what sees the network of
-    each, to be asked only where Chaos Mesh cannot."""
+    """The ``NetworkChaos`` objects of one receiving pod, used as ``packet_rules.Rules``.
+
+    ``machines``: for each pod of the cluster, a machine that sees the network of that pod. It is used only for what
+    Chaos Mesh does not do."""
 
     pods: Pods
     pod: str
-    beside: Mapping[str, Machine]
+    machines: Mapping[str, Machine]
 
     tool = "NetworkChaos"
 
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
-        """What is there goes once what comes in its place is at work."""
-        before = [one["metadata"]["name"] for one in self.there()]
+        """Replace the objects of this pod; the old objects are deleted once the new ones are in place.
+
+        Raise MachineError if Chaos Mesh cannot do it, and ForcedError if an old object had to be forced."""
+        before = [one["metadata"]["name"] for one in self.existing()]
         sources: dict[Treatment, set[str]] = defaultdict(set)
-        pod_at = {one.address: one.name for one in map(self.pods.find, self.beside if rules else ()) if one is not None}
+        pod_at = {
+            one.address: one.name for one in map(self.pods.find, self.machines if rules else ()) if one is not None
+        }
         for rule in rules:
             if rule.treatment.verb == "reset" or rule.port is not None:
                 raise MachineError("Chaos Mesh resets no connections, and acts on whole pods")
@@ -75,30 +82,31 @@ class NetworkChaos:
             raise ForcedError("; ".join(forced))
 
     def lost(self) -> Mapping[str, int]:
-        """Packets that went through netem's queue at each pod that sends, to all others together: netem is at work
-        there."""
+        """Return by sender's address how many packets netem has passed to all other pods.
+
+        netem works at the sending pod, so its queue there is read."""
         found: dict[str, int] = {}
-        for one in self.there():
+        for one in self.existing():
             if one["spec"]["action"] == "partition":
                 continue
             for source in one["spec"]["selector"]["pods"][self.pods.namespace]:
-                passed = passed_netem(self.beside[source].run(_LISTING))
+                passed = passed_netem(self.machines[source].run(_LISTING))
                 if passed is not None:
-                    found[self.pods.there(source).address] = passed
+                    found[self.pods.get(source).address] = passed
         return found
 
-    def there(self) -> list[dict[str, Any]]:
-        """Those that there are of this pod."""
+    def existing(self) -> list[dict[str, Any]]:
+        """Return the objects that now exist for this pod."""
         with self._objects("list") as (api, where):
             label = f"{LABEL}={self.pod}"
-            told: Any = api.list_namespaced_custom_object(
+            answer: Any = api.list_namespaced_custom_object(
                 *where, label_selector=label, _request_timeout=ANSWERS_WITHIN_S
             )
-        items: list[dict[str, Any]] = told["items"]
+        items: list[dict[str, Any]] = answer["items"]
         return items
 
     def _made(self, body: dict[str, Any]) -> None:
-        """Returns once it is said to be in place."""
+        """Create the object, and return once its status says that it is in place. Raise MachineError if not."""
         name = body["metadata"]["name"]
         with self._objects("create") as (api, where):
             api.create_namespaced_custom_object(*where, body, _request_timeout=ANSWERS_WITHIN_S)
@@ -114,7 +122,9 @@ class NetworkChaos:
             raise MachineError(f"NetworkChaos {name} is not in place after {IN_PLACE_WITHIN_S:g} s: {why}") from None
 
     def _deleted(self, name: str) -> str:
-        """How it had to be forced; empty if it had not. Raises MachineError where something of it may be left."""
+        """Delete the object; return how it had to be forced, or an empty text if it had not.
+
+        Raise MachineError if something of the object may be left."""
         with self._objects("delete", absent_ok=True) as (api, where):
             api.delete_namespaced_custom_object(*where, name, _request_timeout=ANSWERS_WITHIN_S)
         if self._gone(name, GONE_WITHIN_S):
@@ -123,7 +133,7 @@ class NetworkChaos:
         if found is None:
             return ""
         pods = sorted({*_selected(found["spec"], self.pods), *_selected(found["spec"]["target"], self.pods)})
-        left = "; ".join(removed(self.pods, pod, self.beside[pod], name) for pod in pods)
+        left = "; ".join(removed(self.pods, pod, self.machines[pod], name) for pod in pods)
         with self._objects("patch", absent_ok=True) as (api, where):
             body = {"metadata": {"finalizers": None}}
             api.patch_namespaced_custom_object(
@@ -131,10 +141,10 @@ class NetworkChaos:
             )
         why = _why(found)
         if not self._gone(name, _LET_GO_WITHIN_S):
-            raise MachineError(f"NetworkChaos {name} does not go, not even without its finalizer: {why}")
+            raise MachineError(f"NetworkChaos {name} still exists, even without its finalizer: {why}")
         return (
-            f"NetworkChaos {name} was still there {GONE_WITHIN_S:g} s after its deletion ({why}), so it was let go by "
-            f"force, its finalizer was taken away: {left}"
+            f"NetworkChaos {name} still existed {GONE_WITHIN_S:g} s after its deletion ({why}), so its finalizer was "
+            f"removed by force: {left}"
         )
 
     def _gone(self, name: str, timeout_s: float) -> bool:
@@ -146,13 +156,13 @@ class NetworkChaos:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         with self._objects("get", absent_ok=True) as (api, where):
-            told: dict[str, Any] = api.get_namespaced_custom_object(*where, name, _request_timeout=ANSWERS_WITHIN_S)
-            return told
+            found: dict[str, Any] = api.get_namespaced_custom_object(*where, name, _request_timeout=ANSWERS_WITHIN_S)
+            return found
         return None
 
     @contextmanager
     def _objects(self, verb: str, *, absent_ok: bool = False) -> Iterator[tuple[Any, tuple[str, str, str, str]]]:
-        """Raises MachineError with the server's words."""
+        """Yield the API and the place of the objects in it. Raise MachineError with the server's words."""
         try:
             with connected(self.pods.configuration) as connection:
                 yield client.CustomObjectsApi(connection), (GROUP, VERSION, self.pods.namespace, "networkchaos")
@@ -163,7 +173,7 @@ class NetworkChaos:
 
 
 def stated(namespace: str, pod: str, sources: list[str], how: Treatment, *, for_s: float) -> dict[str, Any]:
-    """The object by which ``pod`` does not get as it should what ``sources`` send to it."""
+    """Return the object that treats the packets from the pods ``sources`` to ``pod``, for about ``for_s`` seconds."""
     action = "delay" if how.verb == "delay" else "partition" if how.parts else "loss"
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -196,11 +206,11 @@ def _is(found: Mapping[str, Any] | None, condition: str) -> bool:
 
 
 def _why(found: Mapping[str, Any] | None) -> str:
-    """What went wrong last, as Chaos Mesh tells of each pod."""
+    """Return the last failure that Chaos Mesh reports for each pod, as one text."""
     experiment = ((found or {}).get("status") or {}).get("experiment") or {}
-    told = [
+    failures = [
         f"{record['id']}: {failed[-1]['message']}"
         for record in experiment.get("containerRecords") or ()
         if (failed := [one for one in record.get("events") or () if one["type"] == "Failed"])
     ]
-    return "; ".join(sorted(told)) or "it does not tell why"
+    return "; ".join(sorted(failures)) or "Chaos Mesh gives no reason"

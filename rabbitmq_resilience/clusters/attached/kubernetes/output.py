@@ -1,4 +1,4 @@
-"""What a container prints, told line by line as it comes, and once each, however often the way there breaks off."""
+"""Follow the output of a container line by line; each line is reported once, also after broken connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rabbitmq_resilience.clusters.attached.kubernetes.log import printed_at
 from rabbitmq_resilience.clusters.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods
 from rabbitmq_resilience.tools.closing import Closing
 
-#: Then it is asked anew: nobody tells of a way that is gone.
+#: After this time without output the log is requested again: a connection may be lost without an error.
 _SILENT_S = 60.0
 AGAIN_AFTER_S = 1.0
 _MARGIN_S = 5
@@ -20,7 +20,9 @@ _ENDS_WITHIN_S = 30.0
 
 
 class Output(Closing):
-    """Of the container of ``pods``, from its beginning, until ``close``, which waits for what it has printed last."""
+    """Pass each line that the container of ``pods`` prints in ``pod`` to ``say``, from the beginning until ``close``.
+
+    ``close`` waits for the last lines."""
 
     def __init__(self, pods: Pods, pod: str, say: Callable[[str], None]) -> None:
         self._pods = pods
@@ -33,6 +35,7 @@ class Output(Closing):
         self._thread.start()
 
     def close(self) -> None:
+        """Stop following, after one last look at the log."""
         self._over.set()
         self._thread.join(_ENDS_WITHIN_S)
 
@@ -41,14 +44,14 @@ class Output(Closing):
             last_time = self._over.is_set()
             try:
                 for line in self._lines():
-                    self._tell(line)
+                    self._report(line)
             except FAILURES:
-                pass  # asked again
+                pass  # the log is requested again
             if last_time:
                 return
             self._over.wait(AGAIN_AFTER_S)
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         at, _, said = line.partition(" ")
         if printed_at(at) > printed_at(self._last):
             self._last, self._last_s = at, time.monotonic()
@@ -73,5 +76,5 @@ class Output(Closing):
             for data in answer.stream(decode_content=True):
                 *lines, rest = (rest + data).split(b"\n")
                 yield from (one.decode(errors="replace") for one in lines)
-            if rest and self._over.is_set():  # otherwise it may be the beginning of one, and comes again
+            if rest and self._over.is_set():  # before that, it may be the beginning of a line, and comes again
                 yield rest.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The pods of a namespace, as the API server tells of them at this moment: nothing is kept, a pod comes and goes."""
+"""Read the pods of a namespace from the API server. Nothing is cached, as pods come and go."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rabbitmq_resilience.clusters.attached.offers import Kubernetes
 Answer = TypeVar("Answer")
 
 ANSWERS_WITHIN_S = 15.0
-#: How an object is patched: other kinds of patches are not for all kinds of objects (RFC 7386).
+#: The kind of patch that all kinds of objects take (RFC 7386).
 MERGE = "application/merge-patch+json"
 ZONE = "topology.kubernetes.io/zone"
 _NOT_FOUND = 404
@@ -29,8 +29,10 @@ _DEFAULT = "~/.kube/config"
 
 
 def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
-    """Where the API server is, and who we are there: from ``kubeconfig``, from where kubectl looks, or from the pod in
-    which this runs. ``folder``: from where paths are seen. Raises MachineError."""
+    """Return the address of the API server and our account there.
+
+    Sources: the ``kubeconfig`` of the offer, the files that kubectl reads, or the pod in which this runs. ``folder``:
+    relative paths start there. Raise MachineError if no source can be read."""
     found = client.Configuration()
     offer = resolved(offer, folder)
     named = None if offer.kubeconfig is None else str(folder / offer.kubeconfig)
@@ -44,7 +46,7 @@ def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
             )
     except (config.ConfigException, OSError) as error:
         where = named or os.environ.get("KUBECONFIG") or _DEFAULT
-        why = f"there is no way to Kubernetes by {where}: {error} Name a file in offers.kubernetes.kubeconfig"
+        why = f"Kubernetes cannot be reached by {where}: {error} Name a file in offers.kubernetes.kubeconfig"
         raise MachineError(why) from None
     websocket.setdefaulttimeout(ANSWERS_WITHIN_S)
     return found
@@ -52,7 +54,7 @@ def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
 
 @contextmanager
 def connected(configuration: client.Configuration) -> Iterator[client.ApiClient]:
-    """Its connections end with it, which the client leaves to others."""
+    """Yield a client, and close its connections at the end: the library does not."""
     with client.ApiClient(configuration) as api:
         try:
             yield api
@@ -61,29 +63,30 @@ def connected(configuration: client.Configuration) -> Iterator[client.ApiClient]
 
 
 def resolved(offer: Kubernetes, folder: Path) -> Kubernetes:
-    """The same, and the same later: which file, and which of its contexts, is not left to what there is by then. Of
-    several files, as KUBECONFIG may have them, the first that says its context is followed, as by kubectl."""
+    """Return the offer with its kubeconfig files and context filled in, so that later changes there have no effect.
+
+    If KUBECONFIG names several files, the first that states a current context decides, as with kubectl."""
     if offer.kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
         return offer
     named = str(folder / offer.kubeconfig) if offer.kubeconfig else os.environ.get("KUBECONFIG") or _DEFAULT
     files = [str(Path(each).expanduser().absolute()) for each in named.split(os.pathsep) if each]
     context = offer.context or next(filter(None, map(_current_context, files)), None)
     if context is None:
-        return offer  # told where it is read
+        return offer  # reading the files reports the error
     return offer.model_copy(update={"kubeconfig": Path(os.pathsep.join(files)), "context": context})
 
 
 def _current_context(file: str) -> str | None:
-    """As the file says; None where it says none, or cannot be read."""
+    """Return the current context that the file states, or None if it states none or cannot be read."""
     try:
-        told = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return None
-    return told.get("current-context") if isinstance(told, dict) else None
+    return content.get("current-context") if isinstance(content, dict) else None
 
 
 def words_of(error: Exception) -> str:
-    """What the API server said."""
+    """Return the API server's own message, or a text for the error if there is none."""
     if not isinstance(error, client.ApiException):
         return f"{type(error).__name__}: {error}"
     try:
@@ -94,7 +97,10 @@ def words_of(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """``containers`` that run now, with the ephemeral ones; ``waiting``: why others do not, by name."""
+    """A pod at one moment.
+
+    ``containers``: those that run, with the ephemeral ones. ``waiting``: why others wait, by name. ``raw``: the object
+    of the client (V1Pod)."""
 
     name: str
     uid: str
@@ -109,7 +115,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Pods:
-    """``container`` is the broker's."""
+    """The pods of a namespace. ``container``: the name of the broker's container."""
 
     configuration: client.Configuration
     namespace: str
@@ -117,12 +123,12 @@ class Pods:
 
     @contextmanager
     def api(self) -> Iterator[client.CoreV1Api]:
-        """One of its own for each call: the client's streams change the one that they use."""
+        """Yield an API client of its own for each call: the streams of the library change the client that they use."""
         with connected(self.configuration) as api:
             yield client.CoreV1Api(api)
 
     def ask(self, what: str, call: Callable[[client.CoreV1Api], Answer]) -> Answer:
-        """Raises MachineError with the server's words."""
+        """Return what ``call`` returns. Raise MachineError with ``what`` and the server's words if it fails."""
         try:
             with self.api() as api:
                 return call(api)
@@ -130,7 +136,7 @@ class Pods:
             raise MachineError(f"{what} in {self.namespace}: {words_of(error)}") from error
 
     def find(self, name: str) -> Pod | None:
-        """None where there is none of that name."""
+        """Return the pod of that name, or None if there is none. Raise MachineError if the server does not answer."""
 
         def read(api: client.CoreV1Api) -> Any:
             try:
@@ -140,23 +146,25 @@ class Pods:
                     return None
                 raise
 
-        told = self.ask(f"pod {name}", read)
-        return None if told is None else self._pod(told)
+        raw = self.ask(f"pod {name}", read)
+        return None if raw is None else self._pod(raw)
 
-    def there(self, name: str) -> Pod:
-        """Raises MachineError where there is none."""
+    def get(self, name: str) -> Pod:
+        """Return the pod of that name. Raise MachineError if there is none."""
         found = self.find(name)
         if found is None:
             raise MachineError(f"{self.namespace} has no pod {name} now")
         return found
 
     def broker_runs(self, name: str) -> bool:
-        """Whether its container does, as the kubelet has told."""
+        """Return whether the broker's container of that pod runs, as the kubelet has reported it."""
         found = self.find(name)
         return found is not None and self.container in found.containers
 
     def delete(self, name: str, *, uid: str, grace_s: int | None) -> None:
-        """Of that ``uid`` alone: never one that has come in its place. ``grace_s``: None for the pod's own."""
+        """Delete the pod of that ``uid``, never one that has replaced it.
+
+        ``grace_s``: the grace period; None for the pod's own."""
         options = client.V1DeleteOptions(grace_period_seconds=grace_s, preconditions=client.V1Preconditions(uid=uid))
         self.ask(
             f"pod {name} cannot be deleted",
@@ -166,30 +174,30 @@ class Pods:
         )
 
     def zone(self, node: str) -> str | None:
-        """Of a node of Kubernetes; None where it is not labelled, or we may not look."""
+        """Return the zone of a node of Kubernetes, or None if it has no such label or we may not read it."""
         try:
             with self.api() as api:
-                told = api.read_node(node, _request_timeout=ANSWERS_WITHIN_S)
+                found = api.read_node(node, _request_timeout=ANSWERS_WITHIN_S)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return None
-        labels = (told.metadata.labels if told.metadata else None) or {}
+        labels = (found.metadata.labels if found.metadata else None) or {}
         return labels.get(ZONE)
 
-    def _pod(self, told: Any) -> Pod:
-        statuses = [*(told.status.container_statuses or ()), *(told.status.ephemeral_container_statuses or ())]
-        mine = [one for one in told.spec.containers if one.name == self.container]
+    def _pod(self, raw: Any) -> Pod:
+        statuses = [*(raw.status.container_statuses or ()), *(raw.status.ephemeral_container_statuses or ())]
+        mine = [one for one in raw.spec.containers if one.name == self.container]
         if not mine:
-            has = ", ".join(one.name for one in told.spec.containers)
-            raise MachineError(f"pod {told.metadata.name} has {has}, and no {self.container}; state container:")
+            has = ", ".join(one.name for one in raw.spec.containers)
+            raise MachineError(f"pod {raw.metadata.name} has {has}, and no {self.container}; state container:")
         waiting = {one.name: one.state.waiting for one in statuses if one.state and one.state.waiting}
         return Pod(
-            name=told.metadata.name,
-            uid=told.metadata.uid,
-            address=told.status.pod_ip or "",
-            node=told.spec.node_name or "",
+            name=raw.metadata.name,
+            uid=raw.metadata.uid,
+            address=raw.status.pod_ip or "",
+            node=raw.spec.node_name or "",
             containers=frozenset(one.name for one in statuses if one.state and one.state.running),
-            waiting={name: f"{one.reason}: {one.message or 'no more is told'}" for name, one in waiting.items()},
+            waiting={name: f"{one.reason}: {one.message or 'no details'}" for name, one in waiting.items()},
             broker_image=mine[0].image,
-            has_claim=any(volume.persistent_volume_claim for volume in told.spec.volumes or ()),
-            raw=told,
+            has_claim=any(volume.persistent_volume_claim for volume in raw.spec.volumes or ()),
+            raw=raw,
         )

@@ -1,8 +1,8 @@
-"""Cuts by NetworkPolicy: an object that says from where a pod takes packets, and that somebody else must enforce.
+"""Cut links by NetworkPolicy: an object that says from where a pod takes packets.
 
-Only what carries our label is ours, whatever it is called. Where nobody enforces it, it is accepted all the same, and
-the proof of the cut finds it whole. It has no end of its own: a watchdog on this machine deletes it, by this module as
-a program.
+The network plugin of the cluster must enforce it. If it does not, the API server accepts the object all the same, and
+the proof of the cut finds that packets still pass. A policy is ours if it has our label, whatever its name is. A policy
+does not expire: a watchdog on this machine deletes it, and runs this module as a program.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
 _POD_NAME = "statefulset.kubernetes.io/pod-name"
-#: Names the pod that receives.
+#: The label that names the receiving pod.
 LABEL = "rabbitmq-resilience"
 _NOT_FOUND = 404
 
 
 @dataclass(frozen=True)
 class NetworkPolicies:
-    """Those of one pod, as ``packet_rules.Rules``. ``folder``: from where paths in the offer are seen."""
+    """The policies of one receiving pod, used as ``packet_rules.Rules``.
+
+    ``folder``: relative paths in the offer start there."""
 
     pods: Pods
     pod: str
@@ -55,25 +57,28 @@ class NetworkPolicies:
         return f"resilience-{self.pod}"
 
     def put(self, rules: Collection[Rule], *, for_s: float) -> None:
+        """Replace the policy of this pod, or delete it if there are no rules.
+
+        Raise MachineError if a rule is more than a drop of all packets, or if the API server refuses."""
         key = key_of(f"{self.pods.namespace}-{self.name}")
         if not rules:
             if not watchdog.heal(self.keeper, key):
                 self._delete()
             return
         if any(rule.treatment != DROP or rule.port is not None for rule in rules):
-            raise MachineError("a NetworkPolicy only drops, and all of it")
+            raise MachineError("a NetworkPolicy can only drop packets, and only all of them")
         body = self._policy(sorted({rule.address for rule in rules}))
         try:
             with connected(self.pods.configuration) as connection:
                 api = client.NetworkingV1Api(connection)
-                _refuse_beside_others(api, self.pods.namespace)
+                _refuse_if_others(api, self.pods.namespace)
                 watchdog.arm(self.keeper, key, heal=self._deleted_by, after_s=for_s)
                 _replaced(api, self.pods.namespace, body)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise MachineError(f"{self.name} in {self.pods.namespace}: {words_of(error)}") from error
 
     def lost(self) -> Mapping[str, int]:
-        """Nobody counts."""
+        """Return nothing: a NetworkPolicy counts no packets."""
         return {}
 
     def _delete(self) -> None:
@@ -88,8 +93,8 @@ class NetworkPolicies:
         return f"cd {shlex.quote(str(IMPORTED_FROM))} && exec {shlex.join(program)}"
 
     def _policy(self, addresses: list[str]) -> dict[str, Any]:
-        if _POD_NAME not in (self.pods.there(self.pod).raw.metadata.labels or {}):
-            raise MachineError(f"pod {self.pod} has no label {_POD_NAME}, by which a NetworkPolicy would mean it")
+        if _POD_NAME not in (self.pods.get(self.pod).raw.metadata.labels or {}):
+            raise MachineError(f"pod {self.pod} has no label {_POD_NAME}, which a NetworkPolicy needs to select it")
         families = {4: "0.0.0.0/0", 6: "::/0"}
         without = {
             family: [str(ipaddress.ip_network(one)) for one in addresses if ipaddress.ip_address(one).version == family]
@@ -111,12 +116,16 @@ class NetworkPolicies:
         }
 
 
-def _refuse_beside_others(api: client.NetworkingV1Api, namespace: str) -> None:
-    """Policies add to each other what they let in: ours would let in what theirs keep out."""
+def _refuse_if_others(api: client.NetworkingV1Api, namespace: str) -> None:
+    """Raise MachineError if the namespace has policies of others.
+
+    A pod takes what any policy allows, so ours would allow what theirs refuse."""
     listed: Any = api.list_namespaced_network_policy(namespace, _request_timeout=ANSWERS_WITHIN_S)
     others = sorted(one.metadata.name for one in listed.items if not _is_ours(one))
     if others:
-        raise MachineError(f"{namespace} has policies of its own ({', '.join(others)}), which ours would open")
+        raise MachineError(
+            f"{namespace} has policies of its own ({', '.join(others)}); ours would let in what they keep out"
+        )
 
 
 def _is_ours(policy: Any) -> bool:
@@ -124,6 +133,7 @@ def _is_ours(policy: Any) -> bool:
 
 
 def _replaced(api: client.NetworkingV1Api, namespace: str, body: dict[str, Any]) -> None:
+    """Create the policy, or patch the one that exists."""
     name = body["metadata"]["name"]
     create: Any = api.create_namespaced_network_policy
     try:
@@ -135,8 +145,10 @@ def _replaced(api: client.NetworkingV1Api, namespace: str, body: dict[str, Any])
 
 
 def deleted(offer: Kubernetes, folder: Path, name: str) -> None:
-    """No error where there is none; one of others is left alone. Raises ApiException and others of the client where
-    that is not known."""
+    """Delete the policy of that name if it is ours. A policy that does not exist is no error.
+
+    Raise MachineError if it still exists afterwards, and ApiException or other errors of the client if a request
+    fails."""
     with connected(configured(offer, folder)) as connection:
         api = client.NetworkingV1Api(connection)
         try:
@@ -152,7 +164,7 @@ def deleted(offer: Kubernetes, folder: Path, name: str) -> None:
             if error.status != _NOT_FOUND:
                 raise
         else:
-            raise MachineError(f"{name} is still there")
+            raise MachineError(f"{name} still exists")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""What a ``NetworkChaos`` that was let go by force has left: in what Chaos Mesh means to do to a pod
-(``PodNetworkChaos``), and in the pod's network. Both are taken away, and looked at again."""
+"""Remove what a ``NetworkChaos`` has left if its finalizer has to be removed by force.
+
+It may have left entries in what Chaos Mesh means to do to a pod (``PodNetworkChaos``), and queues and rules in the
+pod's network. Both are removed, and then the network is checked again."""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _WHERE = ("chaos-mesh.org", "v1alpha1")
 _PLURAL = "podnetworkchaos"
-#: What it means to do to a pod, each with the object that wants it (``v1alpha1.PodNetworkChaosSpec``).
+#: The lists of what Chaos Mesh means to do to a pod; each entry names its source (``v1alpha1.PodNetworkChaosSpec``).
 _PARTS = ("ipsets", "iptables", "tcs")
 BROUGHT_ABOUT_WITHIN_S = 20.0
 _TRIES = 5
 _NOT_FOUND, _CONFLICT = 404, 409
 
-#: A line for each thing: queues of its kinds at the roots of devices (tc(8)), and rules in its own chains, whichever
-#: iptables it has.
+#: Prints a line for each thing that is left: queues of Chaos Mesh's kinds at the roots of devices (tc(8)), and rules in
+#: its own chains, of each kind of iptables.
 _LOOK = r"""
 command -v tc > /dev/null || { echo "there is no tc to look with" >&2; exit 1; }
 tc qdisc show | grep -E '^qdisc (netem|prio) .* root' || true
@@ -46,8 +48,10 @@ exit 0
 
 
 def removed(pods: Pods, pod: str, machine: Machine, chaos: str) -> str:
-    """What that object had left in the pod, in words; nothing of it is there any more. ``machine`` sees the pod's
-    network. Raises MachineError where something may be left, and where others do something to the pod as well."""
+    """Remove what the object ``chaos`` has left in the pod, and return a text that says what it was.
+
+    ``machine`` sees the pod's network. Raise MachineError if something may be left, and if other objects of Chaos Mesh
+    act on the pod as well."""
     if pods.find(pod) is None:
         return f"pod {pod} is gone, with all that was in it"
     others = _forgotten(pods, pod, f"{pods.namespace}/{chaos}")
@@ -56,7 +60,7 @@ def removed(pods: Pods, pod: str, machine: Machine, chaos: str) -> str:
         return f"nothing is left in pod {pod}"
     if others:
         raise MachineError(
-            f"pod {pod} has {'; '.join(found)}, of {chaos} or of others ({', '.join(others)}): it is left alone"
+            f"pod {pod} has {'; '.join(found)}, from {chaos} or from others ({', '.join(others)}): nothing was undone"
         )
     machine.run(_UNDO)
     if still := machine.run(_LOOK).splitlines():
@@ -65,7 +69,9 @@ def removed(pods: Pods, pod: str, machine: Machine, chaos: str) -> str:
 
 
 def _forgotten(pods: Pods, pod: str, source: str) -> list[str]:
-    """Take what that source wants out of what is meant to be done to the pod; the other sources."""
+    """Remove the entries of that source from what Chaos Mesh means to do to the pod; return the other sources.
+
+    Raise MachineError with the server's words."""
     try:
         with connected(pods.configuration) as connection:
             return _without(client.CustomObjectsApi(connection), pods.namespace, pod, source)
@@ -78,12 +84,12 @@ def _without(api: Any, namespace: str, pod: str, source: str) -> list[str]:
 
     def read() -> dict[str, Any] | None:
         try:
-            told: dict[str, Any] = api.get_namespaced_custom_object(*where, _request_timeout=ANSWERS_WITHIN_S)
+            found: dict[str, Any] = api.get_namespaced_custom_object(*where, _request_timeout=ANSWERS_WITHIN_S)
         except client.ApiException as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        return told
+        return found
 
     for left in reversed(range(_TRIES)):
         found = read()
@@ -106,7 +112,7 @@ def _without(api: Any, namespace: str, pod: str, source: str) -> list[str]:
 
 
 def _await_brought_about(read: Any) -> None:
-    """What its controller does not do is done here afterwards."""
+    """Wait until the controller has applied the change. If it does not in time, ``removed`` undoes it afterwards."""
 
     def done() -> bool:
         found = read() or {"metadata": {"generation": 0}}
@@ -115,6 +121,6 @@ def _await_brought_about(read: Any) -> None:
         return seen and not status.get("failedMessage")
 
     try:
-        wait_until(done, timeout_s=BROUGHT_ABOUT_WITHIN_S, what="Chaos Mesh to take it out of the pod", poll_s=0.5)
+        wait_until(done, timeout_s=BROUGHT_ABOUT_WITHIN_S, what="Chaos Mesh to remove it from the pod", poll_s=0.5)
     except WaitTimeout:
         return

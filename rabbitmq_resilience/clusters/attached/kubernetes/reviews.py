@@ -1,4 +1,4 @@
-"""Whether we may do something in Kubernetes, as the API server says: nothing is done."""
+"""Ask the API server whether we may do something in Kubernetes; nothing is done."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from rabbitmq_resilience.clusters.attached.machine import MachineError
 def may(
     configuration: client.Configuration, verb: str, resource: str, subresource: str = "", *, namespace: str, group: str
 ) -> bool:
-    """``group``: the API group of the resource; empty for that of pods. ``namespace``: empty for what is in none, or in
-    all of them. Raises MachineError where nobody answers."""
+    """Return whether we may do this.
+
+    ``group``: the API group of the resource; empty for the core group. ``namespace``: empty for all namespaces, and for
+    resources that are in none. Raise MachineError if the API server does not answer."""
     attributes = client.V1ResourceAttributes(
         namespace=namespace, verb=verb, resource=resource, subresource=subresource or None, group=group
     )
@@ -23,7 +25,7 @@ def may(
     try:
         with connected(configuration) as connection:
             api = client.AuthorizationV1Api(connection)
-            told: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
+            answer: Any = api.create_self_subject_access_review(review, _request_timeout=ANSWERS_WITHIN_S)
     except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
         raise MachineError(f"rights in {namespace or 'the whole cluster'}: {words_of(error)}") from error
-    return bool(told.status.allowed)
+    return bool(answer.status.allowed)

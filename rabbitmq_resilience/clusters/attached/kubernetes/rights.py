@@ -1,4 +1,4 @@
-"""What we may do in Kubernetes, as the API server says, and what was found of pods: nothing is changed."""
+"""List the rights that the acts of a cluster file need in Kubernetes, and which are missing; nothing is changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from rabbitmq_resilience.clusters.attached.kubernetes.reviews import may
 from rabbitmq_resilience.clusters.attached.offers import PACKETS, Kubernetes
 from rabbitmq_resilience.clusters.attached.spec import ClusterFile, forwarded_port
 
-_BESIDE = ("pause", "cut", "refuse", "lose_packets")
+#: The acts that an ephemeral container does.
+_BY_EPHEMERAL = ("pause", "cut", "refuse", "lose_packets")
 _GROUPS = {
     "networkpolicies": "networking.k8s.io",
     "statefulsets": "apps",
@@ -24,12 +25,14 @@ Right = tuple[str, str, str]
 
 
 def wanted(stated: ClusterFile) -> list[Right]:
-    """What this file's acts and addresses need in the namespace. ``docs/kubernetes/rights.yaml`` has them all."""
+    """Return the rights that this file's acts and addresses need in the namespace.
+
+    ``docs/kubernetes/rights.yaml`` has them all."""
     offer = stated.offers.kubernetes
-    assert offer is not None, "only what is offered is asked for"
+    assert offer is not None, "the caller checks the offer"
     by_pod = [act for act in ("kill", "stop") if act in stated.allow and getattr(offer, act) == "pod"]
     otherwise = {*by_pod, "cut"} if offer.cut_by == "network_policy" else {*by_pod}
-    by_container = [act for act in ("kill", "stop", *_BESIDE) if act in stated.allow and act not in otherwise]
+    by_container = [act for act in ("kill", "stop", *_BY_EPHEMERAL) if act in stated.allow and act not in otherwise]
     forwarded = any(forwarded_port(text) for one in stated.nodes for text in one.addresses)
     found = [("get", "pods", ""), ("get", "pods", "log"), ("create", "pods", "exec")]
     found += [("delete", "pods", "")] if by_pod else []
@@ -58,9 +61,9 @@ def _of_act(offer: Kubernetes, act: str) -> Iterator[Right]:
 
 
 def wanted_everywhere(stated: ClusterFile) -> list[Right]:
-    """The same in no namespace, or in all."""
+    """Return the rights that this file's acts need outside the namespace: for nodes, and for pods of all namespaces."""
     offer = stated.offers.kubernetes
-    assert offer is not None, "only what is offered is asked for"
+    assert offer is not None, "the caller checks the offer"
     if "drain_node" not in stated.allow or offer.drain_node is None:
         return []
     all_pods = [("list", "pods", ""), ("get", "pods", ""), ("create", "pods", "eviction")]
@@ -68,7 +71,7 @@ def wanted_everywhere(stated: ClusterFile) -> list[Right]:
 
 
 def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
-    """In words. Raises MachineError where nobody answers."""
+    """Yield a text for each right that is missing. Raise MachineError if the API server does not answer."""
     asked = [(pods.namespace, right) for right in wanted(known.stated)]
     asked += [("", right) for right in wanted_everywhere(known.stated)]
     for namespace, (verb, resource, sub) in asked:
@@ -80,19 +83,19 @@ def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:
 
 
 def seen(known: KnownCluster) -> Iterator[tuple[str, bool]]:
-    """Lines for people, and whether each is a trouble."""
+    """Yield (text, whether it is a problem): each missing right, and what was found of each broker's pod."""
     offer = known.stated.offers.kubernetes
-    assert offer is not None, "only what is offered is looked at"
+    assert offer is not None, "the caller checks the offer"
     pods = Pods(configured(offer, known.path.resolve().parent), offer.namespace, offer.container)
     for text in lacking(known, pods):
         yield text, True
     for node in known.stated.nodes:
         found = pods.find(offer.pod_of(node.name))
         if found is None:
-            continue  # told with what else is otherwise than stated
+            continue  # ``contrary`` reports this
         zone = pods.zone(found.node) or "no zone that we may see"
-        stores = "in a claim" if found.has_claim else "without a claim, so it goes with the pod"
-        beside = sorted(name for name in found.containers if name.startswith("resilience-"))
-        also = f", {', '.join(beside)} beside it" if beside else ""
+        stores = "in a claim" if found.has_claim else "without a claim, so its data are lost with the pod"
+        ours = sorted(name for name in found.containers if name.startswith("resilience-"))
+        also = f", with our containers {', '.join(ours)}" if ours else ""
         runs = "runs" if offer.container in found.containers else "DOES NOT RUN"
         yield f"{node.name} is pod {found.name} on {found.node} ({zone}), {runs}, stores {stores}{also}", False

@@ -1,7 +1,7 @@
-"""All pods of brokers are restarted in turn by their StatefulSet: it is told to, or the Cluster Operator that keeps it.
+"""Have the StatefulSet of the brokers restart all of its pods in turn.
 
-Either is told by an annotation of the pods to be. It stays where it was written: taken away, it would have the pods
-restarted once more.
+An annotation in the pod template starts the restart. It is written to the StatefulSet, or to the RabbitmqCluster from
+which the Cluster Operator makes the StatefulSet. The annotation is not removed: that would restart the pods again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.attached.offers import Kubernetes
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: As ``kubectl rollout restart`` writes it.
+#: The annotation that ``kubectl rollout restart`` writes.
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
-#: The operator passes on none of the annotations of kubernetes.io (internal/metadata/annotation.go).
-_TOLD_AT = "rabbitmq-resilience/restartedAt"
-#: Of which StatefulSet's template a pod was made.
+#: Our own annotation: the operator passes on none of those of kubernetes.io (internal/metadata/annotation.go).
+_OPERATOR_RESTARTED_AT = "rabbitmq-resilience/restartedAt"
+#: The label that names the revision of the StatefulSet from which a pod was made.
 _REVISION = "controller-revision-hash"
 OPERATOR_GROUP, OPERATOR_VERSION, OPERATOR_PLURAL = "rabbitmq.com", "v1beta1", "rabbitmqclusters"
 TAKEN_UP_WITHIN_S = 30.0
@@ -31,56 +31,58 @@ TAKEN_UP_WITHIN_S = 30.0
 
 @dataclass
 class Rollout:
-    """``of``: the pod of each broker, by Erlang name."""
+    """A restart of all brokers in turn. ``pod_of``: the pod of each broker, by Erlang name."""
 
     pods: Pods
-    of: Mapping[str, str]
+    pod_of: Mapping[str, str]
     offer: Kubernetes
     _name: str = ""
     _before: dict[str, str] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Returns once the StatefulSet has another revision to bring about. Raises MachineError."""
+        """Start the restart, and return once the StatefulSet has a new revision.
+
+        Raise MachineError if the StatefulSet cannot do it, or does not take it up in time."""
         name = self._name = self._kept_by()
-        told = self._set(name)
-        if texts := list(_not_rolling(told, len(self.of))):
+        found = self._set(name)
+        if texts := list(_not_rolling(found, len(self.pod_of))):
             raise MachineError(f"{'; '.join(texts)}; nothing was done")
-        self._before = {node: self.pods.there(pod).uid for node, pod in self.of.items()}
-        revision, at = told.status.update_revision, datetime.now(UTC).isoformat(timespec="seconds")
+        self._before = {node: self.pods.get(pod).uid for node, pod in self.pod_of.items()}
+        revision, at = found.status.update_revision, datetime.now(UTC).isoformat(timespec="seconds")
         if self.offer.restart_all == "operator":
-            self._ask("RabbitmqCluster", lambda _, objects: _tell_operator(objects, self.pods.namespace, told, at))
+            self._ask("RabbitmqCluster", lambda _, objects: _annotate_cluster(objects, self.pods.namespace, found, at))
         else:
-            self._ask(name, lambda sets, _: _tell_set(sets, self.pods.namespace, name, at))
+            self._ask(name, lambda sets, _: _annotate_set(sets, self.pods.namespace, name, at))
         try:
             wait_until(
                 lambda: self._set(name).status.update_revision != revision,
                 timeout_s=TAKEN_UP_WITHIN_S,
-                what=f"StatefulSet {name} to take it up",
+                what=f"StatefulSet {name} to take up the restart",
                 poll_s=0.5,
             )
         except WaitTimeout as error:
             raise MachineError(str(error)) from error
 
     def left(self) -> Iterator[str]:
-        """In words, what is not of the new revision, the very pod that it was before, or not ready."""
-        told = self._set(self._name)
-        for node, pod in sorted(self.of.items()):
+        """Yield a text for each broker whose pod is missing, not restarted, not of the new revision, or not ready."""
+        current = self._set(self._name)
+        for node, pod in sorted(self.pod_of.items()):
             found = self.pods.find(pod)
             if found is None:
                 yield f"{node} has no pod"
             elif found.uid == self._before.get(node):
-                yield f"pod {pod} is the one that it was before"
-            elif (found.raw.metadata.labels or {}).get(_REVISION) != told.status.update_revision:
+                yield f"pod {pod} was not replaced yet"
+            elif (found.raw.metadata.labels or {}).get(_REVISION) != current.status.update_revision:
                 yield f"pod {pod} is not of the new revision"
             elif not _is_ready(found.raw):
                 yield f"pod {pod} is not ready"
 
     def _kept_by(self) -> str:
-        """The name of the StatefulSet that keeps all of these pods."""
-        names = {pod: _keeper(self.pods.there(pod).raw, "StatefulSet") for pod in self.of.values()}
+        """Return the name of the StatefulSet that keeps all of these pods. Raise MachineError if there is none."""
+        names = {pod: _keeper(self.pods.get(pod).raw, "StatefulSet") for pod in self.pod_of.values()}
         if len(set(names.values())) > 1 or None in names.values():
-            told = ", ".join(f"{pod} by {name or 'none'}" for pod, name in names.items())
-            raise MachineError(f"the brokers are not kept by one StatefulSet: {told}")
+            keepers = ", ".join(f"{pod} by {name or 'none'}" for pod, name in names.items())
+            raise MachineError(f"the brokers are not kept by one StatefulSet: {keepers}")
         return str(next(iter(names.values())))
 
     def _set(self, name: str) -> Any:
@@ -99,37 +101,42 @@ class Rollout:
             raise MachineError(f"{what} in {self.pods.namespace}: {words_of(error)}") from error
 
 
-def _keeper(told: Any, kind: str) -> str | None:
-    owners: Collection[Any] = told.metadata.owner_references or ()
+def _keeper(raw: Any, kind: str) -> str | None:
+    """Return the name of the owner of that kind, or None."""
+    owners: Collection[Any] = raw.metadata.owner_references or ()
     return next((one.name for one in owners if one.kind == kind), None)
 
 
-def _not_rolling(told: Any, pods: int) -> Iterator[str]:
-    """In words, why it would not restart all of them in turn."""
-    name, strategy = told.metadata.name, told.spec.update_strategy
+def _not_rolling(found: Any, pods: int) -> Iterator[str]:
+    """Yield as texts why this StatefulSet would not restart all brokers in turn."""
+    name, strategy = found.metadata.name, found.spec.update_strategy
     if strategy.type != "RollingUpdate" or (strategy.rolling_update and strategy.rolling_update.partition):
         yield f"StatefulSet {name} does not restart all of its pods by itself (updateStrategy)"
-    if told.status.current_revision != told.status.update_revision:
+    if found.status.current_revision != found.status.update_revision:
         yield f"StatefulSet {name} is being updated already"
-    if told.spec.replicas != pods:
-        yield f"StatefulSet {name} has {told.spec.replicas} pods, and the cluster file {pods} nodes"
+    if found.spec.replicas != pods:
+        yield f"StatefulSet {name} has {found.spec.replicas} pods, and the cluster file {pods} nodes"
 
 
-def _is_ready(told: Any) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in told.status.conditions or ())
+def _is_ready(raw: Any) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in raw.status.conditions or ())
 
 
-def _tell_set(sets: client.AppsV1Api, namespace: str, name: str, at: str) -> None:
+def _annotate_set(sets: client.AppsV1Api, namespace: str, name: str, at: str) -> None:
     body = {"spec": {"template": {"metadata": {"annotations": {_RESTARTED_AT: at}}}}}
     sets.patch_namespaced_stateful_set(name, namespace, body, _request_timeout=ANSWERS_WITHIN_S, _content_type=MERGE)
 
 
-def _tell_operator(objects: Any, namespace: str, told: Any, at: str) -> None:
-    """By its override of the StatefulSet: what it has of its own of the pods to be, it writes anew each time."""
-    cluster = _keeper(told, "RabbitmqCluster")
+def _annotate_cluster(objects: Any, namespace: str, found: Any, at: str) -> None:
+    """Write the annotation into the override of the StatefulSet that a RabbitmqCluster has.
+
+    The operator overwrites the pod template in the StatefulSet itself each time."""
+    cluster = _keeper(found, "RabbitmqCluster")
     if cluster is None:
-        raise MachineError(f"StatefulSet {told.metadata.name} is kept by no RabbitmqCluster; state restart_all")
-    template = {"metadata": {"annotations": {_TOLD_AT: at}}}
+        raise MachineError(
+            f"StatefulSet {found.metadata.name} is kept by no RabbitmqCluster; state restart_all: statefulset"
+        )
+    template = {"metadata": {"annotations": {_OPERATOR_RESTARTED_AT: at}}}
     body = {"spec": {"override": {"statefulSet": {"spec": {"template": template}}}}}
     where = (OPERATOR_GROUP, OPERATOR_VERSION, namespace, OPERATOR_PLURAL)
     objects.patch_namespaced_custom_object(

@@ -1,6 +1,6 @@
-"""Ports of this machine that lead to ports of pods, through the API server (port-forward).
+"""Forward ports of this machine to ports of pods, through the API server (port-forward).
 
-A connection is made anew for each that is accepted, to whatever pod has the name by then.
+Each accepted connection gets a connection of its own, to the pod that has the name at that time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rabbitmq_resilience.clusters.attached.spec import AttachedNode, forwarded_p
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: A connection is not kept longer than that for what its end has to say.
+#: How long to wait for the end of a port-forward whose connection has ended.
 ENDS_WITHIN_S = 5.0
 _SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
 
 
 class Tunnel(Closing):
-    """``port`` of this machine, until ``close``, which ends its connections too."""
+    """Forward ``port`` of this machine to a port of a pod, until ``close``. ``close`` ends the connections too."""
 
     def __init__(self, pods: Pods, pod: str, pod_port: int) -> None:
         self._pods = pods
@@ -45,7 +45,7 @@ class Tunnel(Closing):
 
     def close(self) -> None:
         self._closed = True
-        with contextlib.suppress(OSError):  # it may have no end to shut down
+        with contextlib.suppress(OSError):  # some systems refuse this for a listening socket
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for one in list(self._open):
@@ -87,12 +87,13 @@ class Tunnel(Closing):
 
 
 def _end(websocket: Any, used: weakref.ref[Any]) -> None:
-    """The library's own thread is all that still uses the port-forward. It ends when it sees that our end is closed;
-    where it waits for something else, it is told that nothing comes any more. It may leave its connection open, and to
-    close that any sooner would break the thread."""
+    """Close the connection of a port-forward once the library's thread no longer uses it.
+
+    The thread ends when it sees that our end is closed. If it waits for other data, shut down its input. The thread may
+    leave the connection open, and would break if we closed the connection sooner."""
     if not _comes_true(lambda: used() is None, within_s=ENDS_WITHIN_S):
-        with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
-            socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # not that of TLS, which changes what is read from
+        with contextlib.suppress(OSError, AttributeError):  # the thread may have ended just now
+            socket.socket.shutdown(websocket.sock, socket.SHUT_RDWR)  # shutdown() of TLS would change the reading side
         _comes_true(lambda: used() is None, within_s=ENDS_WITHIN_S)
     with contextlib.suppress(*FAILURES):
         websocket.shutdown()
@@ -106,7 +107,7 @@ def _comes_true(look: Callable[[], bool], *, within_s: float) -> bool:
 
 
 def _pump(source: Any, sink: Any) -> None:
-    """Until the source ends; then the sink is told so, and in the end so is the source."""
+    """Carry bytes until the source ends; then shut down the sink and the source."""
     with contextlib.suppress(*FAILURES):
         while data := source.recv(1 << 16):
             sink.sendall(data)
@@ -117,9 +118,9 @@ def _pump(source: Any, sink: Any) -> None:
 
 @contextlib.contextmanager
 def forwarded(known: KnownCluster) -> Iterator[KnownCluster]:
-    """The same cluster, with addresses of this machine for those that are ports of pods."""
+    """Yield the same cluster, with addresses of this machine in place of the ``port-forward`` addresses."""
     offer = known.stated.offers.kubernetes
-    assert offer is not None, "such addresses go with it"
+    assert offer is not None, "port-forward addresses need it"
     pods = Pods(configured(offer, known.path.resolve().parent), offer.namespace, offer.container)
     with contextlib.ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The way in to brokers in pods: what acts there."""
+"""Assemble what observes and disturbs brokers in pods."""
 
 from __future__ import annotations
 
@@ -31,42 +31,45 @@ from rabbitmq_resilience.clusters.attached.packet_rules import PacketRules, Rule
 from rabbitmq_resilience.clusters.attached.ways import Ways
 from rabbitmq_resilience.clusters.spec import Link
 
-#: Nobody but Kubernetes starts a broker in a pod.
+#: Only Kubernetes starts a broker in a pod, so our own commands do nothing.
 _BY_KUBERNETES = Service(start="true", stop="true")
 
 
 def by_kubernetes(known: KnownCluster) -> Ways:
+    """Return the ways to the brokers in pods, as the cluster file offers them. Raise MachineError without access."""
     stated, folder = known.stated.offers.kubernetes, known.path.resolve().parent
-    assert stated is not None, "only what is offered is opened"
+    assert stated is not None, "the caller checks the offer"
     offer = resolved(stated, folder)
     pods = Pods(configured(offer, folder), offer.namespace, offer.container)
     ephemeral = EphemeralContainers(pods, image=offer.image, pull=offer.pull)
-    of = {node.name: offer.pod_of(node.name) for node in known.stated.nodes}
-    inside = {name: ContainerMachine(pods, pod, lambda: offer.container, STATE) for name, pod in of.items()}
-    network = {name: ephemeral.machine(pod, "network") for name, pod in of.items()}
+    pod_of = {node.name: offer.pod_of(node.name) for node in known.stated.nodes}
+    inside = {name: ContainerMachine(pods, pod, lambda: offer.container, STATE) for name, pod in pod_of.items()}
+    network = {name: ephemeral.machine(pod, "network") for name, pod in pod_of.items()}
     keeper = OurMachine.of_user(cluster_state(known.stated.cluster))
-    machines = {of[name]: machine for name, machine in network.items()}
+    machines = {pod_of[name]: machine for name, machine in network.items()}
     ruled: Mapping[str, Callable[[str], Rules]] = {
         "rules": lambda name: PacketRules(network[name], key=key_of(name)),
-        "network_policy": lambda name: NetworkPolicies(pods, of[name], offer, folder, keeper),
-        "chaos_mesh": lambda name: NetworkChaos(pods, of[name], machines),
+        "network_policy": lambda name: NetworkPolicies(pods, pod_of[name], offer, folder, keeper),
+        "chaos_mesh": lambda name: NetworkChaos(pods, pod_of[name], machines),
     }
     brokers = _brokers(pods, offer, inside, ephemeral)
-    claims = {name: PodClaims(pods, pod, inside[name]) for name, pod in of.items()}
-    kept = Orchestrator(Draining(pods, of, offer, folder, keeper), Rollout(pods, of, offer), claims)
+    claims = {name: PodClaims(pods, pod, inside[name]) for name, pod in pod_of.items()}
+    kept = Orchestrator(Draining(pods, pod_of, offer, folder, keeper), Rollout(pods, pod_of, offer), claims)
     return Ways(
         inside,
         {
-            **{f"{pod} ({kind})": ephemeral.machine(pod, kind, made=False) for pod in of.values() for kind in KINDS},
-            keeper.told: keeper,
+            **{
+                f"{pod} ({kind})": ephemeral.machine(pod, kind, made=False) for pod in pod_of.values() for kind in KINDS
+            },
+            keeper.description: keeper,
         },
         brokers,
-        {name: ruled[offer.cut_by](name) for name in of},
+        {name: ruled[offer.cut_by](name) for name in pod_of},
         {name: broker.log for name, broker in brokers.items()},
         network=network if offer.cut_by == "rules" else inside,
-        addresses=lambda stated: PodAddresses(pods, {node: of[one.name] for node, one in stated.items()}),
+        addresses=lambda stated: PodAddresses(pods, {node: pod_of[one.name] for node, one in stated.items()}),
         restarted=True,
-        contrary=lambda: list(contrary(known, pods, of, claims)),
+        contrary=lambda: list(contrary(known, pods, pod_of, claims)),
         distribution_only=offer.cut == "distribution",
         orchestrator=kept,
         place=f"the namespace {offer.namespace} of {pods.configuration.host}",
@@ -79,14 +82,14 @@ def _brokers(
     names = list(inside)
     found = {}
     for i, name in enumerate(names):
-        pod, beside = offer.pod_of(name), ephemeral.machine(offer.pod_of(name), "process")
+        pod, process = offer.pod_of(name), ephemeral.machine(offer.pod_of(name), "process")
         found[name] = PodBroker(
             pods,
             pod,
             offer,
             RemoteBroker(inside[name], _BY_KUBERNETES, node=name, key=key_of(name)),
-            RemoteBroker(beside, _BY_KUBERNETES, node=name, key=key_of(name)),
-            beside,
+            RemoteBroker(process, _BY_KUBERNETES, node=name, key=key_of(name)),
+            process,
             PodLog(pods, pod),
             neighbour=inside[names[i - 1]] if len(names) > 1 else None,
         )
@@ -95,14 +98,15 @@ def _brokers(
 
 @dataclass(frozen=True)
 class PodAddresses(Mapping[Link, Sequence[str]]):
-    """Where the source of a link finds its target, as of now: a new pod has another address. ``pods_of`` by the names
-    of the topology. Raises MachineError where there is no such pod."""
+    """The current addresses of the target of each link; a new pod has another address.
+
+    ``pods_of``: the pod of each node, by the names of the topology. Raise MachineError if there is no such pod."""
 
     pods: Pods
     pods_of: Mapping[str, str]
 
     def __getitem__(self, link: Link) -> Sequence[str]:
-        address = self.pods.there(self.pods_of[link.target]).address
+        address = self.pods.get(self.pods_of[link.target]).address
         if not address:
             raise MachineError(f"pod {self.pods_of[link.target]} has no address yet")
         return [address]
