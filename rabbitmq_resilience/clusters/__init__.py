@@ -1,1 +1,1 @@
-"""What runs: clusters of brokers, the drivers that form them, and the links between them."""
+"""Clusters of brokers, the drivers that form them, and the links between them."""

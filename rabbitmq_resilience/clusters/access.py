@@ -1,6 +1,6 @@
-"""How clients are let in: where a broker listens, as whom they come, and whom they trust.
+"""Describe how clients connect: the broker's address, the user, and the trusted certificate authorities.
 
-A password goes to worker processes in their environment, which only their own user can read, and into no file.
+Worker processes get the password in their environment, which only their own user can read. No file holds the password.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Self
 
 from pika import PlainCredentials, SSLOptions
 
-#: The user that every broker starts with, allowed in over loopback only.
+#: The user that every broker starts with. Brokers accept this user over loopback only.
 GUEST = "guest"
 
 VARIABLE = "RABBITMQ_RESILIENCE_ACCESS"
 
 
 class Endpoint(NamedTuple):
-    """Where to connect. ``tls_name``: the name that the certificate of a broker must have; empty: no TLS is spoken."""
+    """The address of a listener. ``tls_name``: the name that the broker's certificate must have; empty for no TLS."""
 
     host: str
     port: int
@@ -30,28 +30,29 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Access:
-    """``ca``: the file with the certificates of those who vouch for brokers; None: whom this machine trusts."""
+    """The user and trust settings of clients. ``ca``: the file with the certificates of the authorities that sign
+    brokers' certificates; None for the authorities that this machine trusts."""
 
     user: str = GUEST
     password: str = field(default=GUEST, repr=False)
     ca: str | None = None
 
     def parameters(self, endpoint: Endpoint) -> dict[str, Any]:
-        """What pika's connection parameters say of this."""
+        """Return the keyword arguments for pika's connection parameters."""
         tls = SSLOptions(self.tls(), endpoint.tls_name) if endpoint.tls_name else None
         credentials = PlainCredentials(self.user, self.password)
         return {"host": endpoint.host, "port": endpoint.port, "credentials": credentials, "ssl_options": tls}
 
     def tls(self) -> ssl.SSLContext:
-        """Raises OSError or ssl.SSLError where ``ca`` holds no certificates."""
+        """Return the TLS context of clients. Raise OSError or ssl.SSLError if ``ca`` holds no certificates."""
         return ssl.create_default_context(cafile=self.ca)
 
     def environ(self) -> Mapping[str, str]:
-        """For a process that connects with it."""
+        """Return the environment variables that hand this access to a worker process."""
         return {VARIABLE: json.dumps(asdict(self))}
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """What the process that started this one has said, or the user that every broker starts with."""
-        told = os.environ.get(VARIABLE)
-        return cls(**json.loads(told)) if told else cls()
+        """Return the access that the parent process set in the environment, or the default user's."""
+        text = os.environ.get(VARIABLE)
+        return cls(**json.loads(text)) if text else cls()

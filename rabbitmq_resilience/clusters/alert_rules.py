@@ -1,7 +1,7 @@
-"""Rule files of Prometheus: what stands in them, what is wrong with them, and the copies that a run's server is given.
+"""Read and check rule files of Prometheus, and make the copies for a run's server.
 
-A copy has one more rule at the end of each group. It records a series at each evaluation, so that the time in which
-nobody evaluated a group can be told from the time in which nothing fired. Source: Prometheus, "Alerting rules",
+A copy has one more rule at the end of each group. It records a series at each evaluation. This distinguishes the time
+without evaluations of the group from the time in which no alert fired. Source: Prometheus, "Alerting rules",
 "Recording rules", "Configuration".
 """
 
@@ -18,10 +18,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-#: The series that each group records when it is evaluated, and the label that has the group's number.
+#: The series that each group records at its evaluation, and the label with the group's number.
 EVALUATED, GROUP_LABEL = "resilience:rule_group:evaluated", "resilience_group"
 
-#: The server evaluates groups that say nothing else as often as this.
+#: How often the server evaluates groups that state no interval.
 EVALUATED_EVERY_S = 1.0
 
 _PROMTOOL_WITHIN_S = 30
@@ -33,7 +33,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class RulesError(Exception):
-    """A rule file is refused; the text has one line for each problem, with file and line."""
+    """A rule file is refused. The text has one line for each problem, with file and line."""
 
 
 class _Part(BaseModel):
@@ -41,6 +41,8 @@ class _Part(BaseModel):
 
 
 class Rule(_Part):
+    """One alerting or recording rule of a group."""
+
     alert: Text | None = None
     record: Text | None = None
     expr: str | int | float
@@ -51,6 +53,8 @@ class Rule(_Part):
 
 
 class Group(_Part):
+    """One group of rules, which the server evaluates together."""
+
     name: Text
     interval: Duration | None = None
     query_offset: Duration | None = None
@@ -61,6 +65,7 @@ class Group(_Part):
 
     @property
     def every_s(self) -> float:
+        """Return the evaluation interval in seconds."""
         return duration_s(self.interval) if self.interval else EVALUATED_EVERY_S
 
 
@@ -70,7 +75,7 @@ class _File(_Part):
 
 @dataclass(frozen=True)
 class RuleFile:
-    """A rule file that was read: ``plain`` is what stands in it."""
+    """A rule file that was read. ``plain`` is its content as YAML values."""
 
     path: Path
     groups: Sequence[Group]
@@ -78,12 +83,13 @@ class RuleFile:
 
 
 def duration_s(text: str) -> float:
-    """``1m30s`` is 90 s."""
+    """Return a duration in seconds: 90 for ``1m30s``."""
     return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)(ms|[smhdwy])", text))
 
 
 def read_rules(path: Path, *, promtool: Path | None = None) -> RuleFile:
-    """Read and check a rule file; ``promtool``, where there is one, checks its expressions too. Raises RulesError."""
+    """Read and check a rule file. If ``promtool`` is given, it checks the expressions too. Raise RulesError if the file
+    cannot be read or is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
         root, plain = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
@@ -97,8 +103,8 @@ def read_rules(path: Path, *, promtool: Path | None = None) -> RuleFile:
     try:
         groups = _File.model_validate(plain).groups
     except ValidationError as error:
-        told = (f"{_at(path, _line(root, one['loc']))}: {_text(one)}" for one in error.errors(include_url=False))
-        raise RulesError("\n".join(told)) from None
+        lines = (f"{_at(path, _line(root, one['loc']))}: {_text(one)}" for one in error.errors(include_url=False))
+        raise RulesError("\n".join(lines)) from None
     found = RuleFile(path, groups, plain)
     problems = [f"{_at(path, _line(root, place))}: {what}" for place, what in _problems(groups)]
     if not problems and promtool is not None:
@@ -108,14 +114,14 @@ def read_rules(path: Path, *, promtool: Path | None = None) -> RuleFile:
     return found
 
 
-def promtool_beside(server: Path) -> Path | None:
-    """The program that checks rule files, which comes with the server."""
+def promtool_next_to(server: Path) -> Path | None:
+    """Return the program promtool, which checks rule files, from the folder of the server; None if it is not there."""
     program = server.resolve().with_name("promtool")
     return program if program.is_file() else None
 
 
 def given_to_server(files: Sequence[RuleFile]) -> Iterator[tuple[str, str]]:
-    """The name and the content of each copy; groups are numbered through all files."""
+    """Yield the name and the content of each file's copy. Groups are numbered through all files."""
     number = 0
     for i, file in enumerate(files):
         plain = json.loads(json.dumps(file.plain, default=str))
@@ -134,7 +140,7 @@ def _problems(groups: Sequence[Group]) -> Iterator[tuple[tuple[str | int, ...], 
         names.add(group.name)
         for j, rule in enumerate(group.rules or ()):
             if (rule.alert is None) == (rule.record is None):
-                yield ("groups", i, "rules", j), "a rule has either alert: or record:, and one of them"
+                yield ("groups", i, "rules", j), "a rule needs either alert: or record:, exactly one of them"
 
 
 def _judged_by(promtool: Path, path: Path) -> Iterator[str]:
@@ -147,8 +153,8 @@ def _judged_by(promtool: Path, path: Path) -> Iterator[str]:
     )
     if checked.returncode:
         lines = (line.strip() for line in checked.stderr.splitlines())
-        told = [line for line in lines if line and not line.endswith("FAILED:")] or ["promtool refuses it"]
-        for line in told:
+        messages = [line for line in lines if line and not line.endswith("FAILED:")] or ["promtool refuses this file"]
+        for line in messages:
             mark = re.search(r":\s*(\d+):(\d+): (.*)", line)
             yield f"{_at(path, int(mark[1]))}: {mark[3]}" if mark else f"{path}: {line}"
 
@@ -160,7 +166,7 @@ def _text(detail: Any) -> str:
     if detail["type"] == "missing":
         return f"{field}: is missing"
     if detail["type"] == "string_pattern_mismatch":
-        return f"{field}: {detail['input']!r} is no duration; write it as 30s or 1m30s"
+        return f"{field}: {detail['input']!r} is no duration; write a duration as 30s or 1m30s"
     return f"{field}: got {detail['input']!r}; {detail['msg'][0].lower()}{detail['msg'][1:]}"
 
 
@@ -169,7 +175,7 @@ def _at(path: Path, line: int | None) -> str:
 
 
 def _line(root: yaml.Node | None, location: Sequence[str | int]) -> int | None:
-    """Of the innermost thing at ``location`` that the file has."""
+    """Return the line of the innermost node on the path ``location`` that the file has."""
     node = root
     for part in location:
         inner: yaml.Node | None = None

@@ -1,7 +1,7 @@
-"""The load balancers of one cluster: HAProxy before the brokers, as people configure it for RabbitMQ.
+"""Run the load balancers of one cluster: HAProxy in front of the brokers, as people configure it for RabbitMQ.
 
-Where a link to a broker carries a proxy, that accepts connections for a broker that is gone. So checks over such links
-speak AMQP: they send the protocol header, and want the beginning of Connection.Start (see ``broker.handshake``).
+A proxy on a link accepts connections even if its broker is gone. So checks over such links speak AMQP: they send the
+protocol header and expect the beginning of Connection.Start (see ``broker.handshake``).
 
 Source: HAProxy 2.6, "Configuration Manual" (``check``, ``inter``, ``rise``, ``fall``, ``on-marked-down``,
 ``clitcpka``, ``tcp-check``, ``resolvers``, ``init-addr``).
@@ -25,12 +25,13 @@ from rabbitmq_resilience.clusters.spec import Balancers, Link
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _CONNECTIONS_MAX = 20_000
-#: What a balancer opens beside the two descriptors of each connection.
-_DESCRIPTORS_BESIDE = 100
+#: The descriptors that a balancer opens in addition to the two of each connection.
+_OTHER_DESCRIPTORS = 100
 _CONNECT_TIMEOUT_S = 5
 _ACCEPTED_WITHIN_S = 1.0
 _ANSWERED_WITHIN_S = 2.0
-#: A broker that is gone has no address; it keeps its old one, so that checks say what becomes of it and not its name.
+#: The name of a stopped broker does not resolve. HAProxy keeps the old address, so that checks report the broker's
+#: state and not a failed name lookup.
 _NAMES = [
     "resolvers names",
     "    parse-resolv-conf",
@@ -39,7 +40,7 @@ _NAMES = [
     "    hold valid 1s",
     *(f"    hold {answer} 24h" for answer in ("nx", "other", "refused", "timeout")),
 ]
-#: Channel 0, and class and method of Connection.Start (10, 10) as they stand in its frame, whose length may be any.
+#: A frame of Connection.Start: channel 0, any length, then class and method (10, 10).
 _START = "^010000........000A000A"
 
 
@@ -52,8 +53,9 @@ def configuration(
     moves: bool = False,
     connections_max: int = _CONNECTIONS_MAX,
 ) -> str:
-    """The text of haproxy.cfg. ``listen`` and ``brokers`` (by node) are written ``host:port``; ``speaks_amqp``: checks
-    want an answer of the broker, where otherwise an open port will do; ``moves``: see ``Net``."""
+    """Return the text of haproxy.cfg. ``listen`` and the values of ``brokers`` (by node) have the form ``host:port``.
+    ``speaks_amqp``: checks expect an AMQP answer of the broker; otherwise an open port is enough. ``moves``: see
+    ``Net``."""
     check, idle = spec.check, f"{spec.idle_timeout_s * 1000:.0f}ms"
     server = f"check inter {check.inter_s * 1000:.0f}ms rise {check.rise} fall {check.fall}"
     server += " on-marked-down shutdown-sessions" if spec.shutdown_sessions else ""
@@ -92,17 +94,17 @@ def configuration(
 
 
 class RunningBalancers:
-    """The balancers of a cluster, from ``start_all`` until ``close``. Raises ``ClusterError``."""
+    """The balancers of a cluster, from ``start_all`` until ``close``. The methods raise ``ClusterError``."""
 
     def __init__(self, host: Host, layout: Layout) -> None:
-        """Nothing is started yet."""
+        """Prepare the balancers of ``layout``; this starts no process."""
         self._host = host
         self._layout = layout
         self.configurations: dict[str, str] = {}
         self._places: dict[str, Place] = {}
 
     def start_all(self, stack: ExitStack) -> None:
-        """Returns when brokers answer through each of them, which end with ``stack``."""
+        """Start all balancers. Return when a broker answers through each of them. They end with ``stack``."""
         stack.callback(self.close)
         for name in self._layout.topology.balancer_names:
             self._places[name] = self._prepared(name)
@@ -196,20 +198,20 @@ class RunningBalancers:
         try:
             self.kill(name)
         except ClusterError:
-            if self.process(name) != "gone":  # it may have ended by itself just now
+            if self.process(name) != "gone":  # the balancer may have ended by itself just now
                 raise
 
 
 def file_stem(name: str) -> str:
-    """How the files of a balancer are called."""
+    """Return the stem of the names of a balancer's files."""
     return name.replace(":", "-")
 
 
 def connections_max(descriptors: int | None) -> int:
-    """How many connections a balancer takes that may have so many descriptors; None: as many as it likes."""
+    """Return how many connections a balancer accepts with this limit of file descriptors; None means no limit."""
     if descriptors is None:
         return _CONNECTIONS_MAX
-    return min(_CONNECTIONS_MAX, (descriptors - _DESCRIPTORS_BESIDE) // 2)
+    return min(_CONNECTIONS_MAX, (descriptors - _OTHER_DESCRIPTORS) // 2)
 
 
 def _descriptors() -> int | None:

@@ -1,4 +1,4 @@
-"""The topologies that are known by name: one YAML file each in ``topologies/``."""
+"""Find and read the topologies that are known by name: one YAML file each in ``topologies/``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = content("topologies")
 
 
 class UnknownTopologyError(LookupError):
-    """No topology has that name; the text lists those that are known."""
+    """No topology has that name. The text lists the known names."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"there is no topology {name!r}; known are {', '.join(known) or 'none'}")
@@ -25,20 +25,22 @@ class BadTopologyError(ValueError):
 
 
 def folders() -> tuple[Path, ...]:
-    """Ours, and those that entry points of the group ``rabbitmq_resilience.topologies`` name, each a ``Path``."""
+    """Return the folders of topologies: this package's own, and those that entry points of the group
+    ``rabbitmq_resilience.topologies`` name, each a ``Path``."""
     return (FOLDER, *(Path(folder) for folder in extensions("topologies").values()))
 
 
 def names(*within: Path) -> tuple[str, ...]:
-    """Of all folders, or of those given."""
+    """Return the names of all topologies in the given folders; without any, in all folders."""
     return tuple(sorted({path.stem for folder in within or folders() for path in folder.glob("*.yaml")}))
 
 
 def load(name: str, *within: Path) -> Topology:
-    """The topology of that name. Paths in it are taken from the folder of its file."""
+    """Return the topology named ``name``. Paths in it are relative to its file's folder. Raise UnknownTopologyError or
+    BadTopologyError."""
     for folder in within or folders():
         path = folder / f"{name}.yaml"
-        if path.name in {found.name for found in folder.glob("*.yaml")}:  # whatever the name holds
+        if path.name in {found.name for found in folder.glob("*.yaml")}:  # safe even if the name holds a slash
             topology = read(path)
             if topology.name != name:
                 raise BadTopologyError(f"{path} is named {topology.name!r} inside; make the two equal")
@@ -47,7 +49,8 @@ def load(name: str, *within: Path) -> Topology:
 
 
 def read(path: Path) -> Topology:
-    """The topology of a file. Paths in it are taken from the file's folder. Raises BadTopologyError."""
+    """Return the topology of a file. Paths in it are relative to the file's folder. Raise BadTopologyError if the file
+    describes no topology."""
     path = Path(path)
     try:
         topology = Topology.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))

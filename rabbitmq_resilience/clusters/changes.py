@@ -1,4 +1,4 @@
-"""What RabbitMQ's own command line tools change in a broker that runs, and put back."""
+"""Describe changes that RabbitMQ's command line tools make to a running broker, and undo."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Change:
-    """``do`` and ``undo`` are tools with their arguments; the broker's process forgets it with its end. ``act`` is a
-    word of ``attached.spec.ACTS``; ``name`` tells it from others at the same node; ``alarm`` is the resource (memory,
-    disk) of which the broker raises one for it."""
+    """A change of a running broker. ``do`` and ``undo`` are tools with their arguments. The change ends with the
+    broker's process. ``act`` is a word of ``attached.spec.ACTS``. ``name`` distinguishes it from other changes of the
+    same node. ``alarm`` is the resource (memory, disk) for which the broker then raises an alarm."""
 
     act: str
     name: str
@@ -19,5 +19,5 @@ class Change:
     alarm: str = ""
 
 
-#: Clients and leaders go elsewhere, and come back. Source: rabbitmq-upgrade(8).
+#: Maintenance mode: clients and leaders move to other nodes, and come back. Source: rabbitmq-upgrade(8).
 MAINTENANCE = Change("drain", "drain", ("rabbitmq-upgrade", "drain"), ("rabbitmq-upgrade", "revive"))

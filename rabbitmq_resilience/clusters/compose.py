@@ -1,9 +1,9 @@
-"""Renders a topology for people who want to start it by hand, as files for ``docker compose``.
+"""Render a topology as files for ``docker compose``, to start the cluster by hand.
 
-The same functions as for the drivers say what its brokers, Prometheus and Toxiproxy are to do; only names and ports are
-those that people expect: ``rabbit@a1`` on port 5672. Nothing of this project runs in the containers.
+The drivers use the same functions to configure brokers, Prometheus and Toxiproxy. Here, names and ports are the usual
+ones: ``rabbit@a1`` on port 5672. No code of this project runs in the containers.
 
-The files suit docker-compose 1.29 as well, which knows no files inline. ``python -m
+The files also work with docker-compose 1.29, which has no inline files. ``python -m
 rabbitmq_resilience.clusters.compose`` writes them.
 
 Sources: Compose Specification; RabbitMQ, "Cluster Formation and Peer Discovery", "Monitoring"; docker-library/rabbitmq.
@@ -39,7 +39,7 @@ from rabbitmq_resilience.tools import image_names as images
 
 DEFAULT_TOPOLOGY = "three_nodes_three_zones"
 COMPOSE_FILE = Path("docker-compose.cluster.yml")
-#: Where the files are that containers read, beside the compose file.
+#: The folder with the files that containers read, in the folder of the compose file.
 MOUNTED = Path("topologies/compose")
 
 ZONE_LABEL = "rabbitmq-resilience.zone"
@@ -49,13 +49,13 @@ TOPOLOGY_LABEL = "rabbitmq-resilience.topology"
 PORTS = NodePorts(amqp=5672, management=15672, distribution=25672, epmd=4369, prometheus=15692)
 TOXIPROXY_PORT = 8474
 PROMETHEUS_PORT = 9090
-#: Where clients reach the first node through Toxiproxy; the next node is one further, as with its own ports.
+#: The port at which clients reach the first node through Toxiproxy. Each further node has the next port.
 PROXIED_AMQP_PORT = 6672
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a container
 
-#: The official images drop root's rights in their entry point. Not every version takes the cookie from the environment,
-#: and then under the name ERLANG_COOKIE; all take it from this file.
+#: The official images drop root's rights in their entry point. Only some versions take the cookie from the environment
+#: (ERLANG_COOKIE); all versions take it from this file.
 _START = f"""\
 {BOUND_OPEN_FILES}
 umask 077
@@ -63,8 +63,8 @@ printf %s "$$CLUSTER_COOKIE" > "$$HOME/.erlang.cookie"
 exec $$(command -v docker-entrypoint.sh) rabbitmq-server
 """
 
-#: A node that boots may have to wait for nodes that are started only when it is healthy: one that has been in the
-#: cluster before, and from 3.13 on (rabbitmq-server PR #9797) also a new one.
+#: A booting node counts as healthy, because it may wait for nodes that start only after it is healthy. This happens to
+#: nodes that have been in the cluster before, and from 3.13 on (rabbitmq-server PR #9797) also to new nodes.
 _HEALTHY = """\
 rabbitmq-diagnostics -q check_running || rabbitmq-diagnostics -q is_booting | grep -q ' is booting$$'
 """
@@ -76,18 +76,18 @@ _HEADER = """\
 
 
 def rendered(topology: Topology) -> dict[Path, str]:
-    """Every file and its text, by its path from one folder. Raises ``ValueError`` for a topology with files that only
-    the drivers give to brokers."""
+    """Return {relative path: text} of every file. Raise ``ValueError`` if the topology has files or programs that only
+    the drivers support."""
     if topology.advanced_config or topology.definitions:
-        raise ValueError(f"{topology.name} has an advanced.config or definitions, which only the drivers know to load")
+        raise ValueError(f"{topology.name} has an advanced.config or definitions, which only the drivers can load")
     if topology.needs:
-        raise ValueError(f"{topology.name} has balancers or RAM nodes, which only the drivers know to start")
+        raise ValueError(f"{topology.name} has balancers or RAM nodes, which only the drivers can start")
     config = scrape_config({node: f"{node}:{PORTS.prometheus}" for node in topology.node_names})
     return {
         COMPOSE_FILE: _as_yaml(
             document(topology), "A cluster to start by hand; docs/drivers-and-images.md says how.", topology
         ),
-        MOUNTED / "rabbitmq.conf": _header("What every broker is told.", topology) + rabbitmq_conf(topology),
+        MOUNTED / "rabbitmq.conf": _header("The configuration of every broker.", topology) + rabbitmq_conf(topology),
         MOUNTED / "enabled_plugins": enabled_plugins(),
         MOUNTED / "prometheus.yml": _as_yaml(config, "What Prometheus scrapes.", topology),
         MOUNTED / "toxiproxy.json": json.dumps(proxies(topology), indent=2) + "\n",
@@ -95,7 +95,8 @@ def rendered(topology: Topology) -> dict[Path, str]:
 
 
 def document(topology: Topology) -> dict[str, Any]:
-    """What ``docker compose`` is to run. Each broker starts when the one before is healthy, the rest after them all."""
+    """Return the compose file's content. Each broker starts when the one before is healthy, the other programs after
+    all brokers."""
     nodes = topology.nodes
     healthy = {node.name: {"condition": "service_healthy"} for node in nodes}
     brokers = {node.name: _broker(topology, node, number) for number, node in enumerate(nodes)}
@@ -126,7 +127,7 @@ def document(topology: Topology) -> dict[str, Any]:
 
 
 def rabbitmq_conf(topology: Topology) -> str:
-    """The same for every node."""
+    """Return the text of rabbitmq.conf, which is the same for every node."""
     formation = listed_peers(tuple(map(broker_name, topology.node_names)))
     owned = harness_keys(topology, PORTS, formation, broker_name, listen=_EVERYWHERE)
     return render_conf(
@@ -135,7 +136,7 @@ def rabbitmq_conf(topology: Topology) -> str:
 
 
 def proxies(topology: Topology) -> list[Mapping[str, Any]]:
-    """One proxy for the clients of each node, of the node's name."""
+    """Return Toxiproxy's configuration: one proxy for the clients of each node, with the node's name."""
     made = (
         Call.create(node, listen=f"{_EVERYWHERE}:{port}", upstream=f"{node}:{PORTS.amqp}")
         for node, port in _proxied_ports(topology).items()
@@ -178,7 +179,7 @@ def _held_to(size: BrokerSize | None) -> Mapping[str, Any]:
 
 
 def _check(command: list[str], *, start_s: int) -> dict[str, Any]:
-    """One in ten seconds, since each starts an Erlang machine of its own."""
+    """Return a health check that runs every ten seconds. It is that rare because each check starts an Erlang VM."""
     return {"test": command, "interval": "10s", "timeout": "60s", "retries": 3, "start_period": f"{start_s}s"}
 
 
@@ -191,7 +192,7 @@ def _image(variable: str, image: images.Image) -> str:
 
 
 def _published(ports: Iterable[tuple[int, int]]) -> list[str]:
-    """Of pairs: the port here, and the container's."""
+    """Return port mappings from pairs of a port on this machine and a container's port."""
     return [f"${{PUBLISH_ON:-{LOOPBACK}}}:{here}:{inside}" for here, inside in ports]
 
 
@@ -200,7 +201,7 @@ def _mount(file: str, target: str) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Repeats what occurs twice, and writes several lines as such."""
+    """A YAML dumper that writes no aliases, and writes texts of several lines as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
         return True

@@ -1,4 +1,4 @@
-"""What clusters whose nodes are containers offer beside what all do."""
+"""Define the additional protocol of clusters whose nodes are containers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rabbitmq_resilience.clusters.stressors import Stressors
 
 @dataclass(frozen=True)
 class Resources:
-    """What a container may have and has. ``unlimited``: by no limit but what the machine has, or its topology
-    (``broker_size``). ``cpu_s``: what it used of CPU, and ``waited_s``: how long its threads were kept waiting by a
-    limit, both since it was started."""
+    """The limits and usage of a container. ``unlimited``: whether only the machine or the topology (``broker_size``)
+    limits it. ``cpu_s``: its CPU time, and ``waited_s``: how long a limit kept its threads waiting, both since its
+    start."""
 
     unlimited: bool
     cpu_s: float
@@ -24,19 +24,19 @@ class Resources:
 
 
 class Stressed(Protocol):
-    """A node beside which stress-ng runs, until it is closed."""
+    """A node with a running stress-ng, until ``close``."""
 
     @property
     def is_within_limits(self) -> bool:
-        """Whether it shares the limits of the node's container."""
+        """Return whether stress-ng shares the limits of the node's container."""
         ...
 
     def resources(self) -> Resources | None:
-        """What stress-ng uses; None once it is gone."""
+        """Return what stress-ng uses; None once stress-ng is gone."""
         ...
 
     def close(self) -> None:
-        """Raises ``ClusterError`` where it did not last until now, or does not end."""
+        """End stress-ng. Raise ``ClusterError`` if it ended early, or does not end."""
         ...
 
 
@@ -44,7 +44,7 @@ class Disk(Protocol):
     """The disk that holds all data of a node."""
 
     def fill(self) -> None:
-        """To the last block."""
+        """Fill the disk to the last block."""
         ...
 
     def empty(self) -> None:
@@ -54,11 +54,12 @@ class Disk(Protocol):
     def free_bytes(self) -> int: ...
 
     def takes(self) -> bool:
-        """Whether a block can be written now."""
+        """Return whether a block can be written now."""
         ...
 
     def room_seen(self) -> str:
-        """What the broker still tells of room on it, in words; empty where it tells of none, or need not be asked."""
+        """Return a text with the free space that the broker still reports. Return an empty text if the broker reports
+        none, or if its report does not matter."""
         ...
 
 
@@ -67,25 +68,26 @@ class Disks(Protocol):
     """A cluster whose brokers have disks that can be filled."""
 
     def disk(self, node: str) -> Disk:
-        """Of a node that was given one, or that offers it."""
+        """Return the disk of a node that got its own disk, or whose machine offers it."""
         ...
 
 
 @runtime_checkable
 class ContainerCluster(Upgradable, PacketActs, Disks, Protocol):
-    """A cluster whose nodes are containers, which offers ``packets`` and ``containers`` to faults."""
+    """A cluster whose nodes are containers. It offers ``packets`` and ``containers`` to faults."""
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
-        """None: as much as before any limit."""
+        """Limit the CPU and memory of a node. None restores the original value."""
         ...
 
     def resources(self, node: str) -> Resources: ...
 
     def stress(self, node: str, stressors: Stressors, *, for_s: float) -> Stressed:
-        """Ends by itself some time after ``for_s``, should nobody close it. Returns once it runs."""
+        """Run stress-ng in a node's container. Return once stress-ng runs. It ends by itself some time after ``for_s``
+        if the caller does not close it."""
         ...
 
     def turn_clock(self, node: str, *, by_s: float) -> None:
-        """Of a node that was given one: forwards, or backwards if negative. Its processes notice within a second or
-        two; turned twice, it is ahead by the sum."""
+        """Turn the clock of a node that got its own clock: forwards, or backwards if ``by_s`` is negative. Its
+        processes notice this within a second or two. Repeated turns add up."""
         ...

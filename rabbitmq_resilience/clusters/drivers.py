@@ -1,4 +1,4 @@
-"""What runs the brokers, and what each driver lets faults act on. A new driver is one line in ``DRIVERS``."""
+"""Define the drivers that run brokers, and what each lets faults act on. A new driver is one line in ``DRIVERS``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ from rabbitmq_resilience.tools.distributions import (
 from rabbitmq_resilience.tools.image_names import PROMETHEUS
 from rabbitmq_resilience.tools.locations import OPTION
 
-#: The broker versions that are played in containers where no other is asked for, in the order in which scenarios take
-#: them.
+#: The broker versions for containers if the user names no version, in the order in which scenarios try them.
 IMAGES_AT_HOME = ("4.0.5", "4.3.6", "3.10.8")
 DEFAULT_VERSION = IMAGES_AT_HOME[0]
 
@@ -44,32 +43,31 @@ AT_HOME = "at home"
 
 @dataclass(frozen=True)
 class OpenDriver:
-    """A driver that has found its broker. ``form`` gives a cluster of it, as ``RunningCluster.formed_on`` or
-    ``Attachment.form``;
-    ``find_prometheus`` raises ``ToolMissingError`` if there is none for scenarios that are measured, ``require`` if
-    something is missing that faults need."""
+    """A driver that has found its broker. ``form`` returns a cluster, as ``RunningCluster.formed_on`` or
+    ``Attachment.form`` do. ``find_prometheus`` raises ``ToolMissingError`` if there is no Prometheus for measured
+    scenarios. ``require`` raises it if something that faults need is missing."""
 
     broker_version: str
     form: Callable[..., Any]
     find_prometheus: Callable[[], object]
     require: Callable[[Collection[str]], None] = lambda _: None
-    #: Of a version or image that is asked for. Raises ToolMissingError or ImageNameError.
+    #: Return the broker version of a version or image name. Raise ToolMissingError or ImageNameError.
     version_of: Callable[[str], str] = lambda wanted: wanted
-    #: Nothing of it is of use afterwards.
+    #: Release what the driver holds. The driver and its clusters cannot be used afterwards.
     close: Callable[[], None] = lambda: None
-    #: Whether a cluster may serve one scenario after another without being formed anew.
+    #: Whether a cluster may serve one scenario after another without being formed again.
     keeps: bool = True
     #: Where the broker comes from, such as "named by RABBITMQ_HOME".
     origin: str = AT_HOME
-    #: Where no broker was named: which versions scenarios may be played on instead, in the order in which they take
+    #: If the user named no broker: the available versions that scenarios may use, in the order in which they try
     #: them.
     homes: Sequence[str] = ()
-    #: What is wrong with a cluster that runs already, and is not whole; empty otherwise.
+    #: Return what is wrong with an attached cluster that is not whole; empty if it is whole.
     not_whole: Callable[[], str] = lambda: ""
 
 
 def _local(wanted: str | None) -> OpenDriver:
-    """Open the driver of processes. ``wanted`` is a version or a series that is at home, or the folder of a broker."""
+    """Open the driver of processes. ``wanted`` is an installed version or series, or the folder of a broker."""
     homes: Sequence[str] = ()
     if wanted is not None:
         broker, origin = of_version(wanted), f"in {wanted}" if "/" in wanted else AT_HOME
@@ -90,7 +88,7 @@ def _local(wanted: str | None) -> OpenDriver:
 
 
 def _require(broker: BrokerHome, needs: Collection[str]) -> None:
-    """Raises ToolMissingError with what a topology or a load needs and is missing (see ``spec.Topology.needs``)."""
+    """Raise ToolMissingError if something that a topology or a load needs is missing (see ``spec.Topology.needs``)."""
     if "haproxy" in needs:
         find_haproxy()
     require_ram_nodes(broker.version, needs)
@@ -102,7 +100,7 @@ def _require(broker: BrokerHome, needs: Collection[str]) -> None:
 
 
 def _ready(needs: Collection[str], kind: str) -> list[str]:
-    """Return the versions that nodes are to become, all of which are there now."""
+    """Find the brokers of all needs of this ``kind``, compile our modules for them, and return their versions."""
     found = [of_version(need.removeprefix(kind)) for need in needs if need.startswith(kind)]
     for broker in found:
         compiled_erlang(broker)
@@ -110,7 +108,7 @@ def _ready(needs: Collection[str], kind: str) -> list[str]:
 
 
 def _docker(wanted: str | None) -> OpenDriver:
-    # Only who asks for containers waits for what speaks to their engine.
+    # The client of the container engine is imported only if containers are requested, as the import is slow.
     from rabbitmq_resilience.clusters.containers.cluster import DockerCluster  # noqa: PLC0415 - for containers only
     from rabbitmq_resilience.clusters.containers.engine import connected, find_broker_image, find_image  # noqa: PLC0415 - for containers only
     from rabbitmq_resilience.clusters.containers.requirements import require  # noqa: PLC0415 - for containers only
@@ -130,7 +128,7 @@ def _docker(wanted: str | None) -> OpenDriver:
 
 
 def versions_at_home(driver: str) -> Sequence[str]:
-    """Return the versions at home of ``local`` or ``docker``, in the order in which scenarios take them; none where
+    """Return the default versions of ``local`` or ``docker``, in the order in which scenarios try them. Return none if
     RABBITMQ_HOME names a broker for processes."""
     if driver == "docker":
         return IMAGES_AT_HOME
@@ -139,25 +137,28 @@ def versions_at_home(driver: str) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Driver:
-    """``offers`` is what faults may act on: links: connections between brokers, and of clients to them; processes:
-    brokers; versions: what brokers become when they are upgraded; clients: publishers and consumers; balancers: load
-    balancers before the brokers; packets: what brokers send each other; disks: what brokers store on; containers: what
-    brokers run in; orchestrator: what keeps brokers running that run in pods.
-    ``open`` finds the broker that is asked for, and raises ``ToolMissingError`` or ``WrongBrokerError``."""
+    """A driver of clusters.
+
+    ``offers`` names what faults may act on: links: connections between brokers, and of clients to brokers; processes:
+    brokers; versions: the versions to which brokers can be upgraded; clients: publishers and consumers; balancers: load
+    balancers in front of the brokers; packets: packets between brokers; disks: the disks with the brokers' data;
+    containers: the containers of brokers; orchestrator: the controller that keeps brokers in pods running.
+    ``open`` finds the requested broker, and raises ``ToolMissingError`` or ``WrongBrokerError``.
+    """
 
     offers: frozenset[str]
     open: Callable[[str | None], OpenDriver]
-    #: How many files each of its brokers may open; None where that is not for this machine to say.
+    #: Return how many files each broker may open; None if this machine cannot know that.
     open_files: Callable[[], int | None] = lambda: None
 
 
 def _attached(wanted: str | None) -> OpenDriver:  # noqa: ARG001 - as all are opened
-    raise WrongBrokerError(f"a cluster that is there already is named by its file: {OPTION}cluster FILE")
+    raise WrongBrokerError(f"to attach to a running cluster, name its cluster file: {OPTION}cluster FILE")
 
 
 def attach(file: Path) -> OpenDriver:
-    """The driver of the cluster that a cluster file describes. Raises ClusterFileError, and ClusterError where it is
-    not there as described, or another run has it."""
+    """Return the driver of the cluster that a cluster file describes. Raise ClusterFileError if the file is wrong.
+    Raise ClusterError if the cluster differs from its description, or if another run uses it."""
     from rabbitmq_resilience.clusters.attached.attaching import Attachment  # noqa: PLC0415 - for such clusters only
     from rabbitmq_resilience.clusters.attached.cluster_file import load  # noqa: PLC0415 - for such clusters only
 
@@ -182,5 +183,5 @@ DRIVERS: Mapping[str, Driver] = {
     "attached": Driver(frozenset({"links", "processes", "clients", "packets", "disks", "orchestrator"}), _attached),
 }
 
-#: Those that form their clusters, and can be asked for by name.
+#: The drivers that form clusters, and that users can choose by name.
 FORMING: Mapping[str, Driver] = {name: driver for name, driver in DRIVERS.items() if name != "attached"}

@@ -1,4 +1,4 @@
-"""The names of RabbitMQ's feature flags that topologies and steps enable."""
+"""Define the names of RabbitMQ's feature flags that topologies and faults enable."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ KHEPRI = "khepri_db"
 
 
 def flag_needs(flags: Iterable[str]) -> frozenset[str]:
-    """Return what brokers must have for these flags, as far as is known which versions have them."""
+    """Return the broker features that ``flags`` require, for the flags whose versions are known."""
     return frozenset({f"the feature flag {KHEPRI}"} if KHEPRI in flags else ())

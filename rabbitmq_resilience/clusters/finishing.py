@@ -1,4 +1,4 @@
-"""Finish a cluster that has just formed, as its topology says: RAM nodes, feature flags, definitions."""
+"""Finish a cluster that has just formed: check its RAM nodes, enable feature flags, import definitions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rabbitmq_resilience.clusters.spec import Topology
 
 
 def finish(topology: Topology, api: ManagementApi) -> None:
-    """Enable the topology's feature flags and import its definitions by ``api``, that of its first node.
+    """Enable the topology's feature flags and import its definitions by ``api``, the API of the first node.
 
-    Raises ClusterError where a broker refuses that, or other nodes are RAM nodes than it names.
+    Raise ClusterError if a broker refuses that, or if the RAM nodes are not those of the topology.
     """
     _check_ram_nodes(topology, api)
     for flag in topology.enable_feature_flags:

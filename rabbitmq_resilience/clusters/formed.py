@@ -1,4 +1,4 @@
-"""What goes without saying for a cluster that a run forms for itself, and shares with nobody."""
+"""Define the base class of clusters that a run forms for itself and does not share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rabbitmq_resilience.tools.closing import Closing
 
 
 class Formed(Closing):
-    """See ``protocol.Cluster``."""
+    """The base of clusters that a run has for itself; see ``protocol.Cluster``."""
 
     access = Access()
-    #: All are of ``broker_version`` at first; upgrades tell of themselves.
+    #: All nodes have ``broker_version`` at first; the history records upgrades.
     versions: Mapping[str, str] = {}
 
     def vhost_of(self, run: str) -> str:
@@ -25,7 +25,7 @@ class Formed(Closing):
         return self
 
     def check(self) -> None:
-        """Nobody else is harmed."""
+        """Do nothing: the cluster has no other users who could be harmed."""
 
     def change(self, node: str, change: Change) -> None:
         self.run_tool(node, *change.do)

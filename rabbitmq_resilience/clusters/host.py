@@ -1,4 +1,4 @@
-"""What a cluster needs of the machine, or of the container engine, that its programs run on."""
+"""Define the protocols of the machine or container engine on which the programs of a cluster run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Literal, Protocol
 from rabbitmq_resilience.clusters.broker.files import BrokerFiles, NodePorts
 from rabbitmq_resilience.clusters.protocol import ProcessState
 
-#: The programs beside the brokers.
+#: The programs of a cluster in addition to the brokers.
 Program = Literal["toxiproxy", "prometheus", "haproxy", "echo"]
 
 
 @dataclass(frozen=True)
 class Net:
-    """How the programs of one cluster reach each other. ``listen`` is the address on which they listen, ``name_of``
-    gives the name by which the others find a node or a program; ``moves``: what has that name may have another address
-    after each start, which a name server tells."""
+    """How the programs of one cluster reach each other. ``listen`` is the address on which they listen. ``name_of``
+    returns the host name of a node or program. ``moves``: the address behind that name may change at each start, and a
+    name server resolves it."""
 
     listen: str
     name_of: Callable[[str], str]
@@ -31,25 +31,25 @@ class Running(Protocol):
 
     @property
     def exit_status(self) -> int | None:
-        """None while it runs."""
+        """Return the exit status; None while the program runs."""
         ...
 
     def close(self) -> None:
-        """Returns when it is gone."""
+        """End the program. Return when it is gone."""
         ...
 
 
 class Place(Protocol):
-    """The place of a broker or a program, which successive processes fill."""
+    """The slot of a broker or a program; each start runs a new process in it."""
 
     @property
     def life(self) -> str | None:
-        """Names its process, as ``Cluster.life`` does."""
+        """Return a name of the current process, as ``Cluster.life`` does."""
         ...
 
     @property
     def exit_status(self) -> int | None:
-        """None while a process is there, and before the first one."""
+        """Return the exit status of the last process; None while a process exists, and before the first one."""
         ...
 
     def state(self) -> ProcessState: ...
@@ -66,18 +66,18 @@ class Place(Protocol):
 
 
 class Broker(Place, Protocol):
-    """The place of one node."""
+    """The slot of one node."""
 
     @property
     def has_booted(self) -> bool:
-        """The broker said that its start is complete. Its listeners are open a little earlier, and a virtual host
-        that is created in between may never come up on this node."""
+        """Return whether the broker has reported that its start is complete. Its listeners open a little earlier. A
+        virtual host that is created in between may never come up on this node."""
         ...
 
 
 class Host(Protocol):
-    """Runs the brokers of one cluster and what belongs to them. All of it ends with the cluster's reaper at the
-    latest."""
+    """A machine or container engine that runs the brokers and programs of one cluster. The cluster's reaper ends all of
+    them at the latest."""
 
     @property
     def driver(self) -> str: ...
@@ -86,19 +86,20 @@ class Host(Protocol):
     def net(self) -> Net: ...
 
     def broker(self, node: str, files: BrokerFiles, environ: Mapping[str, str], ports: NodePorts) -> Broker:
-        """The place of a node; nothing is started yet. Its management and AMQP ports are going to be reachable on
+        """Return the slot of a node, without starting it. Its management and AMQP ports will be reachable on
         loopback."""
         ...
 
     def address(self, name: str) -> str:
-        """Where the ports of a node or program can be asked whether somebody listens; those that are reachable on
-        loopback too may be so by a proxy, which accepts for all."""
+        """Return the address at which to check whether a port of a node or program is open. A port on loopback may
+        belong to the engine's proxy, which accepts every connection."""
         ...
 
     def run(
         self, node: str, command: Sequence[str], environ: Mapping[str, str], *, folder: Path, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``command`` to its end beside a node. Raises subprocess.TimeoutExpired."""
+        """Run ``command`` to its end in the environment of a node. Raise subprocess.TimeoutExpired if it takes longer
+        than ``timeout_s``."""
         ...
 
     def serve(
@@ -111,7 +112,7 @@ class Host(Protocol):
         folder: Path,
         log: Path,
     ) -> Running:
-        """Start a program in ``folder``; it is going to listen on ``ports``, which are reachable on loopback."""
+        """Start a program in ``folder``. It will listen on ``ports``, which are reachable on loopback."""
         ...
 
     def place(
@@ -125,10 +126,10 @@ class Host(Protocol):
         folder: Path,
         log: Path,
     ) -> Place:
-        """The place of a program that may be killed and started again; nothing is started yet. ``log`` gets what it
-        prints."""
+        """Return the slot of a program that may be killed and started again, without starting it. ``log`` gets its
+        output."""
         ...
 
     def close(self) -> None:
-        """Close what this process has opened to speak to the host; what runs there is ended by others."""
+        """Close this process's connections to the host. The reaper ends the programs that run there."""
         ...

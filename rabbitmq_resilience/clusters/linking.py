@@ -1,4 +1,4 @@
-"""Starts what carries the links of a cluster, and the echo by which round trips over them are measured."""
+"""Start the proxies of a cluster's links, and the echo server that measures round trips over them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
 @dataclass(frozen=True)
 class _Echo:
-    """Stands for every broker behind the proxies by which round trips are measured."""
+    """The echo server, which takes the place of every broker behind the proxies for round trips."""
 
     port: int
 
@@ -34,7 +34,8 @@ class _Echo:
 
 
 def start_links(host: Host, layout: Layout, brokers: Brokers, stack: ExitStack) -> ToxiproxyLinks:
-    """All that it starts ends with ``stack``."""
+    """Start the proxies and the echo server that the layout needs, and return the links. All programs end with
+    ``stack``."""
     if layout.echo_port is not None:
         arguments, environ = ["-m", echo.__name__, str(layout.echo_port)], {"PYTHONPATH": str(IMPORTED_FROM)}
         log = layout.folder / "echo.log"
@@ -53,7 +54,7 @@ def start_links(host: Host, layout: Layout, brokers: Brokers, stack: ExitStack) 
 
 
 def round_trips(layout: Layout) -> RoundTrips | None:
-    """None where the topology wants none measured, or there is no echo."""
+    """Return the measurement of round trips; None if there is no echo server, as the topology states no network."""
     if layout.echo_port is None:
         return None
     return RoundTrips(ways(layout.topology, layout.echo_ports), layout.echo_ports, layout.echo_port)

@@ -1,5 +1,4 @@
-"""Watches a cluster: what each node does, twice a second; queues and memory, once a second; who is held back, now and
-then."""
+"""Sample a cluster: node states twice a second, queues and memory once a second, flow control every five seconds."""
 
 from __future__ import annotations
 
@@ -19,32 +18,34 @@ from rabbitmq_resilience.tools.waiting import wait_until
 
 STATES_EVERY_S = 0.5
 SAMPLE_EVERY_S = 1.0
-#: As long as a broker says of a connection that it was held back for credit (credit_flow:state/0).
+#: A broker reports the flow state of a connection for this long after flow control held it back (credit_flow:state/0).
 FLOW_EVERY_S = 5.0
-#: Of the time: who is asked for more connections or queues than it tells of quickly is asked less often.
+#: The largest part of the time that flow queries may take. A broker that answers them slowly is asked less often.
 FLOW_ASKED_RATIO_MAX = 0.1
-#: A broker gathers the statistics of each queue to tell its state; of more than these it is not asked.
+#: A broker gathers the statistics of each queue to report its state. With more queues than this, the state of queues is
+#: not asked for.
 FLOW_QUEUES_MAX = 1000
 
-#: While a node is cut off, the others look for it in vain before they answer: some seconds on 3.10.
+#: While a node is cut off, other nodes wait for it before they answer: some seconds on 3.10.
 SAMPLE_TIMEOUT_S = 8.0
 
-#: A sample older than this tells nothing about now.
+#: An older sample does not describe the present state.
 FRESH_S = 3.0
 
-#: Receives each observation: the kind ("nodes", "sample" or "flow_states") and its fields.
+#: A function that receives each observation: the kind ("nodes", "sample" or "flow_states") and its fields.
 Record = Callable[..., object]
 
 
 class Observer:
-    """Three threads that sample the cluster until ``close``; the latest observation is at hand at any time.
+    """Three threads that sample the cluster until the context ends; the latest observation is always available.
 
-    Node states come from the processes and their AMQP listeners, which answer at once whatever the
-    network does; queues come from the management API of whichever node answers.
+    Node states come from the processes and their AMQP listeners, which answer at once even during a network fault.
+    Queues come from the management API of any node that answers.
     """
 
     def __init__(self, cluster: Cluster, vhost: str, record: Record, *, mirrored: bool = False) -> None:
-        """``mirrored``: ask the queues themselves, which costs more, but they alone know which mirrors are in step."""
+        """Create an observer; entering the context starts it. ``mirrored``: query the queue processes themselves.
+        This costs more, but only they know which mirrors are synchronised."""
         self._cluster = cluster
         self._mirrored = mirrored
         self._vhost = vhost
@@ -84,45 +85,45 @@ class Observer:
 
     @property
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
-        """{queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample, however old;
-        ``ready`` and ``unacked`` are None where the broker gives no number."""
+        """Return {queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample, of any
+        age. ``ready`` and ``unacked`` are None if the broker gives no number."""
         return self._queues
 
     @property
     def queues_now(self) -> Mapping[str, Mapping[str, Any]]:
-        """The same, empty if the latest sample began longer than ``FRESH_S`` ago."""
+        """Return ``queues``, or an empty mapping if the latest sample began more than ``FRESH_S`` ago."""
         return self._queues if time.monotonic() - self._sampled_s <= FRESH_S else {}
 
     @property
     def partitions(self) -> Mapping[str, Sequence[str]]:
-        """{node: the nodes from which it says that it was partitioned} of the latest sample; RabbitMQ tells this
-        of its own metadata, so it outlives the cut where nobody repairs it."""
+        """Return {node: the nodes from which it reports a partition} of the latest sample. RabbitMQ reports partitions
+        of its own metadata, so a report outlives the cut until the partition is repaired."""
         return self._partitions
 
     def leader_of(self, queue: str) -> str | None:
-        """The node that leads the queue now; None if it has no leader that serves, or if nobody has said so lately."""
+        """Return the node that leads the queue now; None if no leader serves, or if no fresh sample shows one."""
         leader = self.queues_now.get(queue, {}).get("leader")
         return leader if leader is not None and self._states.get(leader) == "up" else None
 
     def followers_of(self, queue: str) -> tuple[str, ...]:
-        """The nodes that serve and follow the queue's leader; empty if nobody has said so lately."""
+        """Return the queue's followers that serve; empty if no fresh sample shows a leader that serves."""
         leader = self.leader_of(queue)
         members = self._members.get(queue, ()) if leader is not None else ()
         return tuple(node for node in members if node != leader and self._states.get(node) == "up")
 
     def depth(self) -> int:
-        """Messages ready or unacknowledged in all queues, at the latest sample."""
+        """Return the number of messages, ready or unacknowledged, in all queues of the latest sample."""
         return sum((queue["ready"] or 0) + (queue["unacked"] or 0) for queue in self._queues.values())
 
     def fresh_queues(self, *, timeout_s: float) -> Mapping[str, Mapping[str, Any]]:
-        """The queues from a sample that began after this call. Raises WaitTimeout if none comes."""
+        """Return the queues of a sample that began after this call. Raise WaitTimeout if no such sample comes."""
         seen = self._sampled
         wait_until(lambda: self._sampled > seen + 1, timeout_s=timeout_s, what="a sample of the queues")
         return self._queues
 
     def _watch_states(self) -> None:
         while not self._closed.is_set():
-            with suppress(ClusterError):  # not to be told now: what is missing from the record says so
+            with suppress(ClusterError):  # the state is unknown now; the gap in the history shows that
                 self._states = {name: self._cluster.state(name) for name in self._cluster.topology.node_names}
                 self._record("nodes", states=dict(self._states))
             self._closed.wait(STATES_EVERY_S)
@@ -148,13 +149,13 @@ class Observer:
             up = [name for name, state in self._states.items() if state == "up"]
             begun_s = time.monotonic()
             if up:
-                with suppress(ApiError, ApiUnreachable):  # the next one is asked another time
+                with suppress(ApiError, ApiUnreachable):  # the next query goes to the next node
                     self._look_at_flow(up[asked % len(up)])
             asked, took_s = asked + 1, time.monotonic() - begun_s
 
     @property
     def _short(self) -> Mapping[str, str]:
-        """The topology's names of nodes by their Erlang names."""
+        """Return {Erlang name: topology name} of all nodes."""
         return {self._cluster.broker_name(name): name for name in self._cluster.topology.node_names}
 
     def _look_at_flow(self, node: str) -> None:
@@ -192,7 +193,7 @@ class Observer:
 
 
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
-    """One row of ``/api/queues`` in the words of ``record.events``, for each of the queue types."""
+    """Convert one row of ``/api/queues``, of any queue type, to the fields of ``record.events``."""
     leader = short.get(row.get("leader") or row.get("node") or "")
     online = _online(row)
     behind = len(set(row.get("slave_nodes") or ()) - set(row.get("synchronised_slave_nodes") or ()))
@@ -204,14 +205,14 @@ def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
         "ready": row.get("messages_ready"),
         "unacked": row.get("messages_unacknowledged"),
         "leader": leader,
-        "members": len(row.get("members", online)),  # of mirrors only those that are there are listed at all
+        "members": len(row.get("members", online)),  # for mirrored queues, brokers list only the mirrors that run
         "online": len(online),
         "behind": behind,
     }
 
 
 def _online(row: Mapping[str, Any]) -> list[str]:
-    """The nodes, by their names in the API, that have a member of the queue which is there."""
+    """Return the nodes, by their names in the API, that have an online member of the queue."""
     if "members" in row:  # quorum
         return list(row.get("online") or ())
     return [row.get("node") or "", *(row.get("slave_nodes") or ())]

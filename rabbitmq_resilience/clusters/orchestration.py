@@ -1,4 +1,4 @@
-"""What clusters whose brokers are kept running by an orchestrator offer beside what all do."""
+"""Define the additional protocol of clusters whose brokers an orchestrator keeps running."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class OrchestratedActs(Protocol):
-    """Nodes are named as in the topology. What is told in words is empty where all is as it should be."""
+    """A cluster whose brokers an orchestrator keeps running. Node arguments are topology names."""
 
     def drain_machines(self, nodes: Collection[str], *, whole_zones: bool) -> None:
-        """The machines of these nodes, or all machines of their zones, take nothing new and are cleared of what they
-        have. Returns once the brokers that were there are told to be gone. Raises ClusterError where one of them may
-        not go now."""
+        """Cordon and drain the machines of ``nodes``, or all machines of their zones. Return once the orchestrator
+        reports that the brokers on them are gone. Raise ClusterError if a broker may not be evicted now."""
         ...
 
     def undrain_machines(self, nodes: Collection[str]) -> None:
-        """They take what comes again. Returns once the brokers run again."""
+        """Uncordon the drained machines of ``nodes``. Return once the brokers run again."""
         ...
 
     def open_machines(self, nodes: Collection[str]) -> Sequence[str]:
-        """In words, the machines that were drained of these nodes, and take something new all the same."""
+        """Return a text for each machine that was drained of one of ``nodes`` and still accepts new pods."""
         ...
 
     def misplaced(self, nodes: Collection[str]) -> Sequence[str]:
-        """In words, those of these that run outside their zone, or on a machine that takes nothing new."""
+        """Return a text for each of ``nodes`` that runs outside its zone or on a cordoned machine."""
         ...
 
     def restart_all(self) -> None:
-        """Brokers are restarted in turn from now on, by the orchestrator. Returns at once."""
+        """Let the orchestrator restart all brokers in turn. Return at once."""
         ...
 
     def not_restarted(self) -> Sequence[str]:
-        """In words, the nodes that were not, and are not ready, since that was last asked for."""
+        """Return a text for each node that was not restarted, or is not ready, since the last ``restart_all``."""
         ...

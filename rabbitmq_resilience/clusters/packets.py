@@ -1,7 +1,7 @@
-"""What may happen to packets between brokers, who can do it, and what the kernel counts of it.
+"""Describe disturbances of packets between brokers, Pumba's calls for them, and the kernel's packet counters.
 
-iptables acts on what a node receives from others, netem on what it sends to them. So the directed link a->b is
-disturbed at b by the one, at a by the other. In containers it is told in Pumba's words.
+iptables acts on the packets that a node receives, netem on the packets that a node sends. So iptables disturbs the
+directed link a->b at b, and netem disturbs it at a. In containers, Pumba runs both programs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rabbitmq_resilience.clusters.spec import Link
 
 By = Literal["iptables", "netem"]
 
-#: Pumba's options for the addresses at the other end, and for the image that holds the program.
+#: Pumba's options for the peers' addresses, and for the image that holds the program.
 _PEER_OPTION: Mapping[By, str] = {"iptables": "--source", "netem": "--target"}
 _IMAGE_OPTION: Mapping[By, str] = {"iptables": "--iptables-image", "netem": "--tc-image"}
 
-#: What lists the rules of a container's network, in its own words.
+#: The command that lists the rules in a container's network namespace.
 LISTING: Mapping[By, tuple[str, ...]] = {
     "iptables": ("iptables", "-w", "-nvxL", "INPUT"),
     "netem": ("tc", "-s", "-j", "qdisc", "show", "dev", "eth0"),
@@ -29,7 +29,8 @@ LISTING: Mapping[By, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Disturbance:
-    """``kind``: one of Pumba's commands, and its own ``options``, such as ``{"percent": "20"}`` of ``loss``."""
+    """A disturbance of packets. ``kind``: one of Pumba's commands; ``options``: the options of that command, such as
+    ``{"percent": "20"}`` for ``loss``."""
 
     by: By
     kind: str
@@ -37,73 +38,76 @@ class Disturbance:
 
     @property
     def action(self) -> tuple[str, ...]:
-        """Pumba's command with its options."""
+        """Return Pumba's command with its options."""
         return (self.kind, *(word for name, value in self.options.items() for word in (f"--{name}", value)))
 
     def node_of(self, link: Link) -> str:
-        """In whose container it acts on the link."""
+        """Return the node in whose container the disturbance acts on ``link``."""
         return link.target if self.by == "iptables" else link.source
 
     def peer_of(self, link: Link) -> str:
+        """Return the other end of ``link``, whose packets are selected by address."""
         return link.source if self.by == "iptables" else link.target
 
     def arguments(
         self, containers: Sequence[str], *, peers: Sequence[str], image: str, for_s: float
     ) -> tuple[str, ...]:
-        """What Pumba is called with; ``containers`` are names, ``peers`` addresses. Without any, Pumba would take all
-        that there are."""
-        assert containers, "Pumba acts on every container where none is named"
-        assert peers, "Pumba acts on all packets where no address is named"
+        """Return the arguments for Pumba. ``containers`` are names, ``peers`` are addresses. Both must not be empty:
+        otherwise Pumba would act on all containers, or on all packets."""
+        assert containers, "Pumba acts on every container if none is named"
+        assert peers, "Pumba acts on all packets if no address is named"
         addresses = [word for peer in peers for word in (_PEER_OPTION[self.by], f"{peer}/32")]
         options = ("--duration", f"{for_s * 1000:.0f}ms", *addresses, _IMAGE_OPTION[self.by], image)
         return (self.by, *options, "--pull-image=false", *self.action, *containers)
 
 
 class DisturbedPackets(Protocol):
-    """What is done to the packets of some links, until it is closed."""
+    """A disturbance of the packets of some links that is in place until ``close``."""
 
     def met(self) -> Mapping[Link, int]:
-        """How many packets of each link it has met by now: those that were dropped by iptables; those that went through
-        netem's queue, to all peers of the source together. A link where nothing is in place is not in it."""
+        """Return how many packets of each link the disturbance has met by now. For iptables these are the dropped
+        packets. For netem these are all packets in the queue of the link's source, to all its peers together. A link
+        without a rule in place is left out."""
         ...
 
     def close(self) -> None:
-        """Raises ``ClusterError`` where it did not last until now, or something of it is left."""
+        """Remove the disturbance. Raise ``ClusterError`` if it ended early, or if a part of it cannot be removed."""
         ...
 
 
 @runtime_checkable
 class PacketActs(Protocol):
-    """What a cluster whose packets can be disturbed offers beside what all do."""
+    """A cluster whose packets between brokers can be disturbed."""
 
     def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
-        """Does that to the packets of links between brokers that carry no proxy; ends by itself some time after
-        ``for_s``, should nobody close it. Returns once it is in place."""
+        """Disturb the packets of ``links``, which are between brokers and carry no proxy. Return once the disturbance
+        is in place. It ends by itself some time after ``for_s`` if the caller does not close it."""
         ...
 
     def try_connections(
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
     ) -> Mapping[Link, Sequence[float]]:
-        """Sends so many packets over each link, some of them at once, which the target's kernel answers; what each
-        answer took, in ms. There is none to a packet that is lost on either way, or late."""
+        """Send ``times`` packets over each link, ``at_once`` of them at a time, which the target's kernel answers.
+        Return the round trip of each answer in ms. A packet has no answer if it or its answer is lost, or if the
+        answer takes longer than ``wait_s``."""
         ...
 
     def refusals(self, node: str) -> int:
-        """How many connections the node's kernel has refused: as many as were knocked for, and those that arrived twice
-        twice. 0 where nobody is knocked for like that."""
+        """Return how many connection attempts the node's kernel has refused. An attempt whose packet arrived twice
+        counts twice. Return 0 if this cluster does not try connections to closed ports."""
         ...
 
 
 @dataclass(frozen=True)
 class Order:
-    """What one call of Pumba can do: it acts in the containers of ``nodes``, on packets from or to all of ``peers``."""
+    """One call of Pumba: it acts in the containers of ``nodes``, on packets from or to all of ``peers``."""
 
     nodes: tuple[str, ...]
     peers: tuple[str, ...]
 
 
 def orders(disturbance: Disturbance, links: Collection[Link]) -> list[Order]:
-    """As few calls as disturb exactly these links."""
+    """Return the smallest list of Pumba calls that disturbs exactly these links."""
     peers_of: dict[str, set[str]] = defaultdict(set)
     for link in links:
         peers_of[disturbance.node_of(link)].add(disturbance.peer_of(link))
@@ -114,8 +118,11 @@ def orders(disturbance: Disturbance, links: Collection[Link]) -> list[Order]:
 
 
 def dropped_from(listing: str) -> dict[str, int]:
-    """Packets that were dropped from each address for which there is such a rule; from what ``iptables -nvxL`` prints:
-    packets, bytes, target, protocol, options, in, out, source, destination, ..."""
+    """Return {address: packets dropped from it} for each address that has a DROP rule.
+
+    ``listing`` is the output of ``iptables -nvxL``. Its columns are packets, bytes, target, protocol, options, in, out,
+    source, destination, ...
+    """
     dropped: dict[str, int] = defaultdict(int)
     for line in listing.splitlines():
         columns = line.split()
@@ -125,15 +132,18 @@ def dropped_from(listing: str) -> dict[str, int]:
 
 
 def passed_netem(listing: str) -> int | None:
-    """Packets that netem has let pass or dropped; None where there is no netem. From what ``tc -s -j qdisc`` prints:
-    a list of objects with ``kind``, ``packets``, ``drops``, ... (iproute2, tc/tc_qdisc.c)."""
+    """Return how many packets netem has passed or dropped; None if no netem queue is in place.
+
+    ``listing`` is the output of ``tc -s -j qdisc``: a list of objects with ``kind``, ``packets``, ``drops``, ...
+    (iproute2, tc/tc_qdisc.c).
+    """
     ours = [qdisc for qdisc in json.loads(listing or "[]") if qdisc["kind"] == "netem"]
     return sum(qdisc["packets"] + qdisc["drops"] for qdisc in ours) if ours else None
 
 
 def met(by: By, listing: str, *, peers: Collection[str]) -> dict[str, int]:
-    """Packets met by the rule for each of the addresses ``peers``, as far as there is one: those dropped by iptables;
-    those of all of them together that went through netem's queue."""
+    """Return {address: packets met} for each address in ``peers`` that has a rule. For iptables these are the dropped
+    packets from that address. For netem each address gets the total of the node's queue."""
     if by == "iptables":
         return {peer: count for peer, count in dropped_from(listing).items() if peer in peers}
     passed = passed_netem(listing)
@@ -141,6 +151,7 @@ def met(by: By, listing: str, *, peers: Collection[str]) -> dict[str, int]:
 
 
 def resets_sent(snmp: str) -> int:
-    """The counter ``OutRsts`` of /proc/net/snmp, whose lines are pairs: ``Tcp: NAME ...`` and ``Tcp: VALUE ...``."""
+    """Return the counter ``OutRsts`` from the text of /proc/net/snmp. Its lines are pairs: ``Tcp: NAME ...`` and
+    ``Tcp: VALUE ...``."""
     names, values = (line.split() for line in snmp.splitlines() if line.startswith("Tcp:"))
     return int(values[names.index("OutRsts")])

@@ -1,4 +1,4 @@
-"""Keeps one cluster from scenario to scenario, as long as it is equal to what is asked and healthy."""
+"""Keep one cluster from scenario to scenario while it is healthy and matches the requested topology."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-_FOUND_FRESH = ("/",)
+_VHOSTS_OF_FRESH_CLUSTER = ("/",)
 
 
 class ClusterPool(Closing):
-    """Hands out clusters, one at a time; ``close`` (or leaving the context) ends the kept one."""
+    """A pool that hands out one cluster at a time; ``close`` (or leaving the context) ends the kept cluster."""
 
     def __init__(self, form: Callable[..., Any] = LocalCluster.form, *, keeps: bool = True) -> None:
-        """``form`` gives a cluster, as ``RunningCluster.formed_on`` and ``Attachment.form`` do. One that is there
-        already is not kept, but looked at anew for each scenario: ``keeps`` is False."""
+        """Create an empty pool. ``form`` returns a cluster, as ``RunningCluster.formed_on`` and ``Attachment.form`` do.
+        ``keeps`` is False for attached clusters: the pool attaches to them again for each scenario."""
         self._form = form
         self._keeps = keeps
         self._kept: RunningCluster | None = None
@@ -36,9 +36,12 @@ class ClusterPool(Closing):
         *,
         logs_of_failure: Path | None = None,
     ) -> RunningCluster:
-        """A healthy cluster of ``topology`` with proxies on ``proxied`` and no other link, as each costs throughput,
-        and with those ``equipment`` and no other: the kept one or a new one. ``proxied`` holds both directions of each
-        pair. The brokers' logs are copied to ``logs_of_failure`` if it does not form."""
+        """Return a healthy cluster of ``topology``: the kept one if it fits, otherwise a new one.
+
+        The cluster has proxies on exactly the links in ``proxied``, as each proxy costs throughput. ``proxied`` holds
+        both directions of each pair. The cluster has exactly this ``equipment``. If a new cluster does not form, the
+        brokers' logs are copied to ``logs_of_failure``.
+        """
         kept = self._kept
         if kept is not None and not (
             self._keeps and kept.equipment == equipment and self._fits(kept, topology, frozenset(proxied))
@@ -59,10 +62,10 @@ class ClusterPool(Closing):
 
 
 def unfit_reason(cluster: RunningCluster) -> str:
-    """Why the cluster must not serve another scenario; empty if it may.
+    """Return why the cluster must not serve another scenario; empty if it may.
 
-    It may if nothing is cut or delayed, every node sees all nodes running, no partition and no alarm, and tells of
-    itself, and no virtual host is left that a fresh cluster would not have.
+    The cluster may serve again if no link is cut or delayed and no virtual host of an earlier run is left. In addition,
+    every node must see all nodes running, report its statistics, and show no partition and no alarm.
     """
     if cluster.reconfigured:
         return "nodes were given other settings"
@@ -74,7 +77,7 @@ def unfit_reason(cluster: RunningCluster) -> str:
         if found := next(troubles, ""):
             return found
         if cluster.topology.definitions is None:
-            left = set(cluster.api(cluster.topology.node_names[0]).vhosts()) - set(_FOUND_FRESH)
+            left = set(cluster.api(cluster.topology.node_names[0]).vhosts()) - set(_VHOSTS_OF_FRESH_CLUSTER)
             return f"virtual hosts were left behind: {', '.join(sorted(left))}" if left else ""
     except (ClusterError, ApiError, ApiUnreachable) as error:
         return str(error)
@@ -82,22 +85,25 @@ def unfit_reason(cluster: RunningCluster) -> str:
 
 
 def _trouble(cluster: RunningCluster, node: str) -> str:
-    if not tells_of_itself(cluster, node):
-        return f"{node} tells nothing of itself: its statistics have ended"
+    if not reports_statistics(cluster, node):
+        return f"{node} reports no statistics: they have ended"
     members = cluster.api(node).nodes()
-    told = ("partitions", *ALARMS.values())
-    return next((f"{node} reports {trouble}" for trouble in told if any(row.get(trouble) for row in members)), "")
+    columns = ("partitions", *ALARMS.values())
+    return next((f"{node} reports {column}" for column in columns if any(row.get(column) for row in members)), "")
 
 
-def tells_of_itself(cluster: RunningCluster, node: str) -> bool:
-    """Statistics of 3.10.8 that have failed too often, as they may after a cut, end until the broker is started again.
-    One that has just been started tells of itself after an interval."""
+def reports_statistics(cluster: RunningCluster, node: str) -> bool:
+    """Return whether ``node`` reports its own statistics.
+
+    RabbitMQ 3.10.8 may end its statistics after a cut, if they fail too often; only a restart of the broker brings them
+    back. A broker that has just been started reports statistics after one interval, so this waits for that.
+    """
     name, interval_s = cluster.broker_name(node), cluster.topology.statistics_interval_s or 1
 
-    def tells() -> bool:
+    def reports() -> bool:
         return name not in cluster.api(node).silent_nodes()
 
     try:
-        return wait_until(tells, timeout_s=5.0 + 2 * interval_s, what=f"{node} to tell of itself")
+        return wait_until(reports, timeout_s=5.0 + 2 * interval_s, what=f"the statistics of {node}")
     except WaitTimeout:
         return False

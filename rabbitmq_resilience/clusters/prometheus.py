@@ -1,8 +1,8 @@
-"""One Prometheus server for one run: it scrapes what the nodes' own plugin ``rabbitmq_prometheus`` offers.
+"""Run one Prometheus server for one run: it scrapes the plugin ``rabbitmq_prometheus`` of the nodes.
 
-Two endpoints of each node are scraped. ``/metrics`` has the node's own numbers, and those of its queues only in sum.
-``/metrics/detailed`` has families of numbers queue by queue, under names that begin with ``rabbitmq_detailed_``, and
-can be restricted to a virtual host; it exists from 3.10 on, and where it does not, the series of queues stay empty.
+The server scrapes two endpoints of each node. ``/metrics`` has the node's own metrics, and totals over its queues.
+``/metrics/detailed`` has metrics for each queue, with names that begin with ``rabbitmq_detailed_``. It can be
+restricted to a virtual host. It exists from 3.10 on; before that, the series of queues stay empty.
 
 Source: RabbitMQ, "Monitoring with Prometheus and Grafana"; Prometheus, "Configuration".
 """
@@ -27,17 +27,17 @@ from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 SCRAPE_EVERY_S = 1
-#: How long a value stands for now. A scrape that fails ends its series at once; this is for a late one.
+#: How long a value counts as current. A failed scrape ends its series at once; this limit is for late scrapes.
 LOOKBACK_S = 2
 
-#: What is asked of the detailed endpoint: ready and unacknowledged messages, and the state of Raft.
+#: The families requested from the detailed endpoint: ready and unacknowledged messages, and the state of Raft.
 QUEUE_FAMILIES = ("queue_coarse_metrics", "ra_metrics")
 
-#: A run may be read again when it is old.
+#: Old runs must stay readable.
 _RETENTION = "100y"
 
 _READY_TIMEOUT_S = 20.0
-#: A server looks for what it has to scrape every 5 s only, from its start on.
+#: A server looks for targets to scrape only every 5 s, counted from its start.
 _SCRAPES_WITHIN_S = 30.0
 _ANSWER_TIMEOUT_S = 2.0
 
@@ -49,9 +49,9 @@ def scrape_config(
     series: Collection[str] | None = None,
     rules: Collection[str] = (),
 ) -> Mapping[str, Any]:
-    """What the server is to scrape: ``endpoints`` gives each node's as ``host:port``. Only the named ``series`` and the
-    queues of ``vhost`` are kept, or all; each series carries the topology's name of its node as the label ``node``.
-    ``rules`` are names of rule files beside the configuration."""
+    """Return the server's configuration. ``endpoints`` is {node: ``host:port``}. The server keeps the named ``series``
+    and the queues of ``vhost``; None means all. Each series has the topology's name of its node as the label ``node``.
+    ``rules`` are names of rule files in the folder of the configuration."""
     common: dict[str, Any] = {
         "static_configs": [{"targets": [e], "labels": {"node": node}} for node, e in endpoints.items()]
     }
@@ -69,17 +69,23 @@ def scrape_config(
 
 
 class PrometheusServer(Closing):
-    """A Prometheus server on the host of a cluster, from now until ``close`` (or leaving the context).
+    """A Prometheus server on the host of a cluster, from its creation until ``close`` (or leaving the context).
 
-    It ends with the cluster whatever becomes of the test run; what it scraped stays in ``data``. Raises
-    ``ClusterError``. ``beside`` are the names and texts of files that the configuration names.
+    It ends with the cluster even if the test run crashes. The scraped data stays in ``data``. ``extra_files``: the
+    names and texts of files that the configuration refers to. Raise ``ClusterError`` if the server does not start.
     """
 
     def __init__(
-        self, host: Host, config: Mapping[str, Any], *, port: int, data: Path, beside: Mapping[str, str] | None = None
+        self,
+        host: Host,
+        config: Mapping[str, Any],
+        *,
+        port: int,
+        data: Path,
+        extra_files: Mapping[str, str] | None = None,
     ) -> None:
         data.mkdir(parents=True, exist_ok=True)
-        for name, text in (beside or {}).items():
+        for name, text in (extra_files or {}).items():
             (data / name).write_text(text, encoding="utf-8")
         config_file, self._log = data / "prometheus.yml", data / "prometheus.log"
         config_file.write_text(json.dumps(config, indent=2), encoding="utf-8")  # JSON is YAML
@@ -141,16 +147,16 @@ class PrometheusServer(Closing):
 def scraping(
     host: Host, endpoints: Mapping[str, str], *, vhost: str, wanted: Wanted, port: int, data: Path
 ) -> PrometheusServer:
-    """A server that scrapes ``endpoints`` and evaluates the rules that are wanted."""
-    beside = dict(given_to_server(wanted.rules))
-    config = scrape_config(endpoints, vhost=vhost, series=wanted.series, rules=list(beside))
-    return PrometheusServer(host, config, port=port, data=data, beside=beside)
+    """Start a server that scrapes ``endpoints`` and evaluates the wanted rules."""
+    rule_files = dict(given_to_server(wanted.rules))
+    config = scrape_config(endpoints, vhost=vhost, series=wanted.series, rules=list(rule_files))
+    return PrometheusServer(host, config, port=port, data=data, extra_files=rule_files)
 
 
 @contextmanager
 def reading(opened: Callable[[Path], Host], data: Path) -> Iterator[PrometheusServer]:
-    """A server that scrapes nothing and answers from what another one has left in ``data``. ``opened`` makes its host,
-    given a folder."""
+    """Run a server that scrapes nothing and answers from the ``data`` of an earlier server. ``opened`` returns the
+    server's host for a given folder."""
     claim = take_claim(default_root(), ports=1)
     with ExitStack() as stack:
         stack.callback(Reaper(claim.folder, claim.lock_file, claim.claim_fds).close)

@@ -1,4 +1,4 @@
-"""The one protocol that every cluster driver implements."""
+"""Define the protocol that every cluster driver implements."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ class Links(Protocol):
 
     Two brokers share one connection, opened by either, so what acts on the directed link a->b acts on the upstream
     side of the proxy a->b *and* the downstream side of the proxy b->a. A client's link to a node has one proxy for
-    both directions. Each call takes the links that it acts on, and acts on all of them at once; those that carry no
-    proxy are passed over, which the proof then shows.
+    both directions. Each call acts on all given links at once. It skips links that carry no proxy; the proof then
+    shows that the fault has no effect there.
     """
 
     @property
     def proxied(self) -> frozenset[Link]:
-        """The directed links that a proxy carries: always both directions of a pair."""
+        """Return the directed links that a proxy carries: always both directions of a pair."""
         ...
 
     @property
     def remade(self) -> Sequence[str]:
-        """The proxies that hung and were made anew, which ended their connections: each as often as that was."""
+        """Return the names of the proxies that hung and were created again, once for each time. Creating a proxy again
+        ends its connections."""
         ...
 
     def cut(self, links: Collection[Link]) -> None:
-        """Packets stop, nothing is closed: bytes are held until ``restore``."""
+        """Hold back all bytes on the links until ``restore``. No connection is closed."""
         ...
 
     def restore(self, links: Collection[Link]) -> None:
-        """Undo ``cut``: what was held arrives, on connections that neither end has given up meanwhile."""
+        """Undo ``cut``. The held bytes arrive on connections that both ends have kept open."""
         ...
 
     def refuse(self, links: Collection[Link]) -> None:
-        """Connections on the links die at once, whichever end opened them, and new ones are refused."""
+        """End all connections on the links at once, whichever end opened them, and refuse new ones."""
         ...
 
     def accept(self, links: Collection[Link]) -> None:
@@ -55,16 +56,17 @@ class Links(Protocol):
         ...
 
     def refuses(self, link: Link) -> bool:
-        """Whether a connection over ``link`` is refused now, whichever end opens it."""
+        """Return whether a connection over ``link`` is refused now, whichever end opens it."""
         ...
 
     def attested(self, links: Collection[Link]) -> Mapping[Link, bool] | None:
-        """Whether each of those between brokers is cut now, where somebody else can tell that; None where probes do."""
+        """Return {link: whether it is cut now} for the links between brokers, if the command that cuts them can check
+        this. Return None if only probes can."""
         ...
 
     def connection(self, link: Link) -> str | None:
-        """The name of the connection that the source of a link between brokers has to the target, up to 0.2 s ago;
-        None while there is none. No two connections of a broker have the same."""
+        """Return the name of the connection from the source to the target of a link between brokers, at most 0.2 s old.
+        Return None while there is no connection. Each connection of a broker has a different name."""
         ...
 
     def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None: ...
@@ -72,26 +74,27 @@ class Links(Protocol):
     def undelay(self, links: Collection[Link]) -> None: ...
 
     def held_bytes(self, link: Link) -> int | None:
-        """Bytes taken in for a link between brokers and not yet delivered; None where it carries no proxy."""
+        """Return how many bytes the proxy of a link between brokers has received and not yet delivered; None if the
+        link carries no proxy."""
         ...
 
     def probe_ms(self, link: Link, *, timeout_s: float, direct: bool = False) -> float | None:
-        """Round trip of a probe that crosses the directed link, and whose answer crosses the way back; ``direct``: past
-        the proxy. None if unanswered or not proxied."""
+        """Return the round trip of a probe over the directed link, in ms. The answer crosses the reverse link.
+        ``direct``: bypass the proxy. Return None if there is no answer or no proxy."""
         ...
 
     def server_answers(self) -> bool:
-        """Whether the server of the proxies answers a call now: it gets its share of a busy machine."""
+        """Return whether the proxy server answers a call now, that is, whether the busy machine gives it CPU time."""
         ...
 
     def probe(self, link: Link, *, direct: bool = False) -> Probe | None:
-        """A connection for a probe over ``link``; ``direct``: to the same listener, past the proxy. None if it is not
-        accepted or the link is not proxied."""
+        """Open a connection for a probe over ``link``. ``direct``: connect to the same listener, but bypass the proxy.
+        Return None if the connection is not accepted or the link has no proxy."""
         ...
 
 
 class LoadBalancers(Protocol):
-    """The load balancers of one cluster, by name (``balancer:0``); their processes are as those of nodes."""
+    """The load balancers of one cluster, by name (``balancer:0``). ``Cluster`` describes the methods on processes."""
 
     def process(self, name: str) -> ProcessState: ...
 
@@ -108,15 +111,15 @@ class LoadBalancers(Protocol):
     def resume(self, name: str) -> None: ...
 
     def refuses(self, name: str) -> bool:
-        """Whether a connection to it is refused now."""
+        """Return whether the balancer refuses a connection now."""
 
     def answers(self, name: str, *, timeout_s: float) -> bool:
-        """Whether some broker answers the first message of AMQP through it."""
+        """Return whether a broker answers the AMQP protocol header through the balancer."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a Prometheus server keeps: the named ``series``, or all; and the ``rules`` that it evaluates."""
+    """What a Prometheus server keeps and evaluates: the named ``series`` (None: all), and the alerting ``rules``."""
 
     series: Collection[str] | None = None
     rules: Sequence[RuleFile] = ()
@@ -127,11 +130,11 @@ class Scraping(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it answers queries."""
+        """Return the base URL for queries."""
         ...
 
     def await_scraping(self, *, nodes: int) -> None:
-        """Returns once so many nodes have answered it; it begins some seconds after its start."""
+        """Wait until ``nodes`` nodes have answered a scrape. Scraping begins some seconds after the server's start."""
         ...
 
     def close(self) -> None: ...
@@ -151,30 +154,31 @@ class Cluster(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """That of each node, where the brokers are of several from the start; ``broker_version`` is the lowest then."""
+        """Return {node: version} if the brokers have different versions from the start, otherwise an empty mapping.
+        With different versions, ``broker_version`` is the lowest."""
         ...
 
     @property
     def formed_in_s(self) -> float:
-        """How long its formation took."""
+        """Return how long the cluster took to form, in seconds."""
         ...
 
     @property
     def replaced_settings(self) -> tuple[str, ...]:
-        """The lines of the user's configuration that gave way to what the harness must own."""
+        """Return the lines of the user's configuration that the harness replaced with its own."""
         ...
 
     def vhost_of(self, run: str) -> str:
-        """The virtual host of the run of that name."""
+        """Return the virtual host of the run named ``run``."""
         ...
 
     def lasting(self, for_s: float) -> Cluster:
-        """The same cluster for one who is done with it after so long: what a driver lets end by itself ends some time
-        after that."""
+        """Return this cluster for a caller whose faults last ``for_s``. Faults that a driver ends by itself then end
+        some time after that."""
         ...
 
     def check(self) -> None:
-        """Raises ClusterError where a run must go on no longer, for the sake of others."""
+        """Raise ClusterError if the run must stop now because it would harm other users of the cluster."""
         ...
 
     @property
@@ -184,17 +188,17 @@ class Cluster(Protocol):
     def balancers(self) -> LoadBalancers: ...
 
     def broker_name(self, node: str) -> str:
-        """The Erlang node name, as the management API shows it."""
+        """Return the Erlang name of a node, as the management API shows it."""
         ...
 
     @property
     def access(self) -> Access:
-        """As whom clients connect, and the management API is asked."""
+        """Return the user and TLS trust for clients and for the management API."""
         ...
 
     def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:
-        """The node's AMQP listener, or a balancer's; for a ``client`` whose links carry proxies, that of its own proxy,
-        or of the one that all share."""
+        """Return the AMQP listener of a node or a balancer. For a ``client`` whose links carry proxies, return the
+        listener of its own proxy, or of the proxy that all clients share."""
         ...
 
     def api(self, node: str) -> ManagementApi: ...
@@ -202,70 +206,71 @@ class Cluster(Protocol):
     def process(self, node: str) -> ProcessState: ...
 
     def life(self, node: str) -> str | None:
-        """Names the process of a node, for people too; after the next start it has another name. None once it is
-        gone."""
+        """Return a readable name of the node's process (its incarnation); None once the process is gone. Each start
+        gives another name."""
         ...
 
     def pids(self) -> Mapping[str, int]:
-        """The processes of the nodes that have one which this machine can look at: {node: its number}."""
+        """Return {node: process id} for the nodes whose processes this machine can inspect."""
         ...
 
     def exit_status(self, node: str) -> int | None:
-        """How the node's last process ended: negative, or over 128, by a signal. None while it is there, or where
-        nobody can tell."""
+        """Return the exit status of the node's last process: negative, or over 128, if a signal ended it. Return None
+        while the process exists, or if the driver cannot know the status."""
         ...
 
     @property
     def restarts_brokers(self) -> bool:
-        """Whether brokers that were taken away come back by themselves, maybe at once, as nobody holds them down."""
+        """Return whether stopped brokers come back by themselves, possibly at once, because nothing keeps them
+        stopped."""
         ...
 
     def state(self, node: str) -> NodeState:
-        """``up``: serves AMQP; ``paused``: the process lives and its listener is closed (also while
-        booting); ``suspended``: stopped by a signal; ``down``: no process."""
+        """Return the node's state. ``up``: it serves AMQP; ``paused``: the process runs and its listener is closed
+        (also during boot); ``suspended``: stopped by a signal; ``down``: no process."""
         ...
 
     def kill(self, node: str) -> None:
-        """SIGKILL. Returns when the process is gone."""
+        """Send SIGKILL. Return when the process is gone."""
         ...
 
     def stop(self, node: str) -> None:
-        """Graceful shutdown. Returns when the process is gone."""
+        """Shut the node down gracefully. Return when the process is gone."""
         ...
 
     def start(self, node: str) -> None:
-        """Start a node that was killed or stopped; returns at once, see ``state``."""
+        """Start a node that was killed or stopped. Return at once; ``state`` shows when it serves."""
         ...
 
     def lose_data(self, node: str) -> None:
-        """Remove all that a node has stored; its process is gone. It keeps its name and configuration."""
+        """Remove all stored data of a node whose process is gone. The node keeps its name and configuration."""
         ...
 
     def stored_bytes(self, node: str) -> int:
-        """What a node has stored, by the sizes of its files."""
+        """Return the size of the node's stored data, as the sum of its file sizes."""
         ...
 
     def configure(self, node: str, settings: Mapping[str, str]) -> None:
-        """Add lines to the node's rabbitmq.conf, in place of those that an earlier call added. It reads them when it is
-        started next."""
+        """Add lines to the node's rabbitmq.conf, in place of the lines that an earlier call added. The node reads them
+        at its next start."""
         ...
 
     def enable_feature_flag(self, node: str, flag: str) -> None:
-        """Enable a feature flag through that node. Raises ApiError, ApiUnreachable, and ClusterError where the cluster
-        is not ours."""
+        """Enable a feature flag through a node. Raise ApiError or ApiUnreachable if that fails, and ClusterError if the
+        cluster is an attached one."""
         ...
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
-        """Run one of RabbitMQ's own command line tools (``rabbitmqctl``, ``rabbitmq-upgrade``, ...) for a node; what it
-        printed. Raises ``ClusterError`` with its words if it fails. Each call takes a second or more."""
+        """Run one of RabbitMQ's command line tools (``rabbitmqctl``, ``rabbitmq-upgrade``, ...) for a node. Return its
+        output. Raise ``ClusterError`` with the tool's message if it fails. Each call takes a second or more."""
         ...
 
     def change(self, node: str, change: Change) -> None:
-        """Do it to a broker that runs, by ``run_tool``."""
+        """Apply ``change`` to a running broker by ``run_tool``."""
         ...
 
     def change_back(self, node: str, change: Change) -> None:
-        """Undo ``change``, where the process has not forgotten it by itself."""
+        """Undo ``change``, if the broker's process still has it."""
         ...
 
     def pause(self, node: str) -> None: ...
@@ -273,16 +278,16 @@ class Cluster(Protocol):
     def resume(self, node: str) -> None: ...
 
     def scraped(self, vhost: str, *, wanted: Wanted, data: Path) -> Scraping:
-        """Starts a Prometheus server that keeps what is ``wanted`` of every node, and of the queues of ``vhost``, in
-        the new folder ``data``; to be closed by the caller, it ends with the cluster at the latest."""
+        """Start a Prometheus server that scrapes every node and the queues of ``vhost``, and keeps what is ``wanted``
+        in the new folder ``data``. The caller closes the server; it ends with the cluster at the latest."""
         ...
 
     def logs(self) -> Mapping[str, Path]:
-        """The log file of every node, of every balancer, and of programs that act on nodes."""
+        """Return the log file of every node, of every balancer, and of programs that act on nodes, by name."""
         ...
 
     def configurations(self) -> Mapping[str, str]:
-        """What the balancers were told: the texts of their files, by name."""
+        """Return the texts of the balancers' configuration files, by file name."""
         ...
 
     def round_trips(self) -> RoundTrips | None: ...
@@ -290,13 +295,13 @@ class Cluster(Protocol):
 
 @runtime_checkable
 class Upgradable(Cluster, Protocol):
-    """A cluster whose nodes can become brokers of another version: it offers ``versions`` to faults."""
+    """A cluster whose nodes can be upgraded or downgraded: it offers ``versions`` to faults."""
 
     def upgrade(self, node: str, to: str) -> None:
-        """From its next start on the node, whose process is gone, is of another version: ``to``, which may also be the
-        name of an image, or the folder of a broker. Its data, names, ports and settings stay. Raises ClusterError."""
+        """Let the next start of a node, whose process is gone, use another broker. ``to`` is a version, an image name,
+        or a broker's folder. Data, names, ports and settings stay. Raise ClusterError if that is not possible."""
         ...
 
     def version_of(self, node: str) -> str:
-        """The version of the broker that the node is started with."""
+        """Return the version of the broker that the node is started with."""
         ...

@@ -1,4 +1,4 @@
-"""A cluster that runs: everything that is the same whatever its brokers run in."""
+"""Run a cluster: everything that does not depend on whether brokers are processes or containers."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 class RunningCluster(Formed):
     """One cluster on its host; ``close`` (or leaving the context) ends its processes and removes its folder.
 
-    Node arguments are names of the topology (``a1``). Raises ``ClusterError`` where a node cannot be
-    brought to the asked state.
+    Node arguments are names of the topology (``a1``). Methods raise ``ClusterError`` if a node does not reach the
+    requested state.
     """
 
     def __init__(self, host: Host, layout: Layout, broker: BrokerHome) -> None:
-        """Use ``formed_on``; nothing is written or started yet."""
+        """Prepare the cluster without writing or starting anything. Callers use ``formed_on``."""
         self.topology = layout.topology
-        #: Whether some node got other settings than the topology says, if only for a time.
+        #: Whether a node ever got other settings than those of the topology.
         self.reconfigured = False
         self.equipment = NONE
-        #: From the start of its first program until every node saw all others.
+        #: The seconds from the start of the first program until every node saw all others.
         self.formed_in_s = 0.0
         self.broker_version = broker.version
         self._broker = broker
@@ -76,11 +76,11 @@ class RunningCluster(Formed):
     ) -> Self:
         """Start a cluster and return when it has formed.
 
-        ``opened`` makes the host that is to run it, given the cluster's folder. ``ebin``: this project's Erlang
-        modules, compiled for ``broker``. ``proxied``: the links that must carry a proxy (the other direction of each
-        comes with it). ``equipment``: what nodes are given, of which the host gives disks and clocks. ``root``: where
-        clusters have their folders; leftovers of dead runs are removed from it first. ``logs_of_failure``: where the
-        brokers' logs are copied if it does not form.
+        ``opened`` returns the cluster's host for a given folder. ``ebin``: this project's Erlang modules, compiled for
+        ``broker``. ``proxied``: the links that must carry a proxy; the other direction of each gets one too.
+        ``equipment``: the options of nodes; the host provides disks and clocks. ``root``: the parent of cluster
+        folders; leftovers of dead runs are removed from it first. ``logs_of_failure``: the folder to which the brokers'
+        logs are copied if the cluster does not form. Raise ClusterError then.
         """
         if unknown := [link for link in proxied if not topology.has_link(link)]:
             raise ClusterError(f"{topology.name} has no link {', '.join(map(str, sorted(unknown)))}")
@@ -109,7 +109,7 @@ class RunningCluster(Formed):
         return cluster
 
     def close(self) -> None:
-        """End every process, remove the folder; returns when both are gone."""
+        """End every process and remove the folder. Return when both are gone."""
         self._stack.close()
 
     @property
@@ -129,7 +129,7 @@ class RunningCluster(Formed):
         return broker_name(node)
 
     def node_of(self, broker_name: str) -> str:
-        """The topology's name of an Erlang node."""
+        """Return the topology's name of an Erlang node."""
         return broker_name.partition("@")[0]
 
     def amqp_endpoint(self, node: str, *, client: str | None = None) -> Endpoint:
@@ -195,8 +195,8 @@ class RunningCluster(Formed):
         return sum(_size_bytes(file) for file in self._layout.files[node].data.rglob("*"))
 
     def enable_feature_flag(self, node: str, flag: str) -> None:
-        """Enable a flag through that node; the cluster serves no other scenario then. Raises ApiError and
-        ApiUnreachable."""
+        """Enable a flag through a node. The cluster then serves no further scenario. Raise ApiError or ApiUnreachable
+        if that fails."""
         self.reconfigured = True
         self._apis[node].enable_feature_flag(flag)
 
@@ -207,13 +207,13 @@ class RunningCluster(Formed):
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         command = [str(self._layout.homes[node].home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
         environ, folder = self._layout.tool_environ(node), self._layout.files[node].folder
-        told = f"{tool} {' '.join(arguments)} for {node}"
+        call = f"{tool} {' '.join(arguments)} for {node}"
         try:
             done = self._host.run(node, command, environ, folder=folder, timeout_s=timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise ClusterError(f"{told} gave no answer within {timeout_s:g} s") from error
+            raise ClusterError(f"{call} gave no answer within {timeout_s:g} s") from error
         if done.returncode != 0:
-            raise ClusterError(f"{told} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+            raise ClusterError(f"{call} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
     def pause(self, node: str) -> None:
@@ -237,7 +237,8 @@ class RunningCluster(Formed):
         return self.balancers.configurations
 
     def traffic(self, node: str) -> Mapping[str, Traffic]:
-        """What ``node`` counts on each connection that it considers alive (at most 0.2 s ago)."""
+        """Return {peer: the traffic that ``node`` counts} for each connection that ``node`` considers alive. The
+        counters are at most 0.2 s old."""
         if self.process(node) == "gone":
             return {}
         try:
@@ -248,7 +249,7 @@ class RunningCluster(Formed):
         return {self.node_of(peer): Traffic(connection, *map(int, counts)) for peer, connection, *counts in rows}
 
     def await_formed(self, *, timeout_s: float) -> None:
-        """Wait until every node accepts AMQP and every node sees all nodes running."""
+        """Wait until every node accepts AMQP and sees all nodes running. Raise ClusterError after ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
         for node in self.topology.node_names:
             self._await_whole_view(node, timeout_s=deadline - time.monotonic())
@@ -276,16 +277,16 @@ class RunningCluster(Formed):
             raise ClusterError(f"{error}; {self._story(node)}") from error
 
     def _story(self, node: str) -> str:
-        return last_words(node, self._told_by(node))
+        return last_words(node, self._log_or_output(node))
 
-    def _told_by(self, node: str) -> Path:
-        """Return the log of a node, or the output of its process where it got no log."""
+    def _log_or_output(self, node: str) -> Path:
+        """Return the log of a node, or the output of its process if there is no log."""
         files = self._layout.files[node]
         return files.log if files.log.exists() else files.output
 
     def _copy_logs(self, folder: Path) -> None:
-        told = {node: self._told_by(node) for node in self._layout.files} | self.balancers.logs()
-        for name, file in told.items():
+        logs = {node: self._log_or_output(node) for node in self._layout.files} | self.balancers.logs()
+        for name, file in logs.items():
             if file.exists():
                 shutil.copy(file, folder / f"{name}.log")
 
@@ -311,7 +312,7 @@ class RunningCluster(Formed):
                 raise ClusterError(f"{node} ended with status {broker.exit_status}; {self._story(node)}")
 
     def _end_processes(self) -> None:
-        """Each of them, also where another one does not end."""
+        """End the process of each node, even if that of another node does not end."""
         with ExitStack() as each:
             for node in self._brokers:
                 each.callback(self._end_process, node)
@@ -322,12 +323,12 @@ class RunningCluster(Formed):
         try:
             self._brokers[node].kill()
         except ClusterError:
-            if self.process(node) != "gone":  # it may have ended by itself just now
+            if self.process(node) != "gone":  # the process may have ended by itself just now
                 raise
 
 
 def _size_bytes(file: Path) -> int:
-    """Return the size of a file; 0 for what is none, or went meanwhile, as files of a broker do."""
+    """Return the size of a file; 0 if the path is no file, or if the broker has just removed it."""
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:

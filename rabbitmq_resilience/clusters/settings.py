@@ -1,4 +1,4 @@
-"""Lines of rabbitmq.conf that topologies state, and what is known of some of them."""
+"""Describe the lines of rabbitmq.conf that a topology states, and evaluate some of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Settings = Mapping[str, SettingValue]
 _DETECTOR_POLL = "raft.adaptive_failure_detector.poll_interval"
 #: Brokers from 4.1 on refuse clients whose frames are smaller.
 FRAME_MAX_BYTES_MIN = 8192
-#: As ``clusters.broker.versions.FEATURES`` calls it.
+#: The name of this feature in ``clusters.broker.versions.FEATURES``.
 SMALL_FRAMES = f"a frame_max under {FRAME_MAX_BYTES_MIN}"
 
 
 def detector_poll_s(settings: Settings) -> float | None:
-    """Return how often Raft's failure detector is read, in seconds; None where the settings do not state it."""
+    """Return the poll interval of Raft's failure detector in seconds; None if the settings do not state it."""
     stated_ms = settings.get(_DETECTOR_POLL)
     return None if stated_ms is None else float(stated_ms) / 1000
 
 
 def setting_needs(settings: Settings) -> frozenset[str]:
-    """Return what brokers must have for these settings, by the names of ``clusters.broker.versions.FEATURES``."""
+    """Return the broker features that these settings require, as named in ``clusters.broker.versions.FEATURES``."""
     frame_max = settings.get("frame_max")
     return frozenset({SMALL_FRAMES} if isinstance(frame_max, int) and 0 < frame_max < FRAME_MAX_BYTES_MIN else ())

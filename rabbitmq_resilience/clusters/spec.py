@@ -1,4 +1,4 @@
-"""What a cluster looks like, before anything runs."""
+"""Describe a cluster before it runs: its topology, links and network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODES_MIN = 1
 NODES_MAX = 7
 BALANCERS_MAX = 4
 
-#: Short, so that a test need not wait a minute for a broker to notice.
+#: A short value, so that a test does not wait a minute until a broker notices a cut.
 DEFAULT_NET_TICKTIME_S = 5
 #: RabbitMQ's own default for ``net_ticktime``, chosen by ``--production-timing``.
 PRODUCTION_NET_TICKTIME_S = 60
@@ -26,25 +26,25 @@ PartitionHandling = Literal["pause_minority", "pause_if_all_down", "autoheal", "
 
 
 class Spec(BaseModel):
-    """Base of every value that a fault file can state: frozen, and no unknown field is accepted."""
+    """The base of every value in a fault file: it is frozen, and refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Node(NamedTuple):
-    """One broker: ``name`` is its zone's name and a number (``a1``), unique in its topology."""
+    """One broker. ``name`` is its zone's name and a number (``a1``), unique in its topology."""
 
     name: str
     zone: str
 
 
-#: Whoever has no links of his own: the end of the links that all other clients share.
+#: The end of the links that all clients without links of their own share.
 ANY_CLIENT = "client:all"
 
 
 def is_client(name: str) -> bool:
-    """Whether an end of a link speaks AMQP to brokers and is none of them: a client, by role and number from 0
-    (``publisher:0``), or a load balancer (``balancer:0``)."""
+    """Return whether the end of a link is a client or a load balancer, not a broker. Clients are named by role and
+    number from 0 (``publisher:0``), load balancers as ``balancer:0``."""
     return ":" in name
 
 
@@ -53,30 +53,31 @@ def is_balancer(name: str) -> bool:
 
 
 class Link(NamedTuple):
-    """One *directed* path between two brokers, by node name, between a client and a broker, between a client and a
-    load balancer, or between a balancer and a broker."""
+    """One *directed* path between two brokers (by node name), a client and a broker, a client and a load balancer, or a
+    load balancer and a broker."""
 
     source: str
     target: str
 
     @property
     def back(self) -> Link:
-        """The other direction."""
+        """Return the link of the other direction."""
         return Link(self.target, self.source)
 
     @property
     def client(self) -> str | None:
-        """The end that opens the connections where not both do: a client, or a balancer before a broker."""
+        """Return the end that opens the connections: a client, or a balancer in front of a broker. Return None between
+        brokers, as both open connections."""
         return next((end for end in sorted(self, key=is_balancer) if is_client(end)), None)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The ends that are brokers."""
+        """Return the ends that are brokers."""
         return tuple(end for end in self if not is_client(end))
 
     @property
     def answering(self) -> str:
-        """The end that answers a probe over the link; empty where there is no such link, as between two clients."""
+        """Return the end that answers a probe over the link; empty if such a link cannot exist (two clients)."""
         balancers = [end for end in self if is_balancer(end)]
         return (self.nodes or (balancers if len(balancers) == 1 else [""]))[-1]
 
@@ -85,32 +86,33 @@ class Link(NamedTuple):
 
 
 def balancers_of(links: Iterable[Link]) -> frozenset[str]:
-    """The balancers at the ends of links."""
+    """Return the balancers at the ends of links."""
     return frozenset(end for link in links for end in link if is_balancer(end))
 
 
 def _as_tuple(value: Any) -> Any:
-    """A topology is a plain mapping when it is validated, and a strict tuple takes no list."""
+    """Turn a list of a YAML file into a tuple, as a strict tuple field accepts no list."""
     return tuple(value) if isinstance(value, list) else value
 
 
 class PauseIfAllDown(Spec):
-    """A node pauses while it reaches none of ``nodes``; ``recover`` says what follows a split that left some of them
-    on each side (``cluster_partition_handling.pause_if_all_down`` in rabbitmq.conf)."""
+    """A node pauses while it reaches none of ``nodes``. ``recover`` is the handling of a split that left some of
+    ``nodes`` on each side (``cluster_partition_handling.pause_if_all_down`` in rabbitmq.conf)."""
 
     nodes: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
     recover: Literal["autoheal", "ignore"] = "autoheal"
 
 
-#: The memory of which a broker may use a part (``vm_memory_high_watermark``), where it cannot see how much that is.
+#: The setting for the total memory, for brokers that cannot see their limit. ``vm_memory_high_watermark`` is a part of
+#: the total.
 _TOTAL_MEMORY = "total_memory_available_override_value"
 
 Count = Annotated[int, Field(ge=1, le=BALANCERS_MAX)]
 
 
 class HealthCheck(Spec):
-    """A balancer opens a connection to each broker every ``inter_s``. After ``fall`` that failed it sends nobody there
-    any more, after ``rise`` that came about it does so again (HAProxy: ``check inter rise fall``)."""
+    """A balancer opens a connection to each broker every ``inter_s``. After ``fall`` failures it sends no client to
+    that broker; after ``rise`` successes it does so again (HAProxy: ``check inter rise fall``)."""
 
     inter_s: Annotated[float, Field(ge=0.1, le=3600)] = 2
     rise: Annotated[int, Field(ge=1, le=100)] = 2
@@ -118,11 +120,11 @@ class HealthCheck(Spec):
 
 
 class Balancers(Spec):
-    """Load balancers (HAProxy) before the brokers: ``count`` of them, called ``balancer:0``, ``balancer:1``, ...
-    Clients connect to them alone, and begin at different ones. ``algorithm`` (``balance``) chooses a broker for each
-    connection. ``shutdown_sessions``: connections to a broker that failed its checks are closed at once
-    (``on-marked-down shutdown-sessions``); otherwise they stay. ``idle_timeout_s``: how long a connection may carry
-    nothing (``timeout client`` and ``timeout server``)."""
+    """Load balancers (HAProxy) in front of the brokers: ``count`` of them, named ``balancer:0``, ``balancer:1``, ...
+    Clients connect only to balancers, and begin at different ones. ``algorithm`` (``balance``) chooses a broker for
+    each connection. ``shutdown_sessions``: connections to a broker that failed its checks are closed at once
+    (``on-marked-down shutdown-sessions``); otherwise they stay. ``idle_timeout_s``: how long a connection may be idle
+    (``timeout client`` and ``timeout server``)."""
 
     count: Count = 1
     algorithm: Literal["roundrobin", "leastconn", "source", "random"] = "roundrobin"
@@ -132,8 +134,8 @@ class Balancers(Spec):
 
 
 class Delay(Spec):
-    """What crosses a link arrives ``latency_ms`` later in each direction, give or take ``jitter_ms``: whole
-    milliseconds, as Toxiproxy counts them. What was sent first arrives first."""
+    """Data on a link arrives ``latency_ms`` later in each direction, plus or minus up to ``jitter_ms``. Both are whole
+    milliseconds, as in Toxiproxy. Data arrives in the order in which it was sent."""
 
     latency_ms: Annotated[int, Field(ge=1, le=10_000)]
     jitter_ms: Annotated[int, Field(ge=0, le=10_000)] = 0
@@ -146,22 +148,21 @@ class Delay(Spec):
 
     @property
     def round_trip_s(self) -> float:
-        """At most."""
+        """Return the longest round trip in seconds."""
         return 2 * (self.latency_ms + self.jitter_ms) / 1000
 
 
-#: How far apart, one way and with jitter, may be who connects to each other. Brokers have 7 s for it (Erlang's
-#: net_setuptime), in which five messages cross (3.10.8: at 1200 ms they connect, at 1600 never); our clients have 5 s,
-#: for six.
+#: The largest one-way latency, with jitter, at which two sides can connect. Brokers have 7 s for five messages
+#: (Erlang's net_setuptime; on 3.10.8 they connect at 1200 ms, and never at 1600). Our clients have 5 s for six.
 BROKERS_APART_MS_MAX, CLIENTS_APART_MS_MAX = 1300, 800
 
 
 class Network(Spec):
-    """How far apart things are as long as a run lasts: brokers of different zones, brokers of one zone, clients and
-    what they connect to, balancers and brokers. What is not stated is as near as the machine has it. Brokers are
-    started and join each other before that begins. Round trips are measured before the load and all the time, also
-    where nothing is stated (``network: {}``). With jitter, brokers are at most 1300 ms apart, and clients 800 ms from
-    brokers, through balancers too: beyond that nobody could connect in time."""
+    """The latencies of a cluster's network during a run: between brokers of different zones, between brokers of one
+    zone, between clients and the places they connect to, between balancers and brokers. Paths without a stated latency
+    keep that of the machine. The latencies begin after the brokers have started and joined. Round trips are measured
+    before and during the load, even without any latency (``network: {}``). Latency plus jitter is at most 1300 ms
+    between brokers, and 800 ms from clients to brokers, including balancers: beyond that, connections time out."""
 
     between_zones: Delay | None = None
     within_zones: Delay | None = None
@@ -178,16 +179,14 @@ class Network(Spec):
         for field, (delays, most_ms) in ways.items():
             apart_ms = sum(delay.latency_ms + delay.jitter_ms for delay in delays if delay is not None)
             if apart_ms > most_ms:
-                raise ValueError(
-                    f"{field}: with jitter {apart_ms} ms, and nobody could connect over more than {most_ms}"
-                )
+                raise ValueError(f"{field}: with jitter {apart_ms} ms, but connections time out above {most_ms} ms")
         return self
 
 
 class BrokerSize(Spec):
-    """What each broker's container may use: so many CPU-seconds a second, and so much memory, above which the kernel
-    kills it. RabbitMQ is told how much memory there is (``total_memory_available_override_value``), unless ``settings``
-    tell it otherwise. While the cluster forms, brokers have all cores."""
+    """The limits of each broker's container. ``cores``: CPU-seconds per second. ``memory_mb``: the memory above which
+    the kernel kills the broker. RabbitMQ gets this memory as ``total_memory_available_override_value``, unless
+    ``settings`` has another value. While the cluster forms, brokers have all cores."""
 
     cores: Annotated[float, Field(ge=0.01, le=1024)]
     memory_mb: Annotated[int, Field(ge=64, le=16_000_000)]
@@ -198,27 +197,26 @@ class BrokerSize(Spec):
 
 
 def _counted(value: Any) -> Any:
-    """``balancers: 2`` is short for a mapping."""
+    """Turn the short form ``balancers: 2`` into a mapping."""
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class Topology(Spec):
     """Nodes, zones and broker configuration.
 
-    ``zones`` maps each zone to its number of nodes; node names follow from it (``{a: 2, b: 1}``
-    gives ``a1 a2 b1``). ``rabbitmq_conf``, ``advanced_config`` and ``definitions`` are files of your own broker
-    configuration, with paths as seen from the file that names them; what the harness must own (names, ports,
-    cookie, data folders) is added to them. ``settings`` are further lines of rabbitmq.conf, by name, below
-    which those of the file give way. ``pause_if_all_down`` goes with the
-    ``partition_handling`` of that name, and only with it.
+    ``zones`` maps each zone to its number of nodes. Node names follow from it (``{a: 2, b: 1}`` gives ``a1 a2 b1``).
+    ``rabbitmq_conf``, ``advanced_config`` and ``definitions`` are files of your own broker configuration, with paths
+    relative to the file that names them. The harness adds the settings that it must own (names, ports, cookie, data
+    folders). ``settings`` are further lines of rabbitmq.conf, by name, which override those of the file.
+    ``pause_if_all_down`` is needed with ``partition_handling: pause_if_all_down``, and refused otherwise.
 
-    ``balancers``: so many load balancers stand before the brokers, or a mapping that says more of them. To the nodes
-    ``without_clients`` no client is sent, as people keep a node for statistics. ``ram_nodes`` keep the metadata of the
-    cluster in memory only; they are there up to RabbitMQ 4.1, and deprecated since 2021. ``network``: the latency
-    between and within zones. ``broker_size``: what each broker may use of its machine, with containers only.
+    ``balancers``: the number of load balancers in front of the brokers, or a mapping with more options. No client
+    connects to the nodes ``without_clients``, for example a node for statistics. ``ram_nodes`` keep the metadata of the
+    cluster in memory only; RabbitMQ has them up to 4.1, deprecated since 2021. ``network``: the latency between and
+    within zones. ``broker_size``: the limits of each broker, with containers only.
     ``enable_feature_flags`` are enabled once the cluster has formed, such as ``[khepri_db]`` on RabbitMQ 4.0 and 4.1.
-    ``statistics_interval_s``: how often brokers renew their numbers (``collect_statistics_interval``); 1 by default,
-    where RabbitMQ has 5. Alarms and depths are seen as much later.
+    ``statistics_interval_s``: how often brokers update their statistics (``collect_statistics_interval``). The default
+    is 1; RabbitMQ's own is 5. Alarms and queue depths are observed with this delay.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -276,8 +274,8 @@ class Topology(Spec):
 
     @property
     def setting_lines(self) -> Mapping[str, str]:
-        """``settings`` as rabbitmq.conf has them."""
-        # Brokers take the memory of the whole machine for theirs, whatever holds their container.
+        """Return ``settings`` as lines of rabbitmq.conf: {name: value}."""
+        # Brokers assume the memory of the whole machine, regardless of the limit of their container.
         sized = {} if self.broker_size is None else {_TOTAL_MEMORY: self.broker_size.memory_bytes}
         stated = {**sized, **self.settings}
         return {name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in stated.items()}
@@ -296,29 +294,29 @@ class Topology(Spec):
 
     @property
     def client_nodes(self) -> tuple[str, ...]:
-        """The nodes to which clients are sent."""
+        """Return the nodes to which clients connect."""
         return tuple(name for name in self.node_names if name not in self.without_clients)
 
     @property
     def addresses(self) -> Mapping[str, tuple[str, ...]]:
-        """What clients connect to, and the nodes that are behind it."""
+        """Return {place that clients connect to: the nodes behind it}. A place is a balancer or a node."""
         nodes = self.client_nodes
         return dict.fromkeys(self.balancer_names, nodes) or {node: (node,) for node in nodes}
 
     @property
     def needs(self) -> frozenset[str]:
-        """What must be there for it beside brokers, as in ``faults.step.Step.needs``."""
+        """Return what the topology requires in addition to brokers, as ``faults.step.Step.needs`` does."""
         needed = ["haproxy"] * bool(self.balancers) + ["RAM nodes"] * bool(self.ram_nodes)
         return frozenset(needed) | flag_needs(self.enable_feature_flags) | setting_needs(self.settings)
 
     @property
     def links(self) -> frozenset[Link]:
-        """Every directed link between two different nodes."""
+        """Return every directed link between two different nodes."""
         names = self.node_names
         return frozenset(Link(a, b) for a in names for b in names if a != b)
 
     def has_link(self, link: Link) -> bool:
-        """Whether something may cross it: clients of a cluster with balancers have no links to its brokers."""
+        """Return whether this topology has ``link``. With balancers, clients have no links to brokers."""
         if link.client is None:
             return link in self.links
         if is_balancer(link.client):
@@ -326,7 +324,7 @@ class Topology(Spec):
         return link.answering in (self.balancer_names or self.node_names)
 
     def delay_of(self, link: Link) -> Delay | None:
-        """What its network does to a link all the time."""
+        """Return the permanent delay of a link; None if it has none."""
         network = self.network or Network()
         if link.client is not None:
             return network.balancers if is_balancer(link.client) else network.clients
@@ -335,7 +333,7 @@ class Topology(Spec):
 
     @property
     def network_links(self) -> frozenset[Link]:
-        """The links, in both directions, that its network makes slow."""
+        """Return the links, in both directions, that have a permanent delay."""
         places = self.balancer_names or self.client_nodes
         ways = {Link(ANY_CLIENT, place) for place in places}
         ways |= {Link(balancer, node) for balancer in self.balancer_names for node in self.client_nodes}

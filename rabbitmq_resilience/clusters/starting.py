@@ -1,4 +1,4 @@
-"""The order in which the nodes of a new cluster are started."""
+"""Start the nodes of a new cluster in a suitable order."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ def start_in_turns(
     check: Callable[[], None],
     timeout_s: float,
 ) -> None:
-    """Start all ``brokers``: a few nodes, and another whenever one gets as far as joining (has a file in ``joining``).
+    """Start all ``brokers``: first a few, then another one whenever a node begins to join (has a file in ``joining``).
 
-    Joining is serial and cheap, getting there is parallel and costs most of the CPU. Started all at once they would all
-    arrive together, and idle cores would watch them join. Where RabbitMQ itself chooses the node that others join
-    (``broker.configuration.formation_keys``), all start at once, but RAM nodes when the others have booted: the chosen
-    one keeps its metadata on disk. ``check`` raises what ends the wait. Raises WaitTimeout.
+    Joining is serial and cheap. The boot before it is parallel and costs most of the CPU. If all nodes started at once,
+    all would begin to join at the same time, and cores would be idle. If RabbitMQ itself chooses the node that others
+    join (``broker.configuration.formation_keys``), all nodes start at once, except RAM nodes. These start when the
+    others have booted, because the chosen node must keep its metadata on disk.
+
+    ``check`` may raise an error, which ends the wait. Raise WaitTimeout if not all nodes are started within
+    ``timeout_s``.
     """
     in_order = joins_in_order(release)
     last = frozenset() if in_order else frozenset(ram_nodes)

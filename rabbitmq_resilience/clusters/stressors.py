@@ -1,4 +1,4 @@
-"""What stress-ng is to take of a machine."""
+"""Describe the load that stress-ng puts on a machine."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stressors:
-    """How many processes spin, how much memory one of them writes to again and again, and how many write files."""
+    """The load of stress-ng: how many processes use CPU, how much memory one process keeps writing to, and how many
+    processes write files."""
 
     cpu_workers: int = 0
     memory_bytes: int = 0
     io_workers: int = 0
 
     def words(self, *, for_s: float, mark: int) -> tuple[str, ...]:
-        """stress-ng's arguments. ``mark`` is the seed of what it draws, of which it makes no use that matters here."""
+        """Return the arguments of stress-ng. ``mark`` identifies the processes. It is passed as the random seed, which
+        has no other effect that matters here."""
         cpu = ("--cpu", str(self.cpu_workers)) if self.cpu_workers else ()
         memory = ("--vm", "1", "--vm-bytes", f"{self.memory_bytes}b", "--vm-keep") if self.memory_bytes else ()
         io = ("--hdd", str(self.io_workers), "--hdd-bytes", "64m") if self.io_workers else ()

@@ -1,1 +1,1 @@
-"""One broker: its files and configuration, its versions, its management API."""
+"""Handle one broker: its files and configuration, its versions, its management API."""

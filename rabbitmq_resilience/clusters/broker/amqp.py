@@ -1,6 +1,6 @@
-"""What only AMQP tells, asked on a connection of its own: how many messages a purge has dropped.
+"""Purge a queue over AMQP, which reports how many messages the purge has dropped.
 
-The management API answers a purge with no content; ``queue.purge-ok`` has the number (AMQP 0-9-1, 50.31).
+The management API does not report the number; ``queue.purge-ok`` has it (AMQP 0-9-1, 50.31).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from pika import ConnectionParameters, SelectConnection
 from rabbitmq_resilience.clusters.access import Access, Endpoint
 from rabbitmq_resilience.clusters.errors import ClusterError
 
-#: A broker that answers nothing does not answer the end of a connection either.
+#: How long to wait for the end of the connection. A broker that does not answer does not answer its end either.
 _CLOSED_WITHIN_S = 2.0
 
 
 def purge_queue(access: Access, endpoint: Endpoint, *, vhost: str, queue: str, timeout_s: float) -> int:
-    """How many messages that were ready the broker has dropped, by its own word. Raises ``ClusterError``."""
+    """Purge a queue on a new connection. Return how many ready messages the broker reports as dropped. Raise
+    ``ClusterError`` if the queue is not purged within ``timeout_s``."""
     dropped: list[int] = []
     trouble = [f"no answer came within {timeout_s:g} s"]
 

@@ -1,4 +1,4 @@
-"""Renders the configuration of one broker: the user's own, and what the harness must own on top of it."""
+"""Render the configuration of one broker: the user's lines, overridden by the keys that the harness must own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rabbitmq_resilience.clusters.spec import Topology
 
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\-$]+)\s*=")
 
-#: Families of keys that are the harness's as a whole: a listener of the user's would collide between nodes.
+#: Families of keys that the harness owns completely. For example, a user's listener would collide between nodes.
 _OWNED_FAMILIES = (
     "listeners.tcp",
     "management.tcp",
@@ -27,18 +27,18 @@ _OWNED_FAMILIES = (
     "collect_statistics_interval",
 )
 
-#: What every broker runs.
+#: The plugins that every broker runs.
 PLUGINS = ("rabbitmq_management", "rabbitmq_prometheus")
 
 
 def enabled_plugins(added: Collection[str] = ()) -> str:
-    """A broker's file of enabled plugins, an Erlang term: those that every broker runs, and what is ``added``."""
+    """Return a broker's file of enabled plugins, an Erlang term: the usual plugins and the ``added`` ones."""
     return f"[{', '.join([*PLUGINS, *sorted(added)])}].\n"
 
 
 @dataclass(frozen=True)
 class RenderedConf:
-    """``text`` of a rabbitmq.conf, and the user's lines that had to give way in it."""
+    """The ``text`` of a rabbitmq.conf, and the user's lines that the harness replaced in it."""
 
     text: str
     replaced: tuple[str, ...]
@@ -52,8 +52,8 @@ def harness_keys(
     *,
     listen: str = LOOPBACK,
 ) -> dict[str, str]:
-    """What the harness sets in every rabbitmq.conf, whatever the user's says. ``broker_name`` gives a node's Erlang
-    name, ``listen`` is the address of its listeners."""
+    """Return the keys that the harness sets in every rabbitmq.conf; they override the user's. ``broker_name`` returns a
+    node's Erlang name. ``listen`` is the address of its listeners."""
     from_elsewhere = {} if listen == LOOPBACK else {"loopback_users": "none"}
     return {
         "listeners.tcp.1": f"{listen}:{ports.amqp}",
@@ -70,7 +70,7 @@ def harness_keys(
 
 
 def partition_handling_keys(topology: Topology, broker_name: Callable[[str], str]) -> dict[str, str]:
-    """Source: RabbitMQ, "Clustering and Network Partitions"."""
+    """Return the keys for the topology's partition handling. Source: RabbitMQ, "Clustering and Network Partitions"."""
     mode, choice = "cluster_partition_handling", topology.pause_if_all_down
     keys: dict[str, str] = {mode: topology.partition_handling}
     if choice is not None:
@@ -81,7 +81,7 @@ def partition_handling_keys(topology: Topology, broker_name: Callable[[str], str
 
 
 def render_conf(user_text: str, owned: Mapping[str, str]) -> RenderedConf:
-    """The user's rabbitmq.conf without the keys that the harness owns, followed by those."""
+    """Return the user's rabbitmq.conf without the keys that the harness owns, followed by the harness's keys."""
     kept: list[str] = []
     replaced: list[str] = []
     for line in user_text.splitlines():
@@ -100,15 +100,15 @@ def is_in_owned_family(key: str) -> bool:
 
 
 def joins_in_order(release: tuple[int, int]) -> bool:
-    """Whether nodes of this release are given turns in joining; later ones see to their order themselves."""
+    """Return whether the harness lets nodes of this release join in turn. Later releases order this themselves."""
     return release < (3, 13)
 
 
 def formation_keys(release: tuple[int, int], broker_names: tuple[str, ...]) -> dict[str, str]:
-    """How the brokers find each other.
+    """Return the keys by which the brokers find each other.
 
-    Up to 3.12 our own peer discovery lets them join in order (see resilience_formation.erl). From 3.13
-    on RabbitMQ itself chooses one node to which all others join, without a lock.
+    Up to 3.12 this project's own peer discovery lets nodes join in turn (see resilience_formation.erl). From 3.13 on
+    RabbitMQ itself chooses one node that all others join, without a lock.
     """
     if joins_in_order(release):
         return {"cluster_formation.peer_discovery_backend": "resilience_formation"}
@@ -116,13 +116,14 @@ def formation_keys(release: tuple[int, int], broker_names: tuple[str, ...]) -> d
 
 
 def listed_peers(broker_names: tuple[str, ...]) -> dict[str, str]:
-    """RabbitMQ's own peer discovery from a list in its configuration."""
+    """Return the keys for RabbitMQ's own peer discovery from a list in its configuration."""
     listed = {f"cluster_formation.classic_config.nodes.{i}": name for i, name in enumerate(broker_names, 1)}
     return {"cluster_formation.peer_discovery_backend": "classic_config", **listed}
 
 
 def read_user_file(path: Path | None) -> str:
-    """The text of a file that the topology names; empty without one. Raises ``ClusterError``."""
+    """Return the text of a file that the topology names; empty without a file. Raise ``ClusterError`` if the file
+    cannot be read."""
     if path is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The environment in which a broker is started, and its command line tools."""
+"""Build the environment of a broker's process and of its command line tools."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from rabbitmq_resilience.clusters.broker.files import BrokerFiles, NodePorts
 from rabbitmq_resilience.clusters.machine.reaper import marked
 from rabbitmq_resilience.tools.distributions import BrokerHome
 
-#: Idle schedulers must not burn the cores that the other brokers need.
+#: A limit, because idle schedulers must not use the cores that other brokers need.
 _SCHEDULERS_MAX = 4
 
-#: An Erlang machine takes memory for as many files as it may open, and an engine may allow a container a thousand
-#: million; one that allows fewer than these is left at that.
+#: The limit of open files. An Erlang VM allocates memory for as many files as it may open, and an engine may allow a
+#: container a thousand million. If the engine allows fewer than this limit, its own limit stays.
 _OPEN_FILES = 65_536
 BOUND_OPEN_FILES = f"ulimit -n {_OPEN_FILES}"
 
 
 def open_files() -> int:
-    """How many files a broker may open that is a process of this machine: as many as its limit may be raised to."""
+    """Return how many files a broker may open as a process of this machine: the limit to which it can be raised."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
 
 
 def tool_environ(server: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which RabbitMQ's command line tools reach the node that has the environment ``server``."""
+    """Return the environment for RabbitMQ's command line tools, to reach the node with the environment ``server``."""
     return {name: value for name, value in server.items() if name != "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"}
 
 
 def net_ticktime_argument(*, net_ticktime_s: int) -> str:
-    """For the Erlang machine: how long a peer may be silent."""
+    """Return the argument of the Erlang VM that sets how long a peer may be silent."""
     return f"-kernel net_ticktime {net_ticktime_s}"
 
 
 def joining_folder(cluster: Path) -> Path:
-    """Has a folder for every node that has got as far as joining the cluster (see resilience_formation.erl)."""
+    """Return the folder with an entry for every node that has begun to join (see resilience_formation.erl)."""
     return cluster / "turns"
 
 
@@ -52,12 +52,10 @@ def server_environ(
     listen: str,
     net_ticktime_s: int,
 ) -> dict[str, str]:
-    """The environment in which ``rabbitmq-server`` becomes the Erlang machine of this node.
+    """Return the environment in which ``rabbitmq-server`` becomes the Erlang VM of this node.
 
-    ``ebin`` holds this project's modules, compiled for it.
-
-    The machine starts its distribution itself (``-sname``) rather than leaving that to the broker, which
-    would first start a second machine only to have epmd running.
+    ``ebin`` holds this project's modules, compiled for the node's broker. The VM starts its distribution itself
+    (``-sname``). Otherwise the broker would start it, and for that start a second VM only to run epmd.
     """
     schedulers = min(os.cpu_count() or 1, _SCHEDULERS_MAX)
     interface = "{" + listen.replace(".", ",") + "}"
@@ -76,8 +74,8 @@ def server_environ(
             "LANG": "C.UTF-8",
             **inherited,
             "PATH": f"{home.erlang_bin}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-            "HOME": str(cluster),  # holds .erlang.cookie, which thus is in no command line
-            # As under systemd the script replaces itself by the Erlang machine: signals reach that.
+            "HOME": str(cluster),  # holds .erlang.cookie, so that the cookie is in no command line
+            # As under systemd, the script replaces itself by the Erlang VM, so that signals reach the VM.
             "RUNNING_UNDER_SYSTEMD": "true",
             "RABBITMQ_NODENAME": broker_name,
             "RABBITMQ_CONF_ENV_FILE": str(files.folder / "no-environment-file"),
@@ -91,7 +89,7 @@ def server_environ(
             "RABBITMQ_PID_FILE": str(files.folder / "pid"),
             "RABBITMQ_DIST_PORT": str(ports.distribution),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": own_machine,
-            # Also for tools, and for the machine by which a broker from 3.13 on looks at its peers before it joins.
+            # Also for tools, and for the VM that a broker from 3.13 on starts to inspect its peers before it joins.
             "ERL_ZFLAGS": every_machine,
             "ERL_EPMD_PORT": str(ports.epmd),
             "RESILIENCE_PEERS": str(files.peers),

@@ -1,4 +1,4 @@
-"""This project's own Erlang modules, which brokers load: they are compiled once for each compiler."""
+"""Compile this project's own Erlang modules, which brokers load, once for each compiler."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from rabbitmq_resilience.tools.locations import TOOLS
 
 
 def erlang_sources() -> list[Path]:
-    """This project's own Erlang modules."""
+    """Return the source files of this project's own Erlang modules."""
     return sorted((Path(__file__).parent / "erlang").glob("*.erl"))
 
 
 def compiled_once(compiler: str, compile_into: Callable[[Path], None], cache: Path = TOOLS / "ebin") -> Path:
-    """The folder of our Erlang modules, compiled once for each ``compiler`` and state of the sources, as a formation
-    would wait for it. ``compile_into`` fills a folder with them, or raises."""
-    told = b"".join(source.read_bytes() for source in erlang_sources()) + os.fsencode(compiler)
-    folder = cache / hashlib.sha256(told).hexdigest()[:16]
+    """Return the folder of the compiled modules. They are compiled only once for each ``compiler`` and state of the
+    sources, because the formation of a cluster waits for it. ``compile_into`` fills a folder with them, or raises."""
+    identity = b"".join(source.read_bytes() for source in erlang_sources()) + os.fsencode(compiler)
+    folder = cache / hashlib.sha256(identity).hexdigest()[:16]
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=cache))
     try:
         compile_into(draft)
-        with suppress(OSError):  # another run was first
+        with suppress(OSError):  # another run has compiled them first
             draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -39,7 +39,7 @@ def compiled_once(compiler: str, compile_into: Callable[[Path], None], cache: Pa
 
 
 def compiled_erlang(broker: BrokerHome, cache: Path = TOOLS / "ebin") -> Path:
-    """The folder of our Erlang modules, compiled by the broker's own compiler."""
+    """Return the folder of the modules, compiled by the broker's own compiler. Raise ToolMissingError if that fails."""
     erlc = str(broker.erlang_bin / "erlc")
 
     def compile_into(draft: Path) -> None:

@@ -1,4 +1,4 @@
-"""The files and ports of one broker: what it reads, writes and listens on."""
+"""Describe the files and ports of one broker: what it reads, writes and listens on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class NodePorts:
-    """The ports of one broker, no two of a cluster's the same."""
+    """The ports of one broker. Each broker of a cluster has different ports if they share an address."""
 
     amqp: int
     management: int
@@ -18,13 +18,13 @@ class NodePorts:
 
     @property
     def published(self) -> tuple[int, ...]:
-        """Those of a broker in a container that are reachable on loopback."""
+        """Return the ports of a broker in a container that are reachable on loopback."""
         return self.amqp, self.management, self.prometheus
 
 
 @dataclass(frozen=True)
 class BrokerFiles:
-    """Where one broker keeps what: its own folder inside the cluster's, and its log."""
+    """The files of one broker: its own folder inside the cluster's folder, and its log."""
 
     folder: Path
     log: Path
@@ -43,28 +43,30 @@ class BrokerFiles:
 
     @property
     def peers(self) -> Path:
-        """Erlang terms ``{"a1", Host, Port}.``, read by resilience_distribution.erl at every connection."""
+        """Return the file of peers: Erlang terms ``{"a1", Host, Port}.``. resilience_distribution.erl reads it at every
+        connection."""
         return self.folder / "peers"
 
     @property
     def traffic(self) -> Path:
-        """Lines ``peer connection sent received sent_before`` (bytes), written by resilience_distribution.erl."""
+        """Return the file of counters. resilience_distribution.erl writes its lines ``peer connection sent received
+        sent_before`` (in bytes)."""
         return self.folder / "traffic"
 
     @property
     def data(self) -> Path:
-        """All that the broker stores."""
+        """Return the folder of all data that the broker stores."""
         return self.folder / "data"
 
     @property
     def output(self) -> Path:
-        """What the process prints: the reason when it does not even get as far as its log."""
+        """Return the file with the process's output. It has the reason if the broker fails before it opens its log."""
         return self.folder / "output"
 
     def says_booted(self, *, since: int) -> bool:
-        """Whether what the process printed, from the byte ``since`` on, says that its start is complete."""
+        """Return whether the process's output, from the byte ``since`` on, says that its start is complete."""
         return self.output.exists() and _BOOTED in self.output.read_bytes()[since:]
 
 
-#: The last words of a start on standard output: "Starting broker... completed with 3 plugins."
+#: A part of the last line of a start on standard output: "Starting broker... completed with 3 plugins."
 _BOOTED = b" completed with "

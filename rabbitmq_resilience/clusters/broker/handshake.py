@@ -1,9 +1,9 @@
-"""The first message of a protocol and the answer to it, as a probe of a path to a broker.
+"""Probe a path to a broker by the first message of a protocol and its answer.
 
 Sources: https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (distribution handshake): ``N`` names the
 caller, the callee answers ``s`` and a status. AMQP 0-9-1, sections 2.2.4 and 4.2.2: the client sends the protocol
-header, the server answers with Connection.Start (class 10, method 10) on channel 0. We hang up then; neither the
-cookie nor a password is ever asked for.
+header, the server answers with Connection.Start (class 10, method 10) on channel 0. The probe then closes the
+connection, before the broker asks for the cookie or a password.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self
 
 from rabbitmq_resilience.tools.closing import Closing
 
-#: The capabilities that a node of OTP 25 and later must offer, and those that make up version 6 of the protocol.
+#: The capabilities that a node of OTP 25 and later must offer, and those of version 6 of the protocol.
 _CAPABILITIES = (
     0x4  # EXTENDED_REFERENCES
     | 0x10  # FUN_TAGS
@@ -36,11 +36,11 @@ _CAPABILITIES = (
 )
 _CREATION = 4
 
-#: Linux notes when it took in what we read (socket(7), SO_TIMESTAMPNS: seconds and nanoseconds of the wall clock).
-#: Elsewhere the moment of reading has to do, which is later by what this process had to wait for a processor.
+#: Linux records when it received the bytes that we read (socket(7), SO_TIMESTAMPNS: seconds and nanoseconds of the wall
+#: clock). Elsewhere the moment of reading is used. It is later by the time that this process waited for a CPU.
 _SO_TIMESTAMPNS = 35 if sys.platform == "linux" else None
 _TIMESTAMP = struct.Struct("@ll")
-#: Of which one at least is not interrupted.
+#: The number of readings of both clocks. At least one of them is not interrupted.
 _READINGS = 5
 
 _LISTENER_PROBE_TIMEOUT_S = 0.5
@@ -48,7 +48,7 @@ _LISTENER_PROBE_TIMEOUT_S = 0.5
 
 @dataclass(frozen=True)
 class Greeting:
-    """What the caller says first, and how the answer is told from anything else."""
+    """The first message of the caller, and the test that recognises its answer."""
 
     message: bytes
     is_answer: Callable[[bytes], bool]
@@ -56,7 +56,8 @@ class Greeting:
 
 
 def distribution_greeting(node_name: str) -> Greeting:
-    """``node_name`` must be no node of the cluster, nor one that still waits for its answer."""
+    """Return the greeting of Erlang's distribution protocol. ``node_name`` must not be a node of the cluster, and must
+    not be used by a probe that still waits for its answer."""
     name = node_name.encode()
     message = b"N" + struct.pack(">QIH", _CAPABILITIES, _CREATION, len(name)) + name
     return Greeting(struct.pack(">H", len(message)) + message, lambda answer: answer[2:3] == b"s")
@@ -68,8 +69,11 @@ AMQP_GREETING = Greeting(
 
 
 def _wall_ahead_s() -> float:
-    """How far the wall clock is ahead of the monotonic one. Both are read in one moment: a process that loses its
-    processor between them would take the time of its waiting for a difference of the clocks."""
+    """Return how far the wall clock is ahead of the monotonic clock, in seconds.
+
+    The reading with the shortest interval counts. If this process loses its CPU between the two clocks, the wait would
+    look like a difference of the clocks.
+    """
     readings = []
     for _ in range(_READINGS):
         before_s = time.monotonic()
@@ -79,10 +83,10 @@ def _wall_ahead_s() -> float:
 
 
 class Probe(Closing):
-    """A connection on which a greeting can be sent at the right moment."""
+    """An open connection that sends a greeting when the caller wants it."""
 
     def __init__(self, connected: socket.socket, greeting: Greeting) -> None:
-        """Owns the connection from now on."""
+        """Take over the connection; ``close`` closes it."""
         self._greeting = greeting
         self._socket = connected
         if _SO_TIMESTAMPNS is not None and connected.family != socket.AF_UNIX:
@@ -94,7 +98,7 @@ class Probe(Closing):
 
     @classmethod
     def to(cls, address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> Self:
-        """Raises OSError where nobody accepts it."""
+        """Connect to ``address``. Raise OSError if the connection is not accepted."""
         return cls(socket.create_connection(address, timeout=timeout_s), greeting)
 
     def fileno(self) -> int:
@@ -104,7 +108,8 @@ class Probe(Closing):
         self._socket.sendall(self._greeting.message)
 
     def receive(self, *, timeout_s: float) -> float | None:
-        """When the answer came, on the monotonic clock; None if the connection was closed. Raises TimeoutError."""
+        """Return when the answer arrived, on the monotonic clock, in seconds. Return None if the connection was closed
+        or the answer is wrong. Raise TimeoutError if no answer arrives."""
         self._socket.settimeout(max(0.001, timeout_s))
         answer, notes, _, _ = self._socket.recvmsg(self._greeting.answer_bytes_max, socket.CMSG_SPACE(_TIMESTAMP.size))
         read_s = time.monotonic()
@@ -121,7 +126,8 @@ class Probe(Closing):
 
 
 def round_trip_ms(address: tuple[str, int], greeting: Greeting, *, timeout_s: float) -> float | None:
-    """Milliseconds from the greeting to its answer; None if none came in ``timeout_s``."""
+    """Return the milliseconds from the greeting to its answer on a new connection; None without an answer within
+    ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     try:
         with Probe.to(address, greeting, timeout_s=timeout_s) as probe:
@@ -131,7 +137,8 @@ def round_trip_ms(address: tuple[str, int], greeting: Greeting, *, timeout_s: fl
 
 
 def answer_ms(probe: Probe, *, timeout_s: float) -> float | None:
-    """The same on a connection that is there. Raises OSError."""
+    """Return the milliseconds from the greeting to its answer on the connection of ``probe``; None without a valid
+    answer. Raise OSError if the connection fails or times out."""
     begun = time.monotonic()
     probe.send()
     answered_s = probe.receive(timeout_s=timeout_s)
@@ -139,7 +146,7 @@ def answer_ms(probe: Probe, *, timeout_s: float) -> float | None:
 
 
 def accepts(host: str, port: int) -> bool:
-    """Whether somebody listens; the broker sees a connection that closes before it spoke, and forgets it."""
+    """Return whether a listener accepts connections. The broker ignores a connection that closes before any byte."""
     try:
         with socket.create_connection((host, port), timeout=_LISTENER_PROBE_TIMEOUT_S):
             return True

@@ -1,4 +1,4 @@
-"""The broker's management HTTP API, with time-outs short enough to ask a cluster that is being broken."""
+"""Call the broker's management HTTP API, with timeouts short enough for a cluster under faults."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from rabbitmq_resilience.tools.closing import Closing
 
 Json = dict[str, Any]
 
-#: What a queue's listing costs grows with its columns; these answer who leads, who follows, how much is in it.
+#: The columns of queues: leader, followers and number of messages. The cost of a listing grows with its columns.
 QUEUE_COLUMNS = (
     "name,type,node,state,leader,members,online,slave_nodes,synchronised_slave_nodes,"
     "messages,messages_ready,messages_unacknowledged"
 )
 NODE_COLUMNS = "name,type,running,partitions,mem_used,mem_limit,mem_alarm,disk_free_limit,disk_free_alarm"
 
-#: A node, and the resource of an alarm that it has: ``("rabbit@host1", "memory")``.
+#: A node and the resource of its alarm: ``("rabbit@host1", "memory")``.
 Alarm = tuple[str, str]
-#: By the resource of an alarm, the column of its node that tells whether it is raised.
+#: {resource of an alarm: the column of a node that shows whether the alarm is raised}.
 ALARMS = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
-#: What health checks call a resource otherwise (rabbit_alarm), and alarms of theirs that block no publisher.
-_RESOURCES, _BLOCKING_NOBODY = {"disk space": "disk"}, frozenset({"file descriptors"})
+#: Other names of resources in health checks (rabbit_alarm), and their alarms that block no publisher.
+_RESOURCES, _NOT_BLOCKING = {"disk space": "disk"}, frozenset({"file descriptors"})
 
-#: Health checks of whether a node can be spared.
+#: Health checks that show whether a node may be stopped without loss.
 QUORUM_CRITICAL, MIRROR_CRITICAL = "node-is-quorum-critical", "node-is-mirror-sync-critical"
 
 
 class ApiError(Exception):
-    """The broker answered, and refused. ``status`` is the HTTP status, ``text`` what it said."""
+    """The broker answered, and refused. ``status`` is the HTTP status, ``text`` the text of the answer."""
 
     def __init__(self, status: int, url: str, text: str) -> None:
         super().__init__(f"{url} answered {status}: {text[:500]}")
@@ -43,7 +43,7 @@ class ApiError(Exception):
 
 
 class ApiUnreachable(Exception):
-    """Nobody answered in time: the node is down, paused, cut off, or still booting."""
+    """The node did not answer in time: it is down, paused, cut off, or still booting."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url} is not reachable: {reason}")
@@ -51,10 +51,10 @@ class ApiUnreachable(Exception):
 
 
 class ManagementApi(Closing):
-    """The HTTP API of one node. Every call raises ``ApiError`` or ``ApiUnreachable``, and nothing else.
+    """The HTTP API of one node. Every call may raise ``ApiError`` or ``ApiUnreachable``, and no other error.
 
-    ``timeout_s`` bounds each read: while a peer is cut off for less than ``net_ticktime``, some
-    answers come late or never.
+    ``timeout_s`` bounds each read. While a peer is cut off for less than ``net_ticktime``, some answers come late or
+    never.
     """
 
     def __init__(self, base_url: str, *, access: Access = Access(), timeout_s: float = 2.0) -> None:  # noqa: B008 - it is frozen
@@ -75,11 +75,11 @@ class ManagementApi(Closing):
         body: object | None = None,
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-        told: str | None = None,
+        shown_path: str | None = None,
     ) -> Any:
-        """Send one request to ``/api/<path>``; the decoded JSON answer, None where there is no content. ``told``: what
-        errors call the path, where people are not to read all of it."""
-        to, url = (f"{self.base_url}/api/{each}" for each in (path, path if told is None else told))
+        """Send one request to ``/api/<path>``. Return the decoded JSON answer, or None if it has no content.
+        ``shown_path``: the path in error messages, if they must not show all of ``path``."""
+        to, url = (f"{self.base_url}/api/{each}" for each in (path, path if shown_path is None else shown_path))
         extra: Json = {} if timeout_s is None else {"timeout": timeout_s}
         try:
             response = self._client.request(method, to, json=body, params=params, **extra)
@@ -114,33 +114,34 @@ class ManagementApi(Closing):
         return str(self.overview()["rabbitmq_version"])
 
     def has_feature(self, flag: str) -> bool:
-        """Whether the feature flag of that name is enabled; False also where the broker does not know it."""
+        """Return whether a feature flag is enabled; False also if the broker does not know the flag."""
         flags = self.get("feature-flags")
         return any(each["name"] == flag and each["state"] == "enabled" for each in flags)
 
     def enable_feature_flag(self, flag: str, *, timeout_s: float = 120.0) -> None:
-        """Enable a feature flag on all nodes; returns when it is, also where it was before. Raises ApiError where the
-        broker does not know the flag or cannot enable it, and ApiUnreachable."""
+        """Enable a feature flag on all nodes. Return when it is enabled. Raise ApiError if the broker does not know the
+        flag or cannot enable it."""
         self.put(f"feature-flags/{_part(flag)}/enable", {"name": flag}, timeout_s=timeout_s)
 
     def nodes(self) -> list[Json]:
-        """One mapping a cluster member: ``name``, ``type`` (disc, ram), ``running``, ``mem_used``, ..."""
+        """Return one mapping for each cluster member: ``name``, ``type`` (disc, ram), ``running``, ``mem_used``, ..."""
         answer: list[Json] = self.get("nodes", params={"columns": NODE_COLUMNS})
         return answer
 
     def silent_nodes(self, *, timeout_s: float | None = None) -> list[str]:
-        """The Erlang names of members that run and whose statistics tell nothing, as where they have ended (3.10.8), or
-        not yet. Nobody tells of their connections and of the states of their queues."""
+        """Return the Erlang names of running members without statistics. Their statistics have ended (3.10.8), or have
+        not begun yet. No node reports the connections of such members, nor the states of their queues."""
         rows = self.get("nodes", params={"columns": "name,running,mem_used"}, timeout_s=timeout_s)
         return sorted(str(row["name"]) for row in rows if row.get("running") and "mem_used" not in row)
 
     def running_nodes(self) -> frozenset[str]:
-        """The Erlang names of the members that this node sees running."""
+        """Return the Erlang names of the members that this node sees running."""
         return frozenset(str(node["name"]) for node in self.nodes() if node.get("running"))
 
     def is_critical(self, check: str) -> bool:
-        """Whether a health check of this node (``QUORUM_CRITICAL``) says that something would be lost without it. False
-        where the version knows nothing of mirrors any more. Raises ``ApiError`` where it has no such check yet."""
+        """Return whether a health check (such as ``QUORUM_CRITICAL``) says that stopping this node would lose data or a
+        quorum. Return False for mirrors if the version has no mirrors any more. Raise ``ApiError`` if the version does
+        not have the check yet."""
         try:
             self.get(f"health/checks/{check}", timeout_s=5.0)
         except ApiError as error:
@@ -152,9 +153,11 @@ class ManagementApi(Closing):
         return False
 
     def alarms(self, *, timeout_s: float | None = None) -> set[Alarm]:
-        """Those of memory and disk that are raised anywhere in the cluster, as this node knows it. A node is asked for
-        its alarms and not for its statistics, which end for good where they have failed too often (3.10.8); only one
-        without that health check tells them by its statistics. Raises ``ApiError`` where those tell of no node."""
+        """Return the memory and disk alarms that are raised anywhere in the cluster, as this node knows them.
+
+        They come from a health check, because statistics end for good if they fail too often (3.10.8). Only a version
+        without that health check is asked for its statistics. Raise ``ApiError`` if these show no node.
+        """
         try:
             self.get("health/checks/alarms", timeout_s=timeout_s)
         except ApiError as error:
@@ -163,32 +166,33 @@ class ManagementApi(Closing):
             if error.status != 404:
                 raise
             rows = self.get("nodes", params={"columns": ",".join(("name", *ALARMS.values()))}, timeout_s=timeout_s)
-            told = {(str(row["name"]), what): row[key] for row in rows for what, key in ALARMS.items() if key in row}
-            if not told:
+            states = {(str(row["name"]), what): row[key] for row in rows for what, key in ALARMS.items() if key in row}
+            if not states:
                 raise
-            return {alarm for alarm, is_raised in told.items() if is_raised}
+            return {alarm for alarm, is_raised in states.items() if is_raised}
         return set()
 
     def rebalance_queues(self) -> None:
-        """Let leaders be spread evenly over the nodes; returns before it is done."""
+        """Ask the broker to spread leaders evenly over the nodes. Return before this is done."""
         self.post("rebalance/queues", {})
 
     def vhosts(self) -> list[str]:
         return [str(vhost["name"]) for vhost in self.get("vhosts", params={"columns": "name"})]
 
     def create_vhost(self, vhost: str, *, timeout_s: float = 15.0) -> None:
-        """Create a virtual host and let the user who asks do everything in it."""
+        """Create a virtual host and give this API's user all permissions in it."""
         self.put(f"vhosts/{_part(vhost)}", {}, timeout_s=timeout_s)
         self.set_permissions(vhost)
 
     def delete_vhost(self, vhost: str, *, timeout_s: float = 30.0) -> None:
-        """Delete a virtual host with all that is in it; it is no error if there is none."""
+        """Delete a virtual host with everything in it. A missing virtual host is no error."""
         _forgive_missing(lambda: self.delete(f"vhosts/{_part(vhost)}", timeout_s=timeout_s))
 
     def set_permissions(self, vhost: str) -> None:
         allow_all = {"configure": ".*", "write": ".*", "read": ".*"}
         part = _part(vhost)
-        self.request("PUT", f"permissions/{part}/{_part(self._user)}", body=allow_all, told=f"permissions/{part}/USER")
+        path, shown_path = (f"permissions/{part}/{user}" for user in (_part(self._user), "USER"))
+        self.request("PUT", path, body=allow_all, shown_path=shown_path)
 
     def set_policy(
         self,
@@ -205,7 +209,7 @@ class ManagementApi(Closing):
         self.put(f"policies/{_part(vhost)}/{_part(name)}", body, timeout_s=timeout_s)
 
     def delete_policy(self, vhost: str, name: str, *, timeout_s: float = 10.0) -> bool:
-        """Delete a policy; return whether it was there."""
+        """Delete a policy. Return whether it existed."""
         return _forgive_missing(lambda: self.delete(f"policies/{_part(vhost)}/{_part(name)}", timeout_s=timeout_s))
 
     def declare_exchange(self, vhost: str, name: str, *, kind: str = "direct", timeout_s: float = 10.0) -> None:
@@ -226,21 +230,21 @@ class ManagementApi(Closing):
         durable: bool = True,
         timeout_s: float = 15.0,
     ) -> None:
-        """Declare a queue; its leader is on ``node`` (an Erlang node name) where one is given."""
+        """Declare a queue. If ``node`` (an Erlang node name) is given, the leader is on that node."""
         body: Json = {"durable": durable, "auto_delete": False, "arguments": dict(arguments or {})}
         if node is not None:
             body["node"] = node
         self.put(f"queues/{_part(vhost)}/{_part(name)}", body, timeout_s=timeout_s)
 
     def expect_queues(self, vhost: str, names: Collection[str]) -> None:
-        """Clients are going to declare these: they belong to the virtual host as what is declared here does."""
+        """Announce queues that clients will declare. They belong to the virtual host like queues declared here."""
 
     def purge_queue(self, vhost: str, name: str, *, timeout_s: float = 15.0) -> None:
-        """Drop all messages that are ready."""
+        """Drop all ready messages of a queue."""
         self.delete(f"queues/{_part(vhost)}/{_part(name)}/contents", timeout_s=timeout_s)
 
     def delete_queue(self, vhost: str, name: str, *, timeout_s: float = 15.0) -> bool:
-        """Whether it was there."""
+        """Delete a queue. Return whether it existed."""
         return _forgive_missing(lambda: self.delete(f"queues/{_part(vhost)}/{_part(name)}", timeout_s=timeout_s))
 
     def queue(self, vhost: str, name: str) -> Json:
@@ -248,33 +252,39 @@ class ManagementApi(Closing):
         return answer
 
     def queues(self, vhost: str, *, columns: Collection[str] = (), timeout_s: float | None = None) -> list[Json]:
-        """One mapping a queue of the virtual host. Counters lag by the statistics interval, 1 s by default."""
+        """Return one mapping for each queue of the virtual host. Counters lag by the statistics interval, 1 s by
+        default."""
         wanted = ",".join(columns) or QUEUE_COLUMNS
         answer: list[Json] = self.get(f"queues/{_part(vhost)}", params={"columns": wanted}, timeout_s=timeout_s)
         return answer
 
     def queue_states(self, vhost: str, *, timeout_s: float | None = None) -> list[Json]:
-        """As ``queues``, without statistics other than the number of messages: cheap enough for every second, and
-        quicker to answer while a node is cut off. It does not ask the queues, so which mirrors are synchronised
-        may be out of date for ever: 3.10 did not list a mirror that had been synchronised by its return."""
+        """Return the queues as ``queues`` does, but with no statistics except the number of messages.
+
+        This is cheap enough for every second, and answers sooner while a node is cut off. The broker does not ask the
+        queues, so the list of synchronised mirrors may stay out of date: 3.10 did not list a mirror that was
+        synchronised when it came back.
+        """
         params = {"disable_stats": "true", "enable_queue_totals": "true"}
         answer: list[Json] = self.get(f"queues/{_part(vhost)}", params=params, timeout_s=timeout_s)
         return answer
 
     def connection_states(self, vhost: str, *, timeout_s: float | None = None) -> list[str]:
-        """The state of each connection to the virtual host, whichever node it is of: running, flow, blocked, ..."""
+        """Return the state of each connection to the virtual host, on any node: running, flow, blocked, ..."""
         rows = self.get(f"vhosts/{_part(vhost)}/connections", params={"columns": "state"}, timeout_s=timeout_s)
         return [str(row["state"]) for row in rows if "state" in row]
 
     def definitions(self, vhost: str, *, timeout_s: float = 10.0) -> Json:
-        """``queues``, ``bindings``, ``policies`` and more of the virtual host, as the node itself knows them: a node
-        answers from its own copy of the metadata store and asks no other (rabbit_mgmt_wm_definitions; on 3.10 dirty
-        reads of Mnesia's local tables)."""
+        """Return ``queues``, ``bindings``, ``policies`` and more of the virtual host, as this node knows them.
+
+        A node answers from its own copy of the metadata store and asks no other node (rabbit_mgmt_wm_definitions; on
+        3.10 dirty reads of Mnesia's local tables).
+        """
         answer: Json = self.get(f"definitions/{_part(vhost)}", timeout_s=timeout_s)
         return answer
 
     def bindings(self, vhost: str, *, timeout_s: float = 10.0) -> list[Json]:
-        """Return all bindings of the virtual host, those of exclusive queues too, as the node itself knows them."""
+        """Return all bindings of the virtual host, also those of exclusive queues, as this node knows them."""
         rows: list[Json] = self.get(f"bindings/{_part(vhost)}", timeout_s=timeout_s)
         return rows
 
@@ -286,8 +296,9 @@ class ManagementApi(Closing):
 
 
 def dead_letters_kept(queue: Mapping[str, Any]) -> int:
-    """Of a row of ``ManagementApi.queue_states``, how many dead letters the queue keeps until another has taken
-    them: quorum queues count them as messages that are neither ready nor unacknowledged. 0 where it has no numbers."""
+    """Return how many dead letters a queue keeps until another queue has taken them. ``queue`` is a row of
+    ``ManagementApi.queue_states``. Quorum queues count them as messages that are neither ready nor unacknowledged.
+    Return 0 if the row has no numbers."""
     if queue.get("type") != "quorum" or "messages" not in queue:
         return 0
     kept: int = queue["messages"] - queue["messages_ready"] - queue["messages_unacknowledged"]
@@ -295,21 +306,21 @@ def dead_letters_kept(queue: Mapping[str, Any]) -> int:
 
 
 def _listed(error: ApiError) -> set[Alarm]:
-    """The alarms of a health check that failed. Raises the error where it is not such an answer."""
+    """Return the alarms of a failed health check. Raise ``error`` if its text does not list alarms."""
     try:
-        told = [(str(row["node"]), str(row["resource"])) for row in json.loads(error.text)["alarms"]]
+        alarms = [(str(row["node"]), str(row["resource"])) for row in json.loads(error.text)["alarms"]]
     except (ValueError, LookupError, TypeError):
         raise error from None
-    return {(node, _RESOURCES.get(what, what)) for node, what in told if what not in _BLOCKING_NOBODY}
+    return {(node, _RESOURCES.get(what, what)) for node, what in alarms if what not in _NOT_BLOCKING}
 
 
 def _part(name: str) -> str:
-    """A name as one segment of a path: the virtual host ``/`` is ``%2F``."""
+    """Return a name as one segment of a path: the virtual host ``/`` is ``%2F``."""
     return quote(name, safe="")
 
 
 def _forgive_missing(call: Callable[[], object]) -> bool:
-    """Whether it was there."""
+    """Call ``call``, which deletes something. Return whether it existed."""
     try:
         call()
     except ApiError as error:

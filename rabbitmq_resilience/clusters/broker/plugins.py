@@ -1,4 +1,4 @@
-"""Which plugins a broker comes with, where a load asks for one."""
+"""Check that a broker has the plugins that a load needs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from rabbitmq_resilience.tools.distributions import BrokerHome, ToolMissingError
 
-#: What a load needs, as in ``faults.step.Step.needs``: followed by the name of the plugin.
+#: The prefix of a need (see ``faults.step.Step.needs``) for a plugin; the name of the plugin follows.
 PLUGIN = "plugin "
 
 
 def require_plugins(
     broker: BrokerHome, needs: Collection[str], *, is_there: Callable[[Path], bool] = Path.exists
 ) -> None:
-    """Raises ToolMissingError where ``needs`` has a plugin that does not lie beside the broker."""
+    """Raise ToolMissingError if ``needs`` names a plugin that is not in the broker's folder of plugins."""
     for need in sorted(needs):
         if not need.startswith(PLUGIN):
             continue
@@ -22,7 +22,7 @@ def require_plugins(
         places = [broker.home / "plugins" / f"{name}-{broker.version}{end}" for end in ("", ".ez")]
         if not any(map(is_there, places)):
             raise ToolMissingError(
-                f"the load needs the plugin {name}, and RabbitMQ {broker.version} has none in {places[0].parent}: take "
+                f"the load needs the plugin {name}, but RabbitMQ {broker.version} lacks it in {places[0].parent}: take "
                 "a broker with all plugins that come with RabbitMQ, or a load without exchanges of the type "
                 "consistent_hash"
             )

@@ -1,4 +1,4 @@
-"""What a broker says of itself before anybody logs in: Connection.Start (AMQP 0-9-1, 1.4.2.1)."""
+"""Read the properties that a broker sends before a login: Connection.Start (AMQP 0-9-1, 1.4.2.1)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BYTES_MAX = 1 << 17
 
 
 def server_properties(endpoint: Endpoint, access: Access, *, timeout_s: float) -> Mapping[str, Any]:
-    """Such as ``cluster_name`` and ``version``. Neither user nor password is sent. Raises OSError where no broker
-    answers."""
+    """Return the broker's properties, such as ``cluster_name`` and ``version``. This sends no user and no password.
+    Raise OSError if no broker answers."""
     with ExitStack() as stack:
         connected = stack.enter_context(socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s))
         if endpoint.tls_name:
@@ -31,10 +31,10 @@ def server_properties(endpoint: Endpoint, access: Access, *, timeout_s: float) -
             try:
                 _, found = decode_frame(answer)
             except AMQPError as error:
-                raise ConnectionError(f"what answers speaks no AMQP 0-9-1 ({error!r})") from error
+                raise ConnectionError(f"the server that answers speaks no AMQP 0-9-1 ({error!r})") from error
             if found is not None:
                 if not isinstance(getattr(found, "method", None), Connection.Start):
                     break
-                told: Mapping[str, Any] = found.method.server_properties
-                return told
-    raise ConnectionError("what answers speaks no AMQP 0-9-1")
+                properties: Mapping[str, Any] = found.method.server_properties
+                return properties
+    raise ConnectionError("the server that answers speaks no AMQP 0-9-1")

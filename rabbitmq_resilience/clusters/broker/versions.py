@@ -1,9 +1,9 @@
-"""Which versions a cluster can be upgraded between while it runs, and since when that is written where.
+"""Define which rolling upgrades are supported, and which features each version has.
 
 The source is RabbitMQ's upgrade guide, "RabbitMQ Version Upgradability" (the table) and "Rolling upgrade" (patch
 releases may be skipped, minor ones may not; downgrades are not supported), as of August 2026. A cluster of two versions
-is the middle of such an upgrade, so the same pairs may run together. All stable feature flags have to be enabled
-before each step; a cluster that was formed by one version has them all.
+is in the middle of such an upgrade, so the same pairs may run together. All stable feature flags must be enabled before
+each upgrade; a cluster that was formed by one version has them all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GUIDE = "https://www.rabbitmq.com/docs/upgrade#rabbitmq-version-upgradability"
 #: Major and minor version: ``(3, 10)``.
 Series = tuple[int, int]
 
-#: To which series a series can be upgraded in one step, the nearest first.
+#: {series: the series to which it can be upgraded in one step, the nearest first}.
 STEPS: Mapping[Series, Sequence[Series]] = {
     (3, 7): [(3, 8)],
     (3, 8): [(3, 9)],
@@ -34,22 +34,22 @@ STEPS: Mapping[Series, Sequence[Series]] = {
     (4, 1): [(4, 2)],
     (4, 2): [(4, 3)],
 }
-#: The first version of a series from which the next one can be reached, where that is not every one.
+#: {series: its first version that can be upgraded}, for series in which not every version can be upgraded.
 FIRST: Mapping[Series, str] = {(3, 7): "3.7.18", (3, 11): "3.11.18"}
 
 #: The first series without RAM nodes.
 RAM_NODES_UNTIL: Series = (4, 2)
 
-#: What a fault needs for nodes to be drained, and the first version that has it (its release notes).
+#: The need of a fault that drains nodes, and the first version that has it (see its release notes).
 MAINTENANCE_MODE, MAINTENANCE_MODE_FROM = "maintenance mode", "3.8.8"
 
-#: What a load needs that not every version has, as ``workloads.spec.Workload.needs`` tells it: the first and the last
-#: series that have it (None: no bound), and what else there is.
+#: Features that a load may need and that only some versions have. The keys are the needs of
+#: ``workloads.spec.Workload.needs``. The values are the first and the last series (None: no bound), and advice.
 FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
     SMALL_FRAMES: (
         None,
         (4, 0),
-        "From 4.1 on brokers refuse each client that agrees to it (release notes of 4.1.0). Leave settings.frame_max "
+        "From 4.1 on brokers refuse every client that agrees to it (release notes of 4.1.0). Leave settings.frame_max "
         "out, or play a version up to 4.0",
     ),
     "consumer timeouts of single queues": (
@@ -81,7 +81,7 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
     "the feature flag khepri_db": (
         (4, 0),
         None,
-        "It is experimental in 3.13, where a cluster that has it cannot be upgraded (release notes of 4.0). Leave it "
+        "It is experimental in 3.13; a cluster of 3.13 with it cannot be upgraded (release notes of 4.0). Leave it "
         "out, or play 4.0 or later",
     ),
     "lazy queues": (
@@ -93,7 +93,7 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
     "modes of classic queues": (
         None,
         (4, 2),
-        "From 4.3 on brokers refuse x-queue-mode, whatever its value (release notes of 4.3.0). Leave it out of "
+        "From 4.3 on brokers refuse x-queue-mode with any value (release notes of 4.3.0). Leave it out of "
         "workload.arguments, or play a version up to 4.2",
     ),
     "mirrored queues": (
@@ -104,19 +104,19 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
     "queue master locators": (
         None,
         (4, 2),
-        "From 4.3 on brokers refuse x-queue-master-locator where a setting does not permit it (release notes of "
+        "From 4.3 on brokers refuse x-queue-master-locator unless a setting permits it (release notes of "
         "4.3.0, queue_master_locator). Take x-queue-leader-locator, or play a version up to 4.2",
     ),
     "queues that are not durable": (
         None,
         (4, 2),
-        "From 4.3 on brokers refuse to declare them where a setting does not permit it (release notes of 4.3.0, "
+        "From 4.3 on brokers refuse to declare them unless a setting permits it (release notes of 4.3.0, "
         "transient_nonexcl_queues). Leave workload.durable out, or play a version up to 4.2",
     ),
     "the first message store of classic queues": (
         None,
         (4, 2),
-        "From 4.3 on there is the second one alone (release notes of 4.3.0). Leave x-queue-version out of "
+        "From 4.3 on there is only the second message store (release notes of 4.3.0). Leave x-queue-version out of "
         "workload.arguments, or play a version up to 4.2",
     ),
     "timeouts of disconnected consumers": (
@@ -127,17 +127,17 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
     ),
 }
 
-#: What faults need, as in ``faults.step.Step.needs``: followed by the version or image that a node is to get. The
-#: first is granted for what the table has, the other for whatever there is an image of.
+#: Prefixes of a need (see ``faults.step.Step.needs``); the version or image that a node will get follows. The first
+#: accepts only upgrades of the table, the second any version or image that can be found.
 UPGRADE_TO, ANY_IMAGE = "upgrade to ", "image "
 
 
 class UnsupportedUpgradeError(Exception):
-    """No such upgrade is supported; the text says why, by which source, and what is."""
+    """An upgrade is not supported. The text gives the reason, the source, and the supported upgrades."""
 
 
 def refusal(old: str, new: str) -> str:
-    """Why nodes of version ``old`` cannot be upgraded to ``new`` one after another; empty if they can."""
+    """Return why nodes of version ``old`` cannot be upgraded to ``new`` one after another; empty if they can."""
     before, after = Version(old), Version(new)
     begins, ends = _series(before), _series(after)
     if after < before:
@@ -147,15 +147,15 @@ def refusal(old: str, new: str) -> str:
     there = STEPS.get(begins, ())
     if ends not in there:
         known = f"only to {' or '.join(f'{_text(series)}.x' for series in there)}" if there else "to no other series"
-        return f"{old} to {new} is no supported upgrade: from {_text(begins)} there is one {known} ({GUIDE})"
+        return f"{old} to {new} is no supported upgrade: {_text(begins)} can be upgraded {known} ({GUIDE})"
     first = FIRST.get(begins)
     if first is not None and before < Version(first):
-        return f"{old} to {new} is no supported upgrade: {_text(ends)} is reached from {first} on ({GUIDE})"
+        return f"{old} to {new} is no supported upgrade: {_text(ends)} can be reached from {first} on ({GUIDE})"
     return ""
 
 
 def require_supported(start: str, versions: Collection[str]) -> None:
-    """Raises ``UnsupportedUpgradeError`` unless nodes can go from ``start`` through all ``versions``, lowest first."""
+    """Raise ``UnsupportedUpgradeError`` if nodes cannot go from ``start`` through all ``versions``, lowest first."""
     way = [start, *sorted(versions, key=Version)]
     for old, new in itertools.pairwise(way):
         if text := refusal(old, new):
@@ -163,7 +163,7 @@ def require_supported(start: str, versions: Collection[str]) -> None:
 
 
 def lacking(version: str, needs: Collection[str]) -> Sequence[str]:
-    """Return those of ``needs`` that no broker of ``version`` has, whatever is installed with it, sorted."""
+    """Return those of ``needs``, sorted, that no broker of ``version`` has, regardless of its installation."""
 
     def is_lacking(need: str) -> bool:
         try:
@@ -177,40 +177,40 @@ def lacking(version: str, needs: Collection[str]) -> Sequence[str]:
 
 
 def require_ram_nodes(version: str, needs: Collection[str]) -> None:
-    """Raises ToolMissingError where ``needs`` has "RAM nodes" and the version has none.
+    """Raise ToolMissingError if ``needs`` has "RAM nodes" and the version has none.
 
     RAM nodes belong to Mnesia. New clusters from 4.2 on have Khepri instead, and 4.3 has no Mnesia any more (RabbitMQ,
-    "How to Enable Khepri" and the release notes of 4.3.0). Up to 4.1 they are deprecated and still permitted
+    "How to Enable Khepri" and the release notes of 4.3.0). Up to 4.1 RAM nodes are deprecated and still permitted
     ("List of Deprecated Features": ``ram_node_type``).
     """
     if "RAM nodes" in needs and _series(Version(version)) >= RAM_NODES_UNTIL:
         raise ToolMissingError(
-            f"the topology has ram_nodes, and RabbitMQ {version} has none: from 4.2 on all nodes keep their metadata "
+            f"the topology has ram_nodes, but RabbitMQ {version} has none: from 4.2 on all nodes keep their metadata "
             "in Khepri, on disk. Leave ram_nodes out, or play a version up to 4.1"
         )
 
 
 def require_maintenance_mode(version: str, needs: Collection[str]) -> None:
-    """Raises ToolMissingError where ``needs`` has "maintenance mode" and the version has none."""
+    """Raise ToolMissingError if ``needs`` has "maintenance mode" and the version has none."""
     if MAINTENANCE_MODE in needs and Version(version) < Version(MAINTENANCE_MODE_FROM):
         raise ToolMissingError(
-            f"a step drains a node, and RabbitMQ {version} cannot do that: take drain: false, or play "
+            f"a step drains a node, but RabbitMQ {version} cannot do that: take drain: false, or play "
             f"{MAINTENANCE_MODE_FROM} or later"
         )
 
 
 def require_features(version: str, needs: Collection[str]) -> None:
-    """Raises ToolMissingError for the first of ``needs`` that is in ``FEATURES`` and that the version has not."""
+    """Raise ToolMissingError for the first of ``needs`` that is in ``FEATURES`` and that the version lacks."""
     series = _series(Version(version))
     for need in sorted(FEATURES.keys() & set(needs)):
         since, until, instead = FEATURES[need]
         if (since is not None and series < since) or (until is not None and series > until):
-            raise ToolMissingError(f"the scenario has {need}, and RabbitMQ {version} has none. {instead}")
+            raise ToolMissingError(f"the scenario has {need}, which RabbitMQ {version} does not support. {instead}")
 
 
 def always_has(version: str, flag: str) -> bool | None:
-    """Whether all clusters of that version have a feature flag enabled, or none has it; None where that differs, or
-    nothing is known of the flag. Source: the release notes of 3.13.0 and 4.3.0."""
+    """Return True if all clusters of a version have a feature flag enabled, and False if none has. Return None if
+    clusters differ, or if the flag is unknown here. Source: the release notes of 3.13.0 and 4.3.0."""
     series = _series(Version(version))
     if flag != "khepri_db" or (3, 13) <= series < (4, 3):
         return None
@@ -218,7 +218,8 @@ def always_has(version: str, flag: str) -> bool | None:
 
 
 def next_series(version: str) -> str | None:
-    """The nearest series that is reached from ``version``, such as ``3.11``; None for the last that is known."""
+    """Return the nearest series to which ``version`` can be upgraded, such as ``3.11``; None for the last known
+    series."""
     there = STEPS.get(_series(Version(version)))
     return _text(there[0]) if there else None
 

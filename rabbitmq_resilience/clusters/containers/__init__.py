@@ -1,1 +1,1 @@
-"""Brokers in containers, and what can be done to those and to the packets between them."""
+"""Run brokers in containers, and act on the containers and on the packets between them."""

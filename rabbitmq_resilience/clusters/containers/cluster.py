@@ -1,10 +1,10 @@
-"""The docker driver: real brokers in containers on a network of their own, by testcontainers.
+"""Run real brokers in containers on their own network, by testcontainers (the docker driver).
 
-Every container sees the cluster's folder under the path that it has here, and runs as the same user. So all that is
-read and written in files is the same as with processes: configuration, data, logs, and what the nodes count.
+Every container has the cluster's folder under the same path as this machine, and runs as the same user. So all files
+are the same as with processes: configuration, data, logs, and the nodes' counters.
 
-A broker's ports are published on loopback only. The engine's proxy for such a port accepts every connection, also
-where nobody listens; so whether somebody does is asked of the container's own address.
+A broker's ports are published on loopback only. The engine's proxy for such a port accepts every connection, even if
+the broker does not listen. So listeners are checked at the container's own address.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ from rabbitmq_resilience.clusters.spec import Link, Topology
 from rabbitmq_resilience.clusters.stressors import Stressors
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 
-#: On a network of their own, the name of each is that of the topology.
-#: "discard", on which no broker listens and no user can.
-_NOBODYS_PORT = 9
+#: The port "discard", which is always closed: no broker listens on it, and unprivileged users cannot.
+_CLOSED_PORT = 9
 _KNOCKED_WITHIN_S = 45.0
 
 
@@ -59,7 +58,7 @@ class DockerCluster(RunningCluster):
     def try_connections(
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
     ) -> dict[Link, list[float]]:
-        what = (str(_NOBODYS_PORT), str(times), str(at_once), str(round(wait_s * 1000)), "refused")
+        what = (str(_CLOSED_PORT), str(times), str(at_once), str(round(wait_s * 1000)), "refused")
 
         def knock_from(source: str) -> list[tuple[Link, float]]:
             there = {self.address(link.target): link for link in links if link.source == source}
@@ -97,7 +96,7 @@ class DockerCluster(RunningCluster):
         self._brokers[node] = self.host.broker(
             node, layout.files[node], layout.environ(node), layout.ports[node], image=image
         )
-        old.remove()  # the new one is made with the same name and ports when it is started
+        old.remove()  # the next start creates a new container with the same name and ports
 
     def disk(self, node: str) -> Disk:
         return self.host.disks[node]
@@ -123,7 +122,7 @@ class DockerCluster(RunningCluster):
         return resets_sent(table.stdout)
 
     def _knocks(self, source: str, *arguments: str) -> str:
-        """What resilience_probe.erl prints."""
+        """Run resilience_probe.erl in the container of ``source`` and return its output."""
         layout = self._layout
         erl, folder = layout.homes[source].erlang_bin / "erl", layout.folder
         command = [
@@ -155,8 +154,8 @@ class DockerCluster(RunningCluster):
 
     @classmethod
     def form(cls, topology: Topology, *, image: BrokerImage, equipment: Equipment = NONE, **fields: Any) -> Self:
-        """Start a cluster and return when it has formed; ``fields`` as in ``RunningCluster.formed_on``. Raises
-        ``ToolMissingError`` where no engine answers."""
+        """Start a cluster and return when it has formed. ``fields`` are those of ``RunningCluster.formed_on``. Raise
+        ``ToolMissingError`` if no engine answers."""
         with connected() as client:
             ebin = compiled_in(client, image)
 

@@ -1,4 +1,4 @@
-"""Containers of one cluster: how they are started, signalled and ended."""
+"""Start, signal and end the containers of one cluster."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}
 _KILLED_WITHIN_S = 20.0
 _FROZEN_WITHIN_S = 20.0
-#: What the runtime says when it gives up and lets all processes go on: one sat in the kernel for over 0.3 s, as a write
-#: to a busy disk may (runc 1.1.5 with cgroups of version 1).
+#: The runtime's message when it fails to freeze a container and resumes all processes: one process was in the kernel
+#: for over 0.3 s, for example to write to a busy disk (runc 1.1.5 with cgroups of version 1).
 _NOT_YET_FROZEN = "unable to freeze"
 _CPU_PERIOD_US = 100_000
-#: How patient the client must be that asks the engine for its list.
+#: How long to wait for the engine's list of containers.
 LISTED_WITHIN_S = 5.0
 _LISTED_TIMES_MAX = 4
 
@@ -36,7 +36,7 @@ Made = TypeVar("Made", Network, DockerContainer)
 
 
 def speaking_by(client: docker.DockerClient, made: Made) -> Made:
-    """What testcontainers makes has a client of its own, which is never closed: let it speak by ``client``."""
+    """Let an object of testcontainers use ``client``, and close its own client, which is never closed otherwise."""
     its = made._docker
     its.client.close()
     its.client = client
@@ -44,7 +44,7 @@ def speaking_by(client: docker.DockerClient, made: Made) -> Made:
 
 
 class Container:
-    """One container, which may be started again after it has ended. Raises ``ClusterError``."""
+    """One container, which may be started again after it has ended. Methods raise ``ClusterError``."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Container:
         *,
         size: BrokerSize | None = None,
     ) -> None:
-        """``looking``: another client, of short patience, which asks the engine for its list. ``size``: what it was
-        made with."""
+        """Wrap a new container. ``looking``: a second client with a short timeout, for the engine's list of containers.
+        ``size``: the limits of the container at its creation."""
         self.name = name
         self._size = size
         self._made = made
@@ -71,66 +71,66 @@ class Container:
 
     @property
     def full_name(self) -> str:
-        """By which the engine knows it, and everybody who asks the engine."""
+        """Return the container's name in the engine."""
         return str(self._made.get_wrapped_container().name)
 
     @property
     def address(self) -> str:
-        """On the cluster's network, where it was when it was started last."""
+        """Return the address on the cluster's network since the last start."""
         return self._address
 
     def start(self) -> None:
-        with self._telling("started"):
+        with self._naming("started"):
             if self._started:
                 self._client.api.start(self.id)
             else:
                 self._made.start()
             (network,) = self._client.api.inspect_container(self.id)["NetworkSettings"]["Networks"].values()
         self._address = network["IPAddress"] or self._address
-        self._started = True  # who looks at it from another thread finds its address
+        self._started = True  # set last, so that other threads find the address of a started container
 
     def process(self) -> ProcessState:
-        """From the engine's list, which it gives at once: while it starts or ends a container, it answers nobody who
-        wants to know more of that one."""
+        """Return the state from the engine's list, which the engine always gives at once. While it starts or ends a
+        container, it answers no detailed query about that container."""
         if not self._started:
             return "gone"
-        with self._telling("looked for"):
+        with self._naming("looked for"):
             listed = _listed(self._looking, self.id)
         return _STATES.get(listed[0]["State"], "gone") if listed else "gone"
 
     def state(self) -> Mapping[str, Any]:
-        """All that the engine tells of it: ``Status``, ``ExitCode``, ``StartedAt``, ..."""
-        with self._telling("looked at"):
+        """Return the engine's full description of the state: ``Status``, ``ExitCode``, ``StartedAt``, ..."""
+        with self._naming("inspected"):
             try:
                 return dict(self._client.api.inspect_container(self.id)["State"])
             except NotFound:
                 return {"Status": "removed"}
 
     def exit_status(self) -> int | None:
-        """None while the process is there, and where it never was."""
+        """Return the exit status of the last process; None while a process exists, and before the first one."""
         if not self._started or self.process() != "gone":
             return None
         state = self.state()
         return int(state["ExitCode"]) if state["Status"] in ("exited", "dead") else None
 
     def signal(self, name: str) -> None:
-        with self._telling(f"sent {name}"):
+        with self._naming(f"sent {name}"):
             self._client.api.kill(self.id, signal=name)
 
     def pause(self) -> None:
-        with self._telling("paused"):
+        with self._naming("paused"):
             self._client.api.pause(self.id)
 
     def unpause(self) -> None:
-        with self._telling("resumed"):
+        with self._naming("resumed"):
             self._client.api.unpause(self.id)
 
     def limit(self, *, cpus: float | None, memory_bytes: int | None) -> None:
-        """None: as much as it was made with, or as the engine's machine has."""
+        """Set the limits. None means the limit at creation, or that of the engine's machine."""
         if self._size is not None:
             cpus, memory_bytes = cpus or self._size.cores, memory_bytes or self._size.memory_bytes
-        with self._telling("given other limits"):
-            memory = memory_bytes or self._client.info()["MemTotal"]  # the engine knows no way back to none
+        with self._naming("given other limits"):
+            memory = memory_bytes or self._client.info()["MemTotal"]  # the engine cannot remove a limit again
             self._client.api.update_container(self.id, **_limits(cpus, memory))
 
     def hold_to_size(self) -> None:
@@ -138,19 +138,20 @@ class Container:
             self.limit(cpus=None, memory_bytes=None)
 
     def resources(self) -> Resources:
-        with self._telling("asked what it uses"):
+        with self._naming("asked for its usage"):
             return resources_of(self._client, self.id, self._size)
 
     def printed(self) -> bytes:
-        with self._telling("asked what it printed"):
+        with self._naming("asked for its output"):
             return bytes(self._client.api.logs(self.id))
 
     def remove(self) -> None:
-        with self._telling("removed"):
+        with self._naming("removed"):
             self._client.api.remove_container(self.id, force=True, v=True)
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _naming(self, what: str) -> Iterator[None]:
+        """Turn errors of the engine into a ``ClusterError`` that names the container and what failed."""
         try:
             yield
         except (DockerException, RequestException) as error:
@@ -158,8 +159,8 @@ class Container:
 
 
 def _listed(client: docker.DockerClient, container: str) -> Sequence[Mapping[str, Any]]:
-    """The engine's list, of that container only. It gives it at once; but once it did not answer for a minute (Docker
-    Engine 20.10.24), so it is soon asked again, on another connection."""
+    """Return the engine's list, restricted to that container. The engine usually answers at once. It once did not
+    answer for a minute (Docker Engine 20.10.24), so the query is soon repeated on another connection."""
     for _ in range(_LISTED_TIMES_MAX - 1):
         with suppress(Timeout):
             return list(client.api.containers(all=True, filters={"id": container}))
@@ -167,8 +168,8 @@ def _listed(client: docker.DockerClient, container: str) -> Sequence[Mapping[str
 
 
 def limited_to(size: BrokerSize | None, *, forming: bool = False) -> dict[str, Any]:
-    """What the engine is told when it makes a container of that size; of its cores nothing yet while it is ``forming``
-    a cluster."""
+    """Return the engine's options for a new container of that size. They limit no cores while the cluster is
+    ``forming``."""
     return {} if size is None else _limits(None if forming else size.cores, size.memory_bytes)
 
 
@@ -182,7 +183,7 @@ def _limits(cpus: float | None, memory_bytes: int) -> dict[str, Any]:
 
 
 def resources_of(client: docker.DockerClient, container: str, size: BrokerSize | None = None) -> Resources:
-    """``size``: what it was made with. Raises docker's errors."""
+    """Return the limits and usage of a container. ``size``: its limits at creation. Raise docker's errors."""
     limits = client.api.inspect_container(container)["HostConfig"]
     stats = client.api.stats(container, stream=False, one_shot=True)
     total_bytes = client.info()["MemTotal"]
@@ -205,10 +206,10 @@ def _is_as_made(limits: Mapping[str, Any], total_bytes: int, size: BrokerSize | 
 
 
 class Signals(Protocol):
-    """How the processes of containers are signalled and frozen; neither is believed. Raises ``ClusterError``."""
+    """A way to signal and freeze containers. Callers check the effect. Methods raise ``ClusterError``."""
 
     def send(self, container: Container, name: str) -> None:
-        """A signal such as SIGTERM, to the first process of the container."""
+        """Send a signal such as SIGTERM to the first process of the container."""
         ...
 
     def freeze(self, container: Container) -> None: ...
@@ -216,11 +217,13 @@ class Signals(Protocol):
     def thaw(self, container: Container) -> None: ...
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """End all running calls."""
         ...
 
 
 class EngineSignals:
+    """Signals by the container engine itself."""
+
     def send(self, container: Container, name: str) -> None:
         container.signal(name)
 
@@ -231,12 +234,12 @@ class EngineSignals:
         container.unpause()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no call is held open."""
 
 
 class ContainerPlace:
-    """The container of one broker or program, whose process can be started again after it has ended. What it prints is
-    in ``log``."""
+    """The container of one broker or program, whose process can be started again after it has ended. Its output is in
+    ``log``."""
 
     def __init__(self, container: Container, signals: Signals, *, log: Path) -> None:
         self._container = container
@@ -245,8 +248,8 @@ class ContainerPlace:
 
     @property
     def life(self) -> str | None:
-        told = self._container.state()
-        return f"the process of {told['StartedAt']}" if told["Status"] in ("running", "paused") else None
+        state = self._container.state()
+        return f"the process of {state['StartedAt']}" if state["Status"] in ("running", "paused") else None
 
     @property
     def exit_status(self) -> int | None:
@@ -262,17 +265,17 @@ class ContainerPlace:
 
     def kill(self) -> None:
         if self.state() == "suspended":
-            self.resume()  # the engine kills nobody who is frozen
+            self.resume()  # the engine does not kill frozen processes
         self._signal("SIGKILL")
         self._await("gone", timeout_s=_KILLED_WITHIN_S)
 
     def stop(self, *, timeout_s: float) -> None:
-        """SIGTERM, on which the Erlang machine shuts the broker down in order."""
+        """Send SIGTERM, on which the Erlang VM shuts the broker down gracefully. Return when the process is gone."""
         self._signal("SIGTERM")
         self._await("gone", timeout_s=timeout_s)
 
     def pause(self) -> None:
-        """Freezing is asked for again while a process is still busy in the kernel."""
+        """Freeze the processes. Try again while a process is busy in the kernel."""
 
         def refused() -> str:
             try:
@@ -306,7 +309,7 @@ class ContainerPlace:
 
 
 class BrokerContainer(ContainerPlace):
-    """The container of one node; a process that is started again finds the files of the one before."""
+    """The container of one node. A restarted process finds the files of the previous one."""
 
     def __init__(self, container: Container, files: BrokerFiles, signals: Signals) -> None:
         super().__init__(container, signals, log=files.log)
@@ -326,7 +329,7 @@ class BrokerContainer(ContainerPlace):
 
 
 class RunningContainer:
-    """The container of a program. Its output is kept in ``log`` when it has ended."""
+    """The container of a program. Its output is saved to ``log`` when it has ended."""
 
     def __init__(self, container: Container, log: Path) -> None:
         self._container = container

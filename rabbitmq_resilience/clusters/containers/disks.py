@@ -1,8 +1,8 @@
-"""A disk of its own, and of a known size, for the data of a node in a container.
+"""Give the data of a node in a container its own disk of a known size.
 
-It is a volume in memory (tmpfs), as that needs no rights on the machine. The engine forgets such a volume when the last
-container that has it is gone, which would lose what a broker that died had stored. So another container keeps it, and
-does what is done to it.
+The disk is a volume in memory (tmpfs), which needs no rights on the machine. The engine drops such a volume when the
+last container that uses it is gone. This would lose the data of a broker that died. So another container, the keeper,
+keeps the volume, and runs the commands that fill, empty and wipe it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rabbitmq_resilience.clusters.containers.execution import execute
 from rabbitmq_resilience.clusters.errors import ClusterError
 
 _HERE = "/disk"
-#: No name that a broker gives to what it stores.
+#: File names that no broker uses.
 _FILLER = f"{_HERE}/filled-by-the-test"
 _PROBE = f"{_HERE}/written-by-the-test"
-#: In the keeper: as long as it is there, what a broker frees is taken again.
+#: A file in the keeper. While it exists, space that the broker frees is filled again.
 _FILLING = "/tmp/filling"  # noqa: S108 - in a container
 _LOCK = "/tmp/filling.lock"  # noqa: S108 - in a container
 _FILL_ON = f"while [ -e {_FILLING} ]; do cat /dev/zero >>{_FILLER}; sleep 0.1; done"
@@ -31,7 +31,8 @@ _FULL = "No space left on device"
 
 
 class Disk:
-    """Raises ``ClusterError``. The volume and its keeper carry ``labels``, by which they are removed."""
+    """The disk of one node. The volume and its keeper carry ``labels``, by which they are removed. Methods raise
+    ``ClusterError``."""
 
     def __init__(
         self, client: docker.DockerClient, image: str, name: str, *, size_bytes: int, labels: Mapping[str, str]
@@ -56,7 +57,7 @@ class Disk:
             raise ClusterError(f"the engine makes no volume {name} of {size_bytes} bytes: {error}") from error
 
     def fill(self) -> None:
-        """To the last block, and also with what the broker frees from now on: who fills a disk goes on with it."""
+        """Fill the disk to the last block, and keep it full: space that the broker frees later is filled too."""
         self._written(_FILLER)
         self._run("touch", _FILLING)
         try:
@@ -73,14 +74,14 @@ class Disk:
         return int(blocks) * int(size)
 
     def takes(self) -> bool:
-        """Whether a block can be written now; that it cannot, for want of space, is what the kernel answers."""
+        """Return whether a block can be written now. Only the kernel's answer ENOSPC counts as no."""
         try:
             return not self._written(_PROBE, "count=1")
         finally:
             self._run("rm", "-f", _PROBE)
 
     def room_seen(self) -> str:
-        """It was made for the broker."""
+        """Return an empty text: this disk belongs to the broker alone, so the broker's report does not matter."""
         return ""
 
     def stored_bytes(self) -> int:
@@ -90,18 +91,18 @@ class Disk:
         self._run("find", _HERE, "-mindepth", "1", "-delete")
 
     def _written(self, path: str, *arguments: str) -> bool:
-        """Writes zeros until they end, or the space does: whether it did."""
+        """Write zeros to ``path`` until dd has written all, or the disk is full. Return whether the disk is full."""
         orders = ("dd", "if=/dev/zero", f"of={path}", f"bs={_BLOCK_BYTES}", *arguments)
-        status, told = self._exec(orders)
-        if status != 0 and _FULL not in told:
-            raise ClusterError(f"nothing could be written to {self.name}: {told.strip()}")
+        status, output = self._exec(orders)
+        if status != 0 and _FULL not in output:
+            raise ClusterError(f"nothing could be written to {self.name}: {output.strip()}")
         return status != 0
 
     def _run(self, *command: str) -> str:
-        status, told = self._exec(command)
+        status, output = self._exec(command)
         if status != 0:
-            raise ClusterError(f"{command[0]} failed on {self.name}: {told.strip()}")
-        return told
+            raise ClusterError(f"{command[0]} failed on {self.name}: {output.strip()}")
+        return output
 
     def _exec(self, command: Sequence[str]) -> tuple[int, str]:
         done = execute(str(self._keeper.id), command, node=self.name, environ={"LC_ALL": "C"})

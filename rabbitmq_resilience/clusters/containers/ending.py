@@ -1,6 +1,6 @@
-"""Removes what belongs to the cluster of one folder in a container engine: ``python -m`` this module, and the folder.
+"""Remove everything of one cluster from the container engine: ``python -m`` this module, and the cluster's folder.
 
-The reaper runs it (``clusters.machine.reaper``). Its exit status is 0 if nothing is left there.
+The reaper (``clusters.machine.reaper``) runs it. The exit status is 0 if nothing is left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rabbitmq_resilience.clusters.containers.engine import remove_all_of
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: An engine that is busy may take its time to answer, or refuse what it is about to do already.
+#: How long to try. A busy engine may answer late, or refuse a removal that is already under way.
 TRIED_FOR_S = 5.0
 
 
@@ -29,7 +29,10 @@ def main(folder: Path) -> int:
 
     try:
         wait_until(
-            left, until=lambda told: not told, timeout_s=TRIED_FOR_S, what=f"what belongs to {folder} to be gone"
+            left,
+            until=lambda error: not error,
+            timeout_s=TRIED_FOR_S,
+            what=f"everything of {folder} in the engine to be gone",
         )
     except WaitTimeout as error:
         print(error, file=sys.stderr)

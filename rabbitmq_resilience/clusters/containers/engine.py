@@ -1,4 +1,4 @@
-"""The container engine, and what of it belongs to one cluster."""
+"""Connect to the container engine, find images, and remove everything of one cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rabbitmq_resilience.tools.distributions import SET_UP_ENGINE, BrokerHome, T
 from rabbitmq_resilience.tools.image_names import Chosen, Image, broker_image, choose, network_tools
 from rabbitmq_resilience.tools.locations import OPTION, TOOLS
 
-#: Where each image, by its ID, has the broker: it takes a container to look.
+#: {image ID: the place of its broker}. This is a cache, because each search needs a container.
 _homes: dict[str, BrokerHome] = {}
 
 #: Every container, network and volume of a cluster carries this label with the cluster's folder.
@@ -31,13 +31,13 @@ CLUSTER_LABEL = "rabbitmq-resilience.cluster"
 
 _REMOVED_WITHIN_S = 60
 
-#: The containers that Pumba starts carry it, so that it does not act on them.
+#: The label of the containers that Pumba starts, so that Pumba does not act on them.
 PUMBA_LABEL = "com.gaiaadm.pumba.skip=true"
 
-#: Which user the programs in containers are: the one whose files they read and write.
+#: The user of the programs in containers: this process's user, as they read and write this user's files.
 USER = f"{os.getuid()}:{os.getgid()}"
 
-#: Where the official images and Debian's packages have the broker and Erlang.
+#: The places of the broker and Erlang in the official images and in Debian's packages.
 _HOMES = ("/opt/rabbitmq", "/usr/lib/rabbitmq/lib/rabbitmq_server-*")
 _SEARCHED = "/opt/erlang/bin:/usr/local/bin:/usr/bin:/bin"
 _LOOK = f"""
@@ -52,7 +52,7 @@ _COMPILE = """
 [{ok, _} = compile:file(Source, [{outdir, Folder}]) || Source <- Sources],
 halt().
 """
-#: Prints the names of modules that there are not. A kernel loads those that it has when they are asked for.
+#: Prints the names of missing kernel modules. A kernel loads a module that it has at its first use.
 _TRY_NETEM = """
 tc -V >/dev/null || exit 1
 for kind in netem prio sfq; do
@@ -63,67 +63,70 @@ done
 
 @dataclass(frozen=True)
 class BrokerImage:
-    """An image to start brokers from, and where it has the broker."""
+    """An image to start brokers from, and the place of the broker in it."""
 
     name: str
     broker: BrokerHome
 
 
 def connect(*, answer_within_s: float = 60.0) -> docker.DockerClient:
-    """The engine that DOCKER_HOST names, or the usual one; to be closed by the caller. Raises ``ToolMissingError`` if
-    none answers."""
+    """Connect to the engine that DOCKER_HOST names, or to the default one. The caller closes the client. Raise
+    ``ToolMissingError`` if no engine answers."""
     try:
         return docker_client.connect(answer_within_s=answer_within_s)
     except (DockerException, RequestException, OSError) as error:
         raise ToolMissingError(
-            f"no container engine answers ({docker_client.reason(error)}). Start one (`{SET_UP_ENGINE}` where it may "
-            f"be installed), name it in DOCKER_HOST, or leave out {OPTION}driver docker: the local driver needs "
+            f"no container engine answers ({docker_client.reason(error)}). Start one (`{SET_UP_ENGINE}` if you may "
+            f"install it), name it in DOCKER_HOST, or leave out {OPTION}driver docker: the local driver needs "
             "none."
         ) from error
 
 
 @contextmanager
 def connected(*, answer_within_s: float = 60.0) -> Iterator[docker.DockerClient]:
-    """The same for as long as the block lasts."""
+    """Connect to the engine, as ``connect`` does, and close the client at the end of the block."""
     with closing(connect(answer_within_s=answer_within_s)) as client:
         yield client
 
 
 def find_broker_image(client: docker.DockerClient, wanted: str) -> BrokerImage:
-    """The image of a version or of that name, pulled if it is not there. Raises ``ToolMissingError``."""
+    """Return the image of a version or an image name. Pull the image if the engine lacks it. Raise
+    ``ToolMissingError`` if that fails."""
     name = _there_or_pulled(client, broker_image(wanted, there=_tags(client)))
-    image = str(client.images.get(name).id)  # a name may move on
+    image = str(client.images.get(name).id)  # a name may refer to another image later
     if image not in _homes:
         _homes[image] = _home_in(client, name)
     return BrokerImage(name, _homes[image])
 
 
 def _home_in(client: docker.DockerClient, name: str) -> BrokerHome:
-    told = _output(client, name, ["sh", "-c", _LOOK]).split()
-    if len(told) != 3 or not told[1].startswith("rabbit-"):
-        raise ToolMissingError(f"the image {name} has no broker and Erlang in {', '.join(_HOMES)}: {' '.join(told)}")
-    home, plugin, erl = told
+    found = _output(client, name, ["sh", "-c", _LOOK]).split()
+    if len(found) != 3 or not found[1].startswith("rabbit-"):
+        raise ToolMissingError(f"the image {name} has no broker and Erlang in {', '.join(_HOMES)}: {' '.join(found)}")
+    home, plugin, erl = found
     return BrokerHome(Path(home), Path(erl).parent, plugin.removeprefix("rabbit-"))
 
 
 def has_file(client: docker.DockerClient, image: str, path: str) -> bool:
-    """Raises ``ToolMissingError`` if that cannot be told."""
-    told = _output(client, image, ["sh", "-c", f"[ ! -e {shlex.quote(path)} ] || echo there"])
-    return told.strip() == "there"
+    """Return whether ``image`` has a file ``path``. Raise ``ToolMissingError`` if no container of it can run."""
+    output = _output(client, image, ["sh", "-c", f"[ ! -e {shlex.quote(path)} ] || echo there"])
+    return output.strip() == "there"
 
 
 def find_image(client: docker.DockerClient, image: Image) -> str:
-    """The name of a program's image, pulled if it is not there. Raises ``ToolMissingError``."""
+    """Return the name of a program's image. Pull the image if the engine lacks it. Raise ``ToolMissingError`` if that
+    fails."""
     return _there_or_pulled(client, choose(image, there=_tags(client)))
 
 
 def find_network_tools(client: docker.DockerClient, broker: BrokerImage) -> str:
-    """The name of an image with tc and iptables, pulled if it is not there. Raises ``ToolMissingError``."""
+    """Return the name of an image with tc and iptables. Pull the image if the engine lacks it. Raise
+    ``ToolMissingError`` if that fails."""
     return _there_or_pulled(client, network_tools(broker.name))
 
 
 def compiled_in(client: docker.DockerClient, image: BrokerImage, cache: Path = TOOLS / "ebin") -> Path:
-    """The folder of our Erlang modules, compiled by the compiler in the image: every broker brings one along."""
+    """Return the folder of our Erlang modules, compiled by the Erlang of the broker's image."""
     sources = erlang_sources()
 
     def compile_into(draft: Path) -> None:
@@ -135,21 +138,24 @@ def compiled_in(client: docker.DockerClient, image: BrokerImage, cache: Path = T
 
 
 def lacks_in_kernel(client: docker.DockerClient, tools: str) -> list[str]:
-    """The kernel modules that netem needs for single links, and the engine's machine has not. ``tools``: an image with
-    tc. Raises ``ToolMissingError`` if it cannot be tried."""
+    """Return the kernel modules that netem needs for single links and that the engine's machine lacks. ``tools``: an
+    image with tc. Raise ``ToolMissingError`` if this cannot be tested."""
     return _output(client, tools, ["sh", "-c", _TRY_NETEM], cap_add=["NET_ADMIN"], user="root").split()
 
 
 def remove_all_of(folder: Path) -> None:
-    """Remove every container, network and volume of the cluster in ``folder``, and what Pumba left in their company.
-    Raises ``ToolMissingError``, and the errors of docker and requests."""
+    """Remove every container, network and volume of the cluster in ``folder``, and the containers that Pumba left in
+    their networks. Raise ``ToolMissingError`` if no engine answers, and errors of docker and requests."""
     with connected() as client:
         _remove_all_of(folder, client)
 
 
 def remove_forgotten(claimed: Path, client: docker.DockerClient) -> None:
-    """Remove what no claim leads to any more, as after a reboot: all that an earlier cluster had in the folder that is
-    ``claimed`` now, and clusters whose folder is gone and of which nothing runs. Raises ``ClusterError``."""
+    """Remove leftovers without a claim, for example after a reboot.
+
+    These are everything of an earlier cluster in the folder that is ``claimed`` now, and all stopped clusters whose
+    folder is gone. Raise ``ClusterError`` if the engine does not remove them.
+    """
     try:
         runs: dict[str, bool] = {}
         for container in client.containers.list(all=True, filters={"label": CLUSTER_LABEL}, ignore_removed=True):
@@ -159,7 +165,7 @@ def remove_forgotten(claimed: Path, client: docker.DockerClient) -> None:
         for folder in sorted(forgotten | {str(claimed)}):
             _remove_all_of(Path(folder), client)
     except (DockerException, RequestException) as error:
-        raise ClusterError(f"the engine does not remove what an earlier run has left there: {error}") from error
+        raise ClusterError(f"the engine does not remove the leftovers of an earlier run: {error}") from error
 
 
 def _remove_all_of(folder: Path, client: docker.DockerClient) -> None:
@@ -175,7 +181,7 @@ def _remove_all_of(folder: Path, client: docker.DockerClient) -> None:
 
 
 def _left_by_pumba(client: docker.DockerClient, targets: Collection[str]) -> list[Any]:
-    """The containers that a Pumba which was killed left in the networks or control groups of ``targets``."""
+    """Return the containers that a killed Pumba left in the networks or control groups of ``targets``."""
     theirs = client.containers.list(all=True, filters={"label": PUMBA_LABEL}, ignore_removed=True)
     places = [(found, found.attrs["HostConfig"]) for found in theirs]
     return [
@@ -186,7 +192,7 @@ def _left_by_pumba(client: docker.DockerClient, targets: Collection[str]) -> lis
 
 
 def _remove(container: Any) -> None:
-    """It is gone then, also where somebody else was removing it."""
+    """Remove a container. Return when it is gone, also if another client is already removing it."""
     with suppress(NotFound):
         try:
             container.remove(force=True, v=True)
@@ -200,7 +206,7 @@ def _tags(client: docker.DockerClient) -> set[str]:
     try:
         return docker_client.image_tags(client)
     except (DockerException, RequestException) as error:
-        raise ToolMissingError(f"the container engine does not tell which images it has: {error}") from error
+        raise ToolMissingError(f"the container engine does not list its images: {error}") from error
 
 
 def _there_or_pulled(client: docker.DockerClient, chosen: Chosen) -> str:
@@ -211,8 +217,8 @@ def _there_or_pulled(client: docker.DockerClient, chosen: Chosen) -> str:
             client.images.pull(chosen.name)
         except DockerException as error:
             raise ToolMissingError(
-                f"the image {chosen.name} is not here and cannot be pulled ({error}). `make images` builds images "
-                f"from Debian's packages, and {OPTION}broker takes any that the engine has."
+                f"the engine lacks the image {chosen.name} and cannot pull it ({error}). `make images` builds images "
+                f"from Debian's packages, and {OPTION}broker takes any image that the engine has."
             ) from error
     return chosen.name
 
@@ -226,11 +232,12 @@ def _output(
     user: str = USER,
     **fields: Any,
 ) -> str:
-    """What a command in a container of its own prints. Raises ``ToolMissingError`` with its words if it fails."""
+    """Run a command in a new container and return its output. Raise ``ToolMissingError`` with its message if it
+    fails."""
     volumes = {path: {"bind": path, "mode": mode} for path, mode in (mounts or {}).items()}
     fields = {**fields, "user": user, "volumes": volumes, "network_mode": "none"}
     try:
-        told = client.containers.run(image, command, entrypoint=[], remove=True, stderr=True, **fields)
+        output = client.containers.run(image, command, entrypoint=[], remove=True, stderr=True, **fields)
     except (DockerException, RequestException) as error:
         raise ToolMissingError(f"{shlex.join(command)[:200]} failed in the image {image}: {error}") from error
-    return bytes(told).decode(errors="replace")
+    return bytes(output).decode(errors="replace")

@@ -1,10 +1,9 @@
-"""Commands inside containers that run already.
+"""Run commands inside running containers.
 
-What a command prints may be lost, on a busy machine 6 of 150 times: docker's client reads below the buffer by which it
-read the head of the answer, and what came with that head is gone, or cut in the middle of a frame
-(``APIClient._get_raw_response_socket``, docker 7.2). So a command says with its first and its last bytes that these are
-its first and its last, and is run again where they are missing. What is run here must therefore be such that it may be
-run twice.
+A command's output may be lost, on a busy machine 6 of 150 times. Docker's client reads the socket directly, below the
+buffer that has read the head of the answer. Bytes that came with the head are then lost, or a frame is cut
+(``APIClient._get_raw_response_socket``, docker 7.2). So each command prints a marker at its beginning and its end. If a
+marker is missing, the command runs again. Therefore commands must be safe to run twice.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ def execute(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` to its end in the container of that id, which belongs to ``node`` (for people). Raises
-    ``ClusterError``."""
+    """Run ``command`` to its end in the container with the id ``container``. ``node`` is its name in messages. Raise
+    ``ClusterError`` if the command cannot be run, or if its output is lost each time."""
     for _ in range(_TIMES_MAX):
         done = _executed(container, command, node, environ or {}, folder)
         if done is not None and all(_is_whole(text) for text in (done.stdout, done.stderr)):
             out, err = (text.removeprefix(_BEGIN).removesuffix(_END) for text in (done.stdout, done.stderr))
             return subprocess.CompletedProcess(command, done.returncode, out, err)
-    raise ClusterError(f"what {command[0]} printed for {node} was lost, {_TIMES_MAX} times in a row")
+    raise ClusterError(f"the output of {command[0]} for {node} was lost, {_TIMES_MAX} times in a row")
 
 
 def _is_whole(text: str) -> bool:
@@ -51,18 +50,18 @@ def _is_whole(text: str) -> bool:
 def _executed(
     container: str, command: Sequence[str], node: str, environ: Mapping[str, str], folder: Path | None
 ) -> subprocess.CompletedProcess[str] | None:
-    """None if it cannot be read what it printed."""
+    """Run the command once, with markers. Return None if its output cannot be read."""
     whole, workdir = ["sh", "-c", _SCRIPT, "sh", *command], str(folder) if folder else None
     try:
-        with connected() as client:  # of its own: several threads of this process run commands at once
+        with connected() as client:  # a new client, as several threads of this process run commands at once
             execution = client.api.exec_create(container, whole, environment=dict(environ), workdir=workdir)["Id"]
             streams = client.api.exec_start(execution, demux=True)
             status = client.api.exec_inspect(execution)["ExitCode"]
-    except ValueError:  # the rest of a frame that was cut
+    except ValueError:  # a frame was cut
         return None
     except (DockerException, OSError, ToolMissingError) as error:
         raise ClusterError(f"{command[0]} could not be run for {node}: {error}") from error
     if status is None:
-        raise ClusterError(f"{command[0]} did not end for {node}: its container did")
+        raise ClusterError(f"{command[0]} for {node} has no exit status: its container ended first")
     out, err = ((stream or b"").decode(errors="replace") for stream in streams)
     return subprocess.CompletedProcess(command, status, out, err)

@@ -1,4 +1,4 @@
-"""The container engine as a cluster sees it: where its brokers and programs run, and what they are given there."""
+"""Run the brokers and programs of one cluster in the container engine, with their disks, clocks and limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from rabbitmq_resilience.clusters.stressors import Stressors
 from rabbitmq_resilience.tools import image_names as images
 from rabbitmq_resilience.tools.distributions import find_pumba
 
-#: On a network of their own, the name of each is that of the topology, but for the colon of balancers.
+#: Containers have their own network. Their host names are the topology's names; the colon of balancers becomes "-".
 _NET = Net("0.0.0.0", lambda name: name.replace(":", "-"), moves=True)  # noqa: S104 - inside a container
 
 _KILLED_STATUS = 128 + signal.SIGKILL
@@ -66,7 +66,7 @@ _PROGRAM_IMAGES: Mapping[Program, images.Image] = {
     "haproxy": images.HAPROXY,
 }
 
-# What is left behind is removed by our own reaper, for processes and containers alike.
+# This project's own reaper removes leftovers, for processes and containers alike.
 testcontainers_config.ryuk_disabled = True
 
 
@@ -75,19 +75,20 @@ def pumba_log(folder: Path) -> Path:
 
 
 class DockerHost:
-    """Runs what belongs to the cluster in ``folder`` as containers that carry its label."""
+    """A host that runs the cluster in ``folder`` as containers, which carry the cluster's label."""
 
     def __init__(
         self, folder: Path, image: BrokerImage, equipment: Equipment = NONE, *, broker_size: BrokerSize | None = None
     ) -> None:
-        """Raises ``ToolMissingError`` where no engine answers."""
+        """Connect to the engine and create the cluster's network and disks. Raise ``ToolMissingError`` if no engine
+        answers, and ``ClusterError`` if the engine refuses."""
         (folder / ENDED_BY).write_text(ending.__name__, encoding="utf-8")
         self._folder = folder
         self._image = image
         self._broker_size = broker_size
         self._forming = True
         self._labels = {CLUSTER_LABEL: str(folder)}
-        # The engine outlives what claims are made of: an older cluster's containers may still have the names.
+        # The prefix is random: containers outlive claims, so those of an older cluster may still have its names.
         self._prefix = f"rabbitmq-resilience-{folder.name}-{secrets.token_hex(3)}"
         self._containers: dict[str, Container] = {}
         self._signals = signals(folder, pumba_log(folder))
@@ -113,7 +114,8 @@ class DockerHost:
 
     @property
     def _unconnected(self) -> dict[str, Any]:
-        """What testcontainers makes a client of that speaks to nobody: see ``speaking_by``."""
+        """Return the options with which testcontainers makes a client that opens no connection: ``speaking_by``
+        replaces it."""
         return {"version": self._client.api.api_version}
 
     @property
@@ -137,9 +139,9 @@ class DockerHost:
         *,
         image: BrokerImage | None = None,
     ) -> BrokerContainer:
-        """``image``: another one than that of the cluster."""
+        """Return the slot of a node, see ``Host.broker``. ``image``: an image instead of the cluster's."""
         taken = image or self._image
-        # The broker replaces the shell, and so is what the engine's signals reach.
+        # The broker replaces the shell, so that the engine's signals reach the broker.
         script = f"{BOUND_OPEN_FILES}; exec {taken.broker.server} >>{files.output} 2>&1"
         command = ["sh", "-c", script]
         mine = {name: value for name, value in environ.items() if name not in ("TMPDIR", "LC_ALL")}
@@ -160,8 +162,8 @@ class DockerHost:
         return BrokerContainer(container, files, self._signals)
 
     def hold_to_size(self) -> None:
-        """Brokers have all cores until this is called: held to a fifth of one, seven would take minutes to form a
-        cluster."""
+        """Apply the limit of cores to all brokers. Before this call they have all cores: with a fifth of a core each,
+        seven brokers would take minutes to form a cluster."""
         self._forming = False
         for container in self._containers.values():
             container.hold_to_size()
@@ -173,14 +175,14 @@ class DockerHost:
         return self._containers[name]
 
     def pumba(self, log: Path) -> Pumba:
-        """Raises ``ToolMissingError`` where there is none, or no image for it."""
+        """Return Pumba for this cluster. Raise ``ToolMissingError`` if Pumba or the image for it is missing."""
         image = find_network_tools(self._client, self._image)
         return Pumba(find_pumba(), self._client, image, self._containers, self._labels, self._folder, log)
 
     def run(
         self, node: str, command: Sequence[str], environ: Mapping[str, str], *, folder: Path, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        # Who reads what a command prints waits for it without end, so the command has to end.
+        # A read of the command's output has no timeout, so ``timeout`` bounds the command itself.
         bounded = ["timeout", "-s", "KILL", f"{timeout_s:g}", *command]
         begun_s = time.monotonic()
         done = execute(self._containers[node].id, bounded, node=node, environ=environ, folder=folder)
@@ -215,7 +217,7 @@ class DockerHost:
         log: Path,
     ) -> Place:
         image = find_image(self._client, _PROGRAM_IMAGES[program])
-        # The program replaces the shell, and so is what the engine's signals reach.
+        # The program replaces the shell, so that the engine's signals reach the program.
         command = ["sh", "-c", f"exec {shlex.join([program, *arguments])} >>{shlex.quote(str(log))} 2>&1"]
         container = self._container(name, image, command, ports, folder, environ=environ, entrypoint=[])
         return ContainerPlace(container, self._signals, log=log)

@@ -1,8 +1,7 @@
-"""Pumba, which acts on containers and on the packets between them: called as a child process, and not believed.
+"""Run Pumba, which acts on containers and on the packets between them, as a child process, and check its effect.
 
-It ends with status 0 also where no container matched, and where what it changed could not be put back
-(alexei-led/pumba 1.1.2, pkg/chaos/runner.go and pkg/chaos/iptables/iptables.go). So what it did is looked up in the
-networks of the containers themselves.
+Pumba ends with status 0 even if no container matched, or if it could not undo its changes (alexei-led/pumba 1.1.2,
+pkg/chaos/runner.go and pkg/chaos/iptables/iptables.go). So its effect is checked in the containers' own networks.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
 from rabbitmq_resilience.tools.image_names import STRESS
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: Pumba ends what it does by itself after that much more than it was to last, should nobody end it before.
+#: Without a ``close``, Pumba ends a fault by itself this long after the fault's planned end.
 OVERTIME_S = 60.0
-#: For its containers to be started, which have the programs that change the rules.
+#: The limit for the start of Pumba's helper containers, which have the programs that change the rules.
 _IN_PLACE_WITHIN_S = 45.0
-#: It gives itself 30 s to put back what it has changed.
+#: The limit for Pumba's end. Pumba itself takes up to 30 s to undo its changes.
 ENDED_WITHIN_S = 45.0
-#: What tells it where the engine is.
+#: The environment variables by which Pumba finds the engine.
 _ENGINE_VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "HOME", "PATH")
 
 NO_NETEM = (
     "netem cannot work here: the kernel of the machine that runs the container engine has no {modules}. Load it there "
-    "(`modprobe sch_netem`; distributions may have it in a package of more modules), or take what needs no netem: "
-    "packet_loss with by: iptables, or latency."
+    "(`modprobe sch_netem`; distributions may have it in a package of extra modules), or use faults that need no "
+    "netem: packet_loss with by: iptables, or latency."
 )
 
 Item = TypeVar("Item")
@@ -52,7 +51,7 @@ Got = TypeVar("Got")
 
 
 def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
-    """Raises ``ToolMissingError`` with what is missing of ``needs``: "pumba", "netem", "stress-ng"."""
+    """Raise ``ToolMissingError`` if one of ``needs`` is missing: "pumba", "netem", "stress-ng"."""
     if "pumba" in needs:
         find_pumba()
     if "stress-ng" in needs:
@@ -64,7 +63,7 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
 
 
 class PumbaCall:
-    """One call of Pumba, until ``close``. What it wrote is then added to ``log``."""
+    """One call of Pumba, until ``close``. Its output is then added to ``log``."""
 
     def __init__(self, program: Path, arguments: Sequence[str], *, folder: Path, log: Path) -> None:
         inherited = {name: os.environ[name] for name in _ENGINE_VARIABLES if name in os.environ}
@@ -79,7 +78,7 @@ class PumbaCall:
                 stderr=self._written,
                 start_new_session=True,
             )
-            opened.pop_all()  # ``close`` does it
+            opened.pop_all()  # from now on ``close`` closes the file
 
     @property
     def exit_status(self) -> int | None:
@@ -87,15 +86,15 @@ class PumbaCall:
 
     @property
     def last_words(self) -> str:
-        return (self._all_words().decode(errors="replace").splitlines() or ["(it said nothing)"])[-1]
+        return (self._all_words().decode(errors="replace").splitlines() or ["(no output)"])[-1]
 
     def check(self) -> None:
-        """Raises ``ClusterError`` if it has ended."""
+        """Raise ``ClusterError`` if Pumba has ended."""
         if self.exit_status is not None:
             raise ClusterError(f"Pumba ended with status {self.exit_status}: {self.last_words}")
 
     def await_end(self) -> None:
-        """Until it ends by itself. Raises ``ClusterError`` if it does not, or otherwise than with status 0."""
+        """Wait until Pumba ends by itself. Raise ``ClusterError`` if it does not, or if its status is not 0."""
         try:
             self._process.wait(ENDED_WITHIN_S)
             status, said = self._process.returncode, self.last_words
@@ -107,7 +106,7 @@ class PumbaCall:
             raise ClusterError(f"Pumba ended with status {status}: {said}")
 
     def close(self) -> None:
-        """SIGTERM, on which it puts back what it has changed. Raises ``ClusterError`` if it does not end."""
+        """Send SIGTERM, on which Pumba undoes its changes. Raise ``ClusterError`` if it does not end."""
         self._process.terminate()
         try:
             self._process.wait(ENDED_WITHIN_S)
@@ -124,7 +123,7 @@ class PumbaCall:
 
 
 class NetworkView:
-    """A container inside the network of a node's, which may look at that network's rules."""
+    """A helper container in the network of a node's container, which can list that network's rules."""
 
     def __init__(self, client: docker.DockerClient, image: str, node: Container, labels: Mapping[str, str]) -> None:
         self._name = node.name
@@ -140,10 +139,11 @@ class NetworkView:
 
     @property
     def is_current(self) -> bool:
-        """Whether the node still has the network that is looked at: one that is started anew gets another."""
+        """Return whether the node still has this network: a restarted node gets a new one."""
         return bool(self._of.state()["StartedAt"] == self._since)
 
-    def told(self, command: Sequence[str]) -> str:
+    def output_of(self, command: Sequence[str]) -> str:
+        """Run ``command`` in the network and return its output. Raise ``ClusterError`` if it fails."""
         done = execute(str(self._view.id), command, node=self._name)
         if done.returncode != 0:
             text = (done.stderr or done.stdout).strip()
@@ -154,12 +154,15 @@ class NetworkView:
         try:
             self._view.remove(force=True, v=True)
         except (DockerException, RequestException) as error:
-            raise ClusterError(f"what looked at the network of {self._name} could not be removed: {error}") from error
+            raise ClusterError(
+                f"the helper container in the network of {self._name} could not be removed: {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
 class Pumba:
-    """Pumba for one cluster: its ``containers`` by node. ``image`` holds tc and iptables, and is there."""
+    """Pumba for one cluster. ``containers`` are the cluster's, by node. ``image`` holds tc and iptables, and has been
+    pulled."""
 
     program: Path
     client: docker.DockerClient
@@ -176,12 +179,13 @@ class Pumba:
         return NetworkView(self.client, self.image, self.containers[node], self.labels)
 
     def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
-        """Returns once the rules are in place. Raises ``ClusterError`` if they do not get there."""
+        """Disturb the packets of ``links``. Return once the rules are in place. Raise ``ClusterError`` if they do not
+        get in place."""
         disturbed = DisturbedPackets(self, frozenset(links), disturbance)
         try:
             disturbed.begin(for_s=for_s)
         except BaseException:
-            with suppress(ClusterError):  # what went wrong first is the story
+            with suppress(ClusterError):  # the first error is the one to report
                 disturbed.close()
             raise
         return disturbed
@@ -214,28 +218,28 @@ class DisturbedPackets:
         self._views[node] = self.pumba.view(node)
 
     def met(self) -> dict[Link, int]:
-        """Packets that each link's rule has met by now; a link without a rule is not in it."""
+        """Return {link: packets that its rule has met by now}. Links without a rule are left out."""
         by = self.disturbance.by
 
         def listed(node: str) -> dict[Link, int]:
             of = {self._address(self.disturbance.peer_of(x)): x for x in self.links if self._node_of(x) == node}
-            listing = self._views[node].told(LISTING[by])
+            listing = self._views[node].output_of(LISTING[by])
             return {of[peer]: count for peer, count in met(by, listing, peers=of).items()}
 
         return {link: count for found in _each(listed, sorted(self._views)) for link, count in found.items()}
 
     def close(self) -> None:
-        """Raises ``ClusterError`` where it did not last until now, or something of it is left."""
+        """End the disturbance. Raise ``ClusterError`` if it ended early, or if a rule is left."""
         with ExitStack() as stack:
             for view in self._views.values():
                 stack.callback(view.close)
             ended = [call for call in self._calls if call.exit_status is not None]
             troubles = [f"Pumba had ended with status {call.exit_status}: {call.last_words}" for call in ended]
             _each(PumbaCall.close, self._calls)
-            anew = [node for node, view in self._views.items() if not view.is_current]
-            troubles += [f"{node} was started anew, without what was done to its packets" for node in anew]
-            left = [link for link in self.met() if self._node_of(link) not in anew]
-            troubles += [f"what was done to packets on {link} is still there" for link in sorted(left)]
+            restarted = [node for node, view in self._views.items() if not view.is_current]
+            troubles += [f"{node} was restarted, which removed its packet rules" for node in restarted]
+            left = [link for link in self.met() if self._node_of(link) not in restarted]
+            troubles += [f"packets on {link} are still disturbed" for link in sorted(left)]
         if troubles:
             raise ClusterError("; ".join(troubles))
 
@@ -258,7 +262,7 @@ class DisturbedPackets:
 
 
 def _each(act: Callable[[Item], Got], items: Iterable[Item]) -> list[Got]:
-    """All at once: each waits for the engine."""
+    """Call ``act`` for all items at once, as each call waits for the engine. Return the results."""
     listed = list(items)
     with ThreadPoolExecutor(max_workers=max(1, len(listed))) as pool:
         return list(pool.map(act, listed))

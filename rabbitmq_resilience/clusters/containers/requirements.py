@@ -1,4 +1,4 @@
-"""What faults need beside a cluster in containers, looked for before anything is started."""
+"""Check before a start that everything is there that faults need in addition to a cluster in containers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rabbitmq_resilience.tools.image_names import HAPROXY
 
 
 def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
-    """Raises ``ToolMissingError`` with what is missing of ``needs`` (see ``faults.step.Step``), and
-    ``UnsupportedUpgradeError`` where nodes that are of ``broker`` are to become what they cannot."""
+    """Raise ``ToolMissingError`` if one of ``needs`` is missing (see ``faults.step.Step``). Raise
+    ``UnsupportedUpgradeError`` if nodes of ``broker`` cannot become a version that a fault upgrades to."""
     pumba.require(client, broker, needs)
     if "haproxy" in needs:
         find_image(client, HAPROXY)
     if "libfaketime" in needs and not has_file(client, broker.name, LIBRARY):
         raise ToolMissingError(
-            f"the image {broker.name} has no {LIBRARY}, by which the clock of a broker is turned: take one that `make "
-            "images` builds, or add Debian's package libfaketime to an image of yours, and that link to its library"
+            f"the image {broker.name} has no {LIBRARY}, which turns the clock of a broker: take an image that `make "
+            "images` builds, or add Debian's package libfaketime and a link of that name to its library to your image"
         )
     require_ram_nodes(broker.broker.version, needs)
     require_maintenance_mode(broker.broker.version, needs)
@@ -48,7 +48,8 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
 
 
 def _ready(client: docker.DockerClient, needs: Collection[str], kind: str) -> list[str]:
-    """The versions of the images that are needed; no node will have to wait for one of them."""
+    """Pull all images of this ``kind`` of need, compile our modules in them, and return their versions. So no node has
+    to wait for an image later."""
     found = [find_broker_image(client, need.removeprefix(kind)) for need in needs if need.startswith(kind)]
     for image in found:
         compiled_in(client, image)

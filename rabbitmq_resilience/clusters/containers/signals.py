@@ -1,6 +1,6 @@
-"""How brokers in containers are signalled and frozen: by Pumba where there is one, else by the engine itself.
+"""Signal and freeze brokers in containers: by Pumba if it is installed, otherwise by the engine itself.
 
-Neither is believed. Who sent a signal looks at the process afterwards.
+Callers do not rely on either. They check the process after each signal.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _FROZEN_WITHIN_S = 20.0
-#: Pumba wants to know for how long, and ends earlier when it is told to.
+#: Pumba requires a duration, and ends earlier on SIGTERM.
 _FROZEN_AT_MOST = "12h"
 
 
 @dataclass
 class PumbaSignals:
-    """``folder`` is the cluster's, by which a call that is left behind is known; ``log`` gets what Pumba says."""
+    """Signals by Pumba. ``folder`` is the cluster's; it identifies calls that are left behind. ``log`` gets Pumba's
+    output."""
 
     program: Path
     folder: Path
@@ -34,7 +35,7 @@ class PumbaSignals:
         self._call("kill", "--signal", name, container.full_name).await_end()
 
     def freeze(self, container: Container) -> None:
-        """Returns once the container is frozen: a call of Pumba lasts as long as it is."""
+        """Freeze the container. Return once it is frozen. The call of Pumba lasts until ``thaw``."""
         call = self._call("pause", "--duration", _FROZEN_AT_MOST, container.full_name)
 
         def frozen() -> bool:
@@ -47,7 +48,7 @@ class PumbaSignals:
             call.close()
             raise ClusterError(f"{error}; see {self.log}") from error
         before, self._freezing[container.id] = self._freezing.get(container.id), call
-        if before is not None:  # it ended by itself
+        if before is not None:  # the earlier call has ended by itself
             before.close()
 
     def thaw(self, container: Container) -> None:
@@ -58,7 +59,7 @@ class PumbaSignals:
             container.unpause()
 
     def close(self) -> None:
-        """End all calls, also of containers that are gone."""
+        """End all calls, also those for containers that are gone."""
         with ExitStack() as each:
             while self._freezing:
                 each.callback(self._freezing.popitem()[1].close)
@@ -68,7 +69,8 @@ class PumbaSignals:
 
 
 def signals(folder: Path, log: Path) -> Signals:
-    """Those of Pumba where there is one. Raises ``ToolMissingError`` where PUMBA names something else."""
+    """Return signals by Pumba if it is installed, otherwise by the engine. Raise ``ToolMissingError`` if the variable
+    PUMBA does not name the program."""
     try:
         return PumbaSignals(find_pumba(), folder, log)
     except ToolMissingError:

@@ -1,8 +1,8 @@
-"""stress-ng in the company of one container, started by Pumba: it takes CPU, memory and disk.
+"""Run stress-ng next to one container, started by Pumba: it takes CPU, memory and disk.
 
-Pumba gives it a container of its own, inside the control group of the node's where the engine's cgroup driver is
-cgroupfs (so that it lives within the node's limits), and beside it where that is systemd (docs/stress-testing.md of
-alexei-led/pumba). It tells nobody which container that is, so the stressors carry a mark.
+Pumba runs stress-ng in a separate container. If the engine's cgroup driver is cgroupfs, that container is inside the
+control group of the node's container, and shares the node's limits. With systemd it is outside
+(docs/stress-testing.md of alexei-led/pumba). Pumba does not report which container it is, so the stressors are marked.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _GONE_WITHIN_S = 20.0
 
 
 class StressedNode:
-    """stress-ng beside one node, until ``close``."""
+    """A node with stress-ng in its company, until ``close``."""
 
     def __init__(self, pumba: Pumba, node: str, stressors: Stressors, *, image: str, for_s: float) -> None:
-        """Returns once it runs. Raises ``ClusterError`` if it does not get there."""
+        """Start stress-ng. Return once it runs. Raise ``ClusterError`` if it does not start."""
         self._node = node
         self._client = pumba.client
-        # It must not end before Pumba ends it, or Pumba looks for a container that has gone.
+        # stress-ng must not end before Pumba ends it; otherwise Pumba looks for a container that is gone.
         self._words = list(stressors.words(for_s=for_s + 2 * OVERTIME_S, mark=secrets.randbelow(2**31)))
         options = ("--duration", f"{for_s + OVERTIME_S:.0f}s", "--stress-image", image, "--pull-image=false")
         name = pumba.containers[node].full_name
@@ -45,7 +45,7 @@ class StressedNode:
             raise
 
     def resources(self) -> Resources | None:
-        """What stress-ng uses; None once it is gone."""
+        """Return what stress-ng uses; None once it is gone."""
         if self._seek() is None:
             return None
         try:
@@ -55,7 +55,7 @@ class StressedNode:
 
     @property
     def is_within_limits(self) -> bool:
-        """Whether it shares the limits of the node's container."""
+        """Return whether stress-ng shares the limits of the node's container."""
         return self._within in str(self._found.attrs["HostConfig"]["CgroupParent"])
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class StressedNode:
             return self._seek()
 
         try:
-            return wait_until(look, timeout_s=_STARTED_WITHIN_S, what=f"stress-ng to be started beside {self._node}")
+            return wait_until(look, timeout_s=_STARTED_WITHIN_S, what=f"stress-ng to start next to {self._node}")
         except WaitTimeout as error:
             raise ClusterError(str(error)) from error
 
@@ -82,5 +82,5 @@ class StressedNode:
         try:
             there = self._client.containers.list(filters={"label": PUMBA_LABEL}, ignore_removed=True)
         except (DockerException, RequestException) as error:
-            raise ClusterError(f"the engine does not tell what runs: {error}") from error
+            raise ClusterError(f"the engine does not list its containers: {error}") from error
         return next((found for found in there if found.attrs["Config"]["Cmd"] == self._words), None)

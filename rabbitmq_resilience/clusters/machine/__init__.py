@@ -1,1 +1,1 @@
-"""What a cluster takes of the machine, and what gives that back whatever happens."""
+"""Claim the folders and ports of a cluster on this machine, and release them even if the run crashes."""

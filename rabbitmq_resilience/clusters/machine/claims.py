@@ -1,12 +1,12 @@
-"""A cluster's claim on this machine: a folder of its own and a block of two hundred ports, claimed together.
+"""Claim a folder and a block of two hundred ports for a cluster on this machine.
 
-Whoever holds the lock file ``<root>/<base>.lock`` owns the folder ``<root>/<base>`` and the ports from
-``base`` on. The kernel drops the lock when the last process that holds it is gone, so a folder whose
-lock is free was left behind by a run that died, and only such a folder is removed.
+The process that holds the lock file ``<root>/<base>.lock`` owns the folder ``<root>/<base>`` and the ports from
+``base`` on. The kernel drops the lock when the last process that holds it is gone. So a folder with a free lock was
+left behind by a run that died. Only such folders are removed.
 
-Locks are known to this root only. A paused broker has closed its ports, and a run with another root, as another user
-has, would find them free. So the claim also holds the block's first port for UDP, which nobody here speaks, and which
-everybody on the machine sees.
+Locks are valid within one root only, and another user has another root. A paused broker has closed its ports, so a run
+with another root would find them free. So the claim also binds the block's first port for UDP. No program here uses
+UDP, and every process on the machine sees that the port is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST_BASES = range(20_000, 32_000, BLOCK_PORTS)
 
 @dataclass(frozen=True)
 class Claim:
-    """A claimed folder and block of ports. ``claim_fds`` keep the claim; the reaper inherits them."""
+    """A claimed folder and block of ports. The open files ``claim_fds`` keep the claim; the reaper inherits them."""
 
     folder: Path
     base_port: int
@@ -43,7 +43,8 @@ class Claim:
 
 
 def default_root() -> Path:
-    """Where clusters of this user live; nobody else may look in (it holds cookies)."""
+    """Return the folder of this user's clusters. Only this user may read it, as it holds cookies. Raise ClusterError if
+    others may."""
     root = Path(tempfile.gettempdir()) / f"rabbitmq-resilience-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     if root.stat().st_uid != os.getuid() or root.stat().st_mode & 0o077:
@@ -52,7 +53,8 @@ def default_root() -> Path:
 
 
 def take_claim(root: Path, *, ports: int) -> Claim:
-    """Claim the first free block that has its first ``ports`` ports free on all addresses."""
+    """Claim the first block whose first ``ports`` ports are free on all addresses. Raise ClusterError if there is
+    none."""
     if ports > BLOCK_PORTS:
         raise ClusterError(f"a cluster needs {ports} ports, a block has {BLOCK_PORTS}")
     sweep(root)
@@ -66,7 +68,7 @@ def take_claim(root: Path, *, ports: int) -> Claim:
             if guard_fd is not None:
                 claim = replace(claim, claim_fds=(lock_fd, guard_fd))
                 if all(_is_free(port) for port in range(base, base + ports)):
-                    with suppress(FileExistsError):  # what a dead run left there could not be removed
+                    with suppress(FileExistsError):  # the leftovers of a dead run could not be removed
                         claim.folder.mkdir(mode=0o700)
                         return claim
         except BaseException:
@@ -77,7 +79,7 @@ def take_claim(root: Path, *, ports: int) -> Claim:
 
 
 def sweep(root: Path) -> list[Path]:
-    """End and remove what earlier runs that died have left, and nothing else; the folders removed."""
+    """End and remove the leftovers of runs that died, and nothing else. Return the removed folders."""
     return [claim.folder for claim in _leftovers(root)]
 
 
@@ -96,7 +98,8 @@ def _leftovers(root: Path) -> Iterator[Claim]:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock ``path``; None where another process holds it, or has removed it meanwhile."""
+    """Lock ``path`` and return its descriptor. Return None if another process holds the lock, or has just removed
+    the file."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,7 +112,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _guard(base: int) -> int | None:
-    """Hold the UDP port; None where somebody else holds it."""
+    """Bind the UDP port and return its descriptor. Return None if another process holds it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guard:
         try:
             guard.bind((LOOPBACK, base))
@@ -119,7 +122,7 @@ def _guard(base: int) -> int | None:
 
 
 def release(claim: Claim) -> None:
-    """Give a claim up that holds nothing yet, or nothing any more."""
+    """Give up a claim that is not in use: remove its lock file and close its open files."""
     try:
         claim.lock_file.unlink(missing_ok=True)
     finally:
@@ -128,7 +131,7 @@ def release(claim: Claim) -> None:
 
 
 def _is_free(port: int) -> bool:
-    """Free on all addresses: a broker refuses to boot where one of them is taken."""
+    """Return whether a port is free on all addresses. A broker refuses to boot if one address is taken."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

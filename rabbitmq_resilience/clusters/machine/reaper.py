@@ -1,8 +1,8 @@
-"""Ends the processes of one cluster and removes its folder, whatever became of the test run.
+"""End the processes of one cluster and remove its folder, even if the test run crashes.
 
-Runs as a process of its own in a session of its own (``python -m rabbitmq_resilience.clusters.machine.reaper``), so
-neither Ctrl-C at the terminal nor ``kill -9`` of the test run touches it. It acts when its standard input gets a byte
-or ends, or when its parent is gone: processes forked by the parent may keep the pipe open.
+The reaper is a separate process in its own session (``python -m rabbitmq_resilience.clusters.machine.reaper``). So
+neither Ctrl-C at the terminal nor ``kill -9`` of the test run reaches it. It acts when its standard input gets a byte
+or ends. It also acts when its parent is gone, because processes forked by the parent may keep the pipe open.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
-#: Every process of a cluster carries this variable with the cluster's folder, and is found by it.
+#: Every process of a cluster has this environment variable with the cluster's folder. The reaper finds it by that.
 MARK = "RESILIENCE_CLUSTER"
 
-#: A cluster that has more than processes names in this file of its folder the module that removes the rest: it is run
-#: with the folder as its argument, and its exit status is 0 if nothing is left.
+#: A cluster with more than processes has this file in its folder. It names the module that removes the rest. The module
+#: runs with the folder as its argument; its exit status is 0 if nothing is left.
 ENDED_BY = "ended-by"
 
 _PARENT_POLL_S = 0.5
@@ -32,10 +32,10 @@ _CLOSE_TIMEOUT_S = 20.0
 
 
 class Reaper:
-    """The parent's end: starts the reaper of a cluster's folder, and has it do its work on ``close``.
+    """The parent's handle of a reaper: it starts the reaper of a cluster's folder, and triggers it on ``close``.
 
-    The reaper shares the claim of the place (``clusters.machine.claims``) until all is removed, so no other run
-    takes it before.
+    The reaper shares the claim (``clusters.machine.claims``) until everything is removed, so that no other run takes
+    the folder before.
     """
 
     def __init__(self, folder: Path, lock_file: Path, claim_fds: Sequence[int]) -> None:
@@ -62,7 +62,7 @@ class Reaper:
         return self._process.pid
 
     def close(self) -> None:
-        """Returns when the processes and the folder are gone."""
+        """Let the reaper act. Return when the processes and the folder are gone."""
         try:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 self._process.communicate(b"\n", timeout=_CLOSE_TIMEOUT_S)
@@ -76,24 +76,26 @@ class Reaper:
 
 
 def marked(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """``environ`` with the mark by which a process is known to belong to the cluster in ``folder``."""
+    """Return ``environ`` with the mark that assigns a process to the cluster in ``folder``."""
     return {**environ, MARK: str(folder)}
 
 
 def remove_cluster(folder: Path, *, timeout_s: float = 10.0) -> None:
-    """SIGKILL every process that carries the mark of ``folder``, have the rest removed, then the folder."""
+    """Send SIGKILL to every process with the mark of ``folder``, remove the rest, then remove the folder. Give up after
+    ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         killed = _kill_marked(folder)
         if (folder / ENDED_BY).exists() and not _the_rest_is_gone(folder):
-            return  # its folder stays, so that they are found again
+            return  # the folder stays, so that a later run finds the rest
         shutil.rmtree(folder, ignore_errors=True)
         if not killed and not folder.exists():
             return
-        time.sleep(0.02)  # a process that was just killed needs a moment
+        time.sleep(0.02)  # a killed process needs a moment to end
 
 
 def reap(folder: Path, lock_file: Path) -> None:
+    """Remove the cluster in ``folder``, and its lock file if the folder is gone."""
     remove_cluster(folder)
     if not folder.exists():
         lock_file.unlink(missing_ok=True)
@@ -114,7 +116,7 @@ def _kill_marked(folder: Path) -> int:
 
 
 def _the_rest_is_gone(folder: Path) -> bool:
-    """Have the driver remove what are no processes of this machine; whether that worked."""
+    """Let the driver's module remove everything that is no process of this machine. Return whether that worked."""
     module = (folder / ENDED_BY).read_text(encoding="utf-8").strip()
     ended = subprocess.run(
         [sys.executable, "-m", module, str(folder)],

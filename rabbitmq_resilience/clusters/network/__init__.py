@@ -1,1 +1,1 @@
-"""The links of a cluster: proxies that cut and slow them, and probes that tell whether they carry."""
+"""Cut and slow the links of a cluster by proxies, and probe whether the links carry data."""

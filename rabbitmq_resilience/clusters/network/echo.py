@@ -1,7 +1,7 @@
-"""Sends back whatever it gets, on loopback: ``python -m rabbitmq_resilience.clusters.network.echo PORT``.
+"""Run an echo server on loopback: ``python -m rabbitmq_resilience.clusters.network.echo PORT``.
 
-It stands where a broker does, behind the same kind of proxy, so that what a round trip takes is the network's doing and
-not RabbitMQ's.
+The server takes the place of a broker behind the same kind of proxy. So a round trip to it takes the time of the
+network and not of RabbitMQ.
 """
 
 from __future__ import annotations

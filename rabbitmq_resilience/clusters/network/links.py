@@ -1,15 +1,15 @@
-"""The proxied links of one cluster, as Toxiproxy carries them.
+"""Control the proxied links of one cluster through Toxiproxy.
 
-Two brokers share one connection, which goes through the proxy of whichever opened it. So what acts on the link a->b
+Two brokers share one connection, which goes through the proxy of the broker that opened it. So an act on the link a->b
 acts on the upstream side of proxy a->b and on the downstream side of proxy b->a. A client opens all its connections
 itself: its link to a broker is the upstream side of its proxy, and the link back the downstream side.
 
-Each side of each proxy carries one ``latency`` toxic all the time, which is only ever updated: 0 passes bytes on, an
-hour holds them. Removing a toxic writes out what it held, and waits for ever where the connection has died
-meanwhile (Toxiproxy's ``ToxicLink.RemoveToxic``). Updating waits for nobody but a connection that the update just
-before found dead, and that waits to be forgotten (``ToxicStub.InterruptToxic``, ``ToxicCollection.RemoveLink``; 1 of
-some 100 times that ten connections died and six updates followed at once). Nothing ends that but to make the proxy
-anew, which ends its other connections too. The toxics cost 3 µs a round trip.
+Each side of each proxy always has one ``latency`` toxic, which is only updated and never removed: 0 passes bytes on, an
+hour holds them. Removing a toxic writes out the held bytes, and hangs forever if the connection has died meanwhile
+(Toxiproxy's ``ToxicLink.RemoveToxic``). An update can hang too: on a connection that the previous update found dead and
+that is not yet removed (``ToxicStub.InterruptToxic``, ``ToxicCollection.RemoveLink``). This happened in 1 of about 100
+cases in which ten connections died and six updates followed at once. The only remedy is to create the proxy again,
+which ends its other connections too. The toxics cost 3 µs for each round trip.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from rabbitmq_resilience.clusters.spec import Delay, Link
 Stream = Literal["upstream", "downstream"]
 _STREAMS: tuple[Stream, ...] = ("upstream", "downstream")
 
-#: Holds every byte for longer than any scenario lasts.
+#: A latency that holds every byte for longer than any scenario lasts.
 _CUT_LATENCY_MS = 3_600_000
 _CONNECT_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one broker counts on its connection to one peer. ``connection`` names it: a new one has another name.
-    ``sent_before_bytes``: 0.6 s earlier."""
+    """A broker's counters of its connection to one peer. ``connection`` is the connection's name; a new connection has
+    another name. ``sent_before_bytes`` is ``sent_bytes`` 0.6 s earlier."""
 
     connection: str
     sent_bytes: int
@@ -52,31 +52,32 @@ class Traffic:
 
 
 class Brokers(Protocol):
-    """What the links ask the brokers at their ends."""
+    """The information about brokers that links need."""
 
     def traffic(self, node: str) -> Mapping[str, Traffic]:
-        """By peer, the connections that ``node`` considers alive; empty for a node whose process is gone."""
+        """Return {peer: traffic} for the connections that ``node`` considers alive; empty if its process is gone."""
         ...
 
     def port_behind(self, link: Link) -> int:
-        """Where the link's target listens itself: for other brokers, or for AMQP if the source is a client."""
+        """Return the port on which the link's target listens: for other brokers, or for AMQP if the source is a
+        client."""
         ...
 
     def address(self, name: str) -> str:
-        """Where the ports of a node, or of the proxies (``toxiproxy``), are reached from here."""
+        """Return the address at which this process reaches a node, or the proxies (``toxiproxy``)."""
         ...
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is asked of one direction of one proxy."""
+    """The requested state of one direction of one proxy."""
 
     cut: bool = False
     latency_ms: int = 0
     jitter_ms: int = 0
 
     def toxic(self, stream: Stream, always: Delay | None = None) -> dict[str, Any]:
-        """``always``: what the network does to it beside that."""
+        """Return the toxic for this state. ``always``: the network's permanent delay, which is added."""
         latency_ms, jitter_ms = (_CUT_LATENCY_MS, 0) if self.cut else (self.latency_ms, self.jitter_ms)
         if always is not None and not self.cut:
             latency_ms, jitter_ms = latency_ms + always.latency_ms, jitter_ms + always.jitter_ms
@@ -85,7 +86,8 @@ class Side:
 
 
 class ToxiproxyLinks:
-    """One proxy a link that somebody may open: both directions of a pair of brokers, and client to broker."""
+    """The proxies of a cluster, one for each link on which connections are opened: both directions between two brokers,
+    and client to broker."""
 
     def __init__(
         self,
@@ -97,9 +99,9 @@ class ToxiproxyLinks:
         shadow: ToxiproxyLinks | None = None,
         suffix: str = "",
     ) -> None:
-        """``ports``: the listening port of every proxy; where there is none no server is needed. ``delay_of``: what the
-        network does to a link all the time, from ``begin_network`` on. ``shadow``: has what is done to these links done
-        to its own. ``suffix``: ends the names of the proxies."""
+        """Create the proxies. ``ports``: the listening port of every proxy; without any, no server is needed.
+        ``delay_of``: the permanent delay of a link, from ``begin_network`` on. ``shadow``: further links on which every
+        act is repeated. ``suffix``: the end of the proxies' names."""
         self._delay_of = delay_of
         self._network_begun = False
         self._shadow = shadow
@@ -110,7 +112,7 @@ class ToxiproxyLinks:
         self._sides: dict[tuple[Link, Stream], Side] = {(link, s): Side() for link in ports for s in _STREAMS}
         self._refused: set[Link] = set()
         self._lock = threading.Lock()
-        #: The proxies that had to be made anew, each as often as that was.
+        #: The names of the proxies that had to be created again, once for each time.
         self.remade: list[str] = []
         self._unsure = False
         self._probes = count(1)
@@ -122,11 +124,11 @@ class ToxiproxyLinks:
 
     @property
     def clean(self) -> bool:
-        """Nothing is cut, delayed or refused, and every call was obeyed."""
+        """Return whether no link is cut, delayed or refused, and no call has failed."""
         return not self._unsure and not self._refused and all(side == Side() for side in self._sides.values())
 
     def begin_network(self) -> None:
-        """Brokers join each other before that, as each takes hundreds of round trips for it."""
+        """Begin the permanent delays. Brokers join before that, as joining takes hundreds of round trips for each."""
         with self._lock:
             self._network_begun = True
             slow = [(proxy, s) for proxy, s in self._sides if self._always(proxy, s) is not None]
@@ -173,17 +175,18 @@ class ToxiproxyLinks:
         return all(_is_refused(self._listener(proxy)) for proxy in self._proxies_of([link]))
 
     def attested(self, links: Collection[Link]) -> None:
-        """Probes tell."""
+        """Return None: only probes show whether a link is cut."""
 
     def connection(self, link: Link) -> str | None:
         traffic = self._brokers.traffic(link.source).get(link.target)
         return None if traffic is None else traffic.connection
 
     def held_bytes(self, link: Link) -> int | None:
-        """Sent by the source over half a second ago and still not received, as the two brokers count it.
+        """Return how many bytes the source sent over half a second ago that the target has not received, by the two
+        brokers' counters.
 
-        Bytes in flight on a busy link thus do not pass for held ones. None also where one of the brokers
-        no longer has the connection.
+        So bytes in flight on a busy link do not count as held. Return None for links without a proxy, for clients'
+        links, and if one of the brokers no longer has the connection.
         """
         if link not in self._ports or link.client is not None:
             return None
@@ -218,7 +221,7 @@ class ToxiproxyLinks:
             return None
 
     def _opened_as(self, link: Link) -> Link | None:
-        """The proxy through which a connection over ``link`` is opened: a client's for both of its directions."""
+        """Return the proxy for a new connection over ``link``. A client's proxy serves both directions."""
         return next((proxy for proxy in (link, link.back) if proxy in self._ports), None)
 
     def _listener(self, proxy: Link) -> tuple[str, int]:
@@ -236,7 +239,7 @@ class ToxiproxyLinks:
         return sorted({proxy for link in links for proxy in (link, link.back)} & self._ports.keys())
 
     def _change(self, links: Collection[Link], **fields: Any) -> None:
-        """Bring the sides of all proxied links to the new state, at once."""
+        """Set ``fields`` on the sides of all proxied links at once."""
         with self._lock:
             changed = {}
             for place in self._places(links):
@@ -264,10 +267,11 @@ class ToxiproxyLinks:
         try:
             self._server.call(calls)
         except UnansweredError:
-            self._call_one_by_one(calls)  # each may be made twice: it tells what to be, not what to change
+            self._call_one_by_one(calls)  # calls may be repeated: each sets a state, and none is relative
 
     def _call_one_by_one(self, calls: list[Call]) -> None:
-        """Each of them, also where another one fails; the last failure is raised."""
+        """Make each call, even if another one fails. Create a proxy again if its call gets no answer. Raise the last
+        failure."""
         proxies = {self._name(proxy): proxy for proxy in self._ports}
         failed: ClusterError | None = None
         for call in calls:
@@ -275,7 +279,7 @@ class ToxiproxyLinks:
                 self._server.call([call])
             except UnansweredError as error:
                 try:
-                    assert call.proxy is not None, "every call that changes something is about a proxy"
+                    assert call.proxy is not None, "every call that changes a state acts on a proxy"
                     self._remake(proxies[call.proxy])
                 except ClusterError:
                     failed, self._unsure = error, True
@@ -283,7 +287,7 @@ class ToxiproxyLinks:
             raise failed
 
     def _remake(self, proxy: Link) -> None:
-        """As it is to be by now; nothing passes it before."""
+        """Create a proxy again, disabled until it has its current state."""
         name = self._name(proxy)
         self._server.call([Call.delete(name)])
         self._server.call([self._creation(proxy, enabled=False)])
@@ -307,7 +311,7 @@ class ToxiproxyLinks:
 
     @property
     def _server(self) -> ToxiproxyServer:
-        assert self._optional_server is not None, "only a proxied link asks for the server"
+        assert self._optional_server is not None, "only a proxied link uses the server"
         return self._optional_server
 
 

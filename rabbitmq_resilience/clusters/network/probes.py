@@ -1,8 +1,8 @@
-"""One probe over each of some links, all sent in the same moment: which of them were silent, and until when.
+"""Send one probe over each of several links at the same moment, and record which were silent, and until when.
 
-A probe alone cannot tell a link that is cut for 4 ms from a broker that is busy for 4 ms. So after the probes another
-one goes to each broker past the proxies. A link was cut if nothing came back over it before it was restored, and
-its broker answered the later probe before the one that was held back.
+A probe alone cannot distinguish a link that is cut for 4 ms from a broker that is busy for 4 ms. So after the probes
+over the links, a direct probe goes to each broker, bypassing the proxies. A link was cut if no answer came over it
+before it was restored, and its broker answered the direct probe before the probe that was held back.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from rabbitmq_resilience.clusters.spec import Link
 
 _POLL_S = 0.05
 
-#: A broker, and whether it is asked as clients do or as its peers do.
+#: A broker, and whether the probe speaks AMQP (as clients do) or the distribution protocol (as peers do).
 _Asked = tuple[str, bool]
 
 
 @dataclass
 class ProbeRound:
-    """Its connections are opened before the links are cut, as a cut may be over before one is made: by entering its
-    context, which closes them. ``send`` once the links are cut."""
+    """One round of probes over the links ``over``.
+
+    Entering the context opens the connections, before the links are cut: a cut may end before a connection is made.
+    The end of the context closes them. Call ``send`` once the links are cut.
+    """
 
     links: Links
     over: Collection[Link]
-    #: When each answer came, on the monotonic clock; what was not answered is not in it.
+    #: When each answer came, on the monotonic clock. Links without an answer are left out.
     answered_s: dict[Link, float] = field(default_factory=dict)
     _direct_s: dict[_Asked, float] = field(default_factory=dict)
     _closed: threading.Event = field(default_factory=threading.Event)
@@ -57,10 +60,10 @@ class ProbeRound:
         self.close()
 
     def send(self) -> None:
-        """Send every probe, and after all of them the direct ones; then listen for the answers."""
+        """Send every probe, then the direct probes, then listen for the answers."""
         for probe in [*self._probes.values(), *self._direct.values()]:
             if probe is not None:
-                with suppress(OSError):  # closed by the broker: it will not answer either
+                with suppress(OSError):  # the broker has closed the connection, and will not answer either
                     probe.send()
         listening = threading.Thread(target=self._listen, name="probe-round", daemon=True)
         listening.start()
@@ -68,25 +71,25 @@ class ProbeRound:
 
     @property
     def unreached(self) -> list[Link]:
-        """The links over which no connection could even be opened, or past whose proxies none."""
+        """Return the links over which no connection could be opened, either by the proxy or directly."""
         return [link for link, probe in self._probes.items() if probe is None or self._direct[_asked(link)] is None]
 
     @property
     def away(self) -> list[Link]:
-        """The links whose broker accepts no connection past the proxies either."""
+        """Return the links whose broker accepts no direct connection either."""
         return [link for link in self._probes if self._direct[_asked(link)] is None]
 
     def answered_directly(self, link: Link, *, before_s: float) -> bool:
-        """Whether the link's broker had answered past the proxies by then."""
+        """Return whether the link's broker had answered the direct probe by ``before_s``."""
         return self._direct_s.get(_asked(link), before_s + 1) <= before_s
 
     @property
     def all_answered_directly(self) -> bool:
-        """Whether every broker that is there has done so."""
+        """Return whether every broker with a direct connection has answered its direct probe."""
         return {asked for asked, probe in self._direct.items() if probe is not None} <= self._direct_s.keys()
 
     def close(self) -> None:
-        """May be called more than once."""
+        """Stop listening and close the connections. This may be called more than once."""
         self._closed.set()
         if self._listening is not None:
             self._listening.join()

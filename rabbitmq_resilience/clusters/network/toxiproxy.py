@@ -1,7 +1,7 @@
-"""One Toxiproxy server: its process, and its HTTP API, spoken for many proxies at once.
+"""Run one Toxiproxy server, and call its HTTP API for many proxies at once.
 
-A blip of 4 ms on all links of seven nodes takes 84 calls to begin and as many to end. So calls are sent in one go
-on a few connections, each of which carries many requests before the first answer is read (RFC 9112, section 9.3.2).
+A blip of 4 ms on all links of seven nodes takes 84 calls to begin and as many to end. So calls are sent at once on a
+few connections. Each connection carries many requests before the first answer is read (RFC 9112, section 9.3.2).
 
 Source: https://github.com/Shopify/toxiproxy (HTTP API).
 """
@@ -34,17 +34,17 @@ class Call(NamedTuple):
 
     @classmethod
     def create(cls, proxy: str, *, listen: str, upstream: str, enabled: bool = True) -> Call:
-        """``listen`` and ``upstream`` are written ``host:port``."""
+        """Return the call that creates a proxy. ``listen`` and ``upstream`` have the form ``host:port``."""
         return cls("POST", "/proxies", {"name": proxy, "listen": listen, "upstream": upstream, "enabled": enabled})
 
     @classmethod
     def delete(cls, proxy: str) -> Call:
-        """Ends its connections too."""
+        """Return the call that deletes a proxy, which also ends its connections."""
         return cls("DELETE", f"/proxies/{proxy}")
 
     @property
     def proxy(self) -> str | None:
-        """The one that it is about; None where that is none, or not there yet."""
+        """Return the name of the proxy that the call acts on; None if it acts on none, or creates one."""
         match self.path.split("/"):
             case ["", "proxies", name, *_]:
                 return name
@@ -52,7 +52,7 @@ class Call(NamedTuple):
 
     @classmethod
     def enable(cls, proxy: str, enabled: bool) -> Call:
-        """A proxy that is disabled closes its connections and its port."""
+        """Return the call that enables or disables a proxy. A disabled proxy closes its connections and its port."""
         return cls("POST", f"/proxies/{proxy}", {"enabled": enabled})
 
     @classmethod
@@ -70,24 +70,25 @@ class Call(NamedTuple):
 
 
 class UnansweredError(ClusterError):
-    """A call was not answered in time, or not whole."""
+    """A call got no answer in time, or an incomplete one."""
 
 
 class ToxiproxyServer:
-    """A Toxiproxy server on the host of a cluster. Raises ``ClusterError``."""
+    """A Toxiproxy server on the host of a cluster. Methods raise ``ClusterError``."""
 
     def __init__(self, host: Host, *, port: int, published: Collection[int], folder: Path) -> None:
-        """``port`` is the API's; ``published`` are those of proxies that must be reachable on loopback too."""
+        """Start the server. ``port`` is the API's. ``published`` are the ports of proxies that must be reachable on
+        loopback too."""
         self._net = host.net
         self._port = port
         self._log = folder / "toxiproxy.log"
         arguments = ["-host", self._net.listen, "-port", str(port)]
-        environ = {"LOG_LEVEL": "error"}  # by default it tells of each connection
+        environ = {"LOG_LEVEL": "error"}  # by default Toxiproxy logs each connection
         ports = [port, *published]
         self._running = host.serve("toxiproxy", arguments, environ, ports=ports, folder=folder, log=self._log)
 
     def creation(self, proxy: str, port: int, target: str, target_port: int, *, enabled: bool = True) -> Call:
-        """What makes a proxy that listens on ``port``, for a port of the node ``target``."""
+        """Return the call that creates a proxy from ``port`` to a port of the node ``target``."""
         upstream = f"{self._net.name_of(target)}:{target_port}"
         return Call.create(proxy, listen=f"{self._net.listen}:{port}", upstream=upstream, enabled=enabled)
 
@@ -98,8 +99,8 @@ class ToxiproxyServer:
             raise ClusterError(f"{error}; see {self._log}") from error
 
     def call(self, calls: Sequence[Call]) -> None:
-        """Make all calls, in no order; returns when every one is answered. The first refusal is raised. Raises
-        ``UnansweredError`` where some got no answer: it is not known which of the others were obeyed."""
+        """Make all calls, in no order. Return when all are answered. Raise ``ClusterError`` for the first refused call.
+        Raise ``UnansweredError`` if a call gets no answer; the effect of the other calls is then unknown."""
         with ExitStack() as stack:
             try:
                 shares = [calls[i::_CONNECTIONS_MAX] for i in range(min(_CONNECTIONS_MAX, len(calls)))]
@@ -135,15 +136,16 @@ class ToxiproxyServer:
 
 
 def _answer(reader: BinaryIO) -> tuple[int, str]:
-    """Status and text of the next answer. Raises ValueError for what is none, and for one of unstated length."""
+    """Return status and text of the next answer. Raise ValueError if the bytes are no answer, or if it states no
+    length."""
     line = reader.readline()
     if not line.startswith(b"HTTP/1.1 "):
-        raise ValueError(f"{line!r} is no answer")
+        raise ValueError(f"{line!r} is no HTTP/1.1 answer")
     headers = parse_headers(reader)
     status = int(line.split()[1])
     if status == 204:
         return status, ""
     length = headers["Content-Length"]
     if length is None:
-        raise ValueError(f"an answer of unstated length: {line!r}")
+        raise ValueError(f"the answer states no length: {line!r}")
     return status, reader.read(int(length)).decode(errors="replace")

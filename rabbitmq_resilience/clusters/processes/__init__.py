@@ -1,1 +1,1 @@
-"""Brokers as processes of this user on loopback."""
+"""Run brokers as processes of this user on loopback."""

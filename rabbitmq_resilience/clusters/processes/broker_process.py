@@ -1,4 +1,4 @@
-"""Brokers and programs as child processes: how they are started, signalled and ended."""
+"""Start, signal and end brokers and programs as child processes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 
 class ProcessPlace:
-    """The process of one broker or program; it can be started again after it has ended. What it prints is added to
-    ``output``, in ``log`` people may read more."""
+    """The process of one broker or program, which can be started again after it has ended. Its output is appended to
+    ``output``. Error messages refer to ``log``. Methods raise ``ClusterError``."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ProcessPlace:
         self._await_end(timeout_s=10.0)
 
     def stop(self, *, timeout_s: float) -> None:
-        """SIGTERM, on which the Erlang machine shuts the broker down in order."""
+        """Send SIGTERM, on which the Erlang VM shuts the broker down gracefully. Return when the process is gone."""
         self._signal(signal.SIGTERM)
         self._await_end(timeout_s=timeout_s)
 

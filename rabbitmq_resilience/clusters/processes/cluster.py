@@ -1,4 +1,4 @@
-"""The local driver: real brokers as processes of this user on loopback, without root or containers."""
+"""Run real brokers as processes of this user on loopback, without root or containers (the local driver)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from rabbitmq_resilience.tools.distributions import (
     find_toxiproxy,
 )
 
-_NET = Net(LOOPBACK, lambda name: LOOPBACK)  # noqa: ARG005 - everybody is found there
+_NET = Net(LOOPBACK, lambda name: LOOPBACK)  # noqa: ARG005 - every program listens there
 
 
 class LocalHost:
-    """Runs what belongs to the cluster in ``folder`` as processes that carry its mark."""
+    """A host that runs the cluster in ``folder`` as processes, which carry the cluster's mark."""
 
     def __init__(self, folder: Path, *, server: Path | None = None, programs: Mapping[Program, Path] | None = None):
-        """``server`` starts a broker; of ``programs`` those that are not given are looked for when they are needed."""
+        """Prepare the host. ``server`` is the script that starts a broker. Programs that are not in ``programs`` are
+        searched for when they are needed."""
         self._folder = folder
         self._server = server
         self._programs = dict(programs or {})
@@ -54,7 +55,7 @@ class LocalHost:
         return self.replaced(node, files, environ, server=self._server)
 
     def replaced(self, node: str, files: BrokerFiles, environ: Mapping[str, str], *, server: Path) -> BrokerProcess:
-        """Return the process of a node that is started by another ``server`` from now on."""
+        """Replace the process of a node by one that ``server`` will start, and return it."""
         command = ["sh", "-c", f'ulimit -S -n {open_files()}; exec "$0"', str(server)]
         self.brokers[node] = BrokerProcess(node, command, environ, files)
         return self.brokers[node]
@@ -112,7 +113,7 @@ class LocalHost:
         return str(self._programs.get(program) or _FIND[program]())
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the host holds nothing open."""
 
 
 _FIND: Mapping[Program, Callable[[], Path]] = {
@@ -147,7 +148,7 @@ class RunningProcess:
         return self._process.poll()
 
     def close(self) -> None:
-        """What such a program keeps is in its files already, so there is nothing to wait for."""
+        """Kill the program. Its data is in its files already, so a graceful end is not needed."""
         self._process.kill()
         self._process.wait()
 
@@ -159,8 +160,8 @@ class LocalCluster(RunningCluster):
     def form(
         cls, topology: Topology, *, broker: BrokerHome | None = None, toxiproxy: Path | None = None, **fields: Any
     ) -> Self:
-        """Start a cluster and return when it has formed. ``broker`` and ``toxiproxy``: what to run, see
-        ``tools.distributions`` where not given; ``fields`` as in ``RunningCluster.formed_on``."""
+        """Start a cluster and return when it has formed. ``broker`` and ``toxiproxy`` name what to run; without them
+        ``tools.distributions`` finds both. ``fields`` are those of ``RunningCluster.formed_on``."""
         found = broker or find_broker()
         programs: dict[Program, Path] = {} if toxiproxy is None else {"toxiproxy": toxiproxy}
 
@@ -174,7 +175,8 @@ class LocalCluster(RunningCluster):
         return {n: pid for n, process in self._host.brokers.items() if (pid := process.pid) is not None}
 
     def upgrade(self, node: str, to: str) -> None:
-        """From its next start on the node, whose process is gone, is of that version or series, or of that folder."""
+        """Let the next start of a node, whose process is gone, use another broker. ``to`` is a version, a series, or a
+        broker's folder."""
         if self.process(node) != "gone":
             raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can be upgraded")
         assert isinstance(self._host, LocalHost)

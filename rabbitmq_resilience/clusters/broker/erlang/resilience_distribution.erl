@@ -1,22 +1,22 @@
-%% Tells the brokers of one cluster where their peers listen, in place of epmd.
+%% Find the addresses of peers for the brokers of one cluster, in place of epmd.
 %%
-%% The file named by the environment variable RESILIENCE_PEERS has one term a peer, {"a1", Host, Port}. They
-%% are the peer's own, or those of the proxy which carries the directed link to it. Nothing is ever
-%% registered anywhere, so no daemon is needed and none is left behind.
+%% The file named by the environment variable RESILIENCE_PEERS has one term for each peer, {"a1", Host, Port}. Host and
+%% port are the peer's own, or those of the proxy that carries the directed link to the peer. No name is ever
+%% registered, so no daemon is needed and none is left behind.
 %%
-%% A broker, which is told by the flag -resilience_traffic File from tools and others that come for a moment, also
-%% writes, five times a second, which peers it is connected to, the name of the connection, and the bytes that it has
-%% sent to each by now, received from each by now, and had sent to each 0.6 s before: to that file, one peer a line.
-%% What was sent then and is not received now has been held back.
+%% Only brokers have the flag -resilience_traffic File, not tools and other short-lived programs. A broker writes this
+%% file five times a second, with one line for each connected peer. A line has the name of the connection, and three
+%% numbers of bytes: sent by now, received by now, and sent 0.6 s before. Bytes that were sent 0.6 s ago and are not
+%% received now have been held back.
 %%
-%% A broker announces its name to clients too, among the properties of Connection.Start (rabbit's server_properties), as
-%% they cannot know it who come through a load balancer.
+%% A broker also announces its name to clients, among the properties of Connection.Start (rabbit's server_properties),
+%% because clients behind a load balancer cannot know the name otherwise.
 %%
-%% The broker itself asks epmd for its own port once, past this module, when it lists its listeners. So
-%% the node answers that question too, on the loopback port that ERL_EPMD_PORT names; protocol:
+%% The broker itself asks epmd for its own port once, bypassing this module, when it lists its listeners. So the node
+%% also answers that question, on the loopback port that ERL_EPMD_PORT names; protocol:
 %% https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html (EPMD protocol, PORT_PLEASE2).
 %%
-%% Callbacks as kernel's erl_epmd has them from OTP 21 to 29:
+%% The callbacks are those of kernel's erl_epmd from OTP 21 to 29:
 %% https://www.erlang.org/doc/apps/erts/alt_disco.html
 -module(resilience_distribution).
 
@@ -24,7 +24,7 @@
 -export([register_node/2, register_node/3, listen_port_please/2]).
 -export([address_please/3, port_please/2, port_please/3, names/0, names/1, open/0, open/1, open/2, close/0]).
 
-%% Version of the distribution protocol, spoken since OTP 23.
+%% The version of the distribution protocol since OTP 23.
 -define(PROTOCOL, 6).
 -define(TRAFFIC_INTERVAL_MS, 200).
 -define(LOOPBACK, {127, 0, 0, 1}).
@@ -39,11 +39,11 @@ serve({ok, [[File]]}) ->
 serve(error) ->
     receive after infinity -> ok end.
 
-%% It outlives that rabbit is loaded, which comes later.
+%% Set the property persistently, as rabbit is loaded later.
 announce({ok, [[Node]]}) ->
     [Name | _] = string:split(Node, "@"),
-    Told = [{<<"node">>, longstr, list_to_binary(Name)}],
-    application:set_env(rabbit, server_properties, Told, [{persistent, true}]).
+    Properties = [{<<"node">>, longstr, list_to_binary(Name)}],
+    application:set_env(rabbit, server_properties, Properties, [{persistent, true}]).
 
 listen(Port) ->
     {ok, Listener} = gen_tcp:listen(Port, [binary, {ip, ?LOOPBACK}, {active, false}, {reuseaddr, true}, {packet, 2}]),
@@ -65,7 +65,7 @@ answer(Socket) ->
             gen_tcp:send(Socket, <<$w, 1>>)
     end.
 
-%% Earlier: what was sent at the end of each of the last intervals, newest first, as {Port, Octets}.
+%% Earlier: the bytes sent by the end of each of the last intervals, newest first, as {Port, Octets}.
 traffic_loop(File, Earlier) ->
     timer:sleep(?TRAFFIC_INTERVAL_MS),
     Links = [{Peer, Port, octets(Port, send_oct)} || {Peer, Port} <- erlang:system_info(dist_ctrl), is_port(Port)],
@@ -79,18 +79,18 @@ write_traffic(File, Links, Before) ->
     ok = file:write_file(File ++ ".new", Lines, [raw]),
     ok = file:rename(File ++ ".new", File).
 
-%% 0 for a connection that ended meanwhile.
+%% Return the counter, or 0 for a connection that has just ended.
 octets(Port, Counter) ->
     case inet:getstat(Port, [Counter]) of
         {ok, [{Counter, Octets}]} -> Octets;
         {error, _} -> 0
     end.
 
-%% A new creation at every start, or peers would take this node's old processes for living ones.
+%% Return a new creation at every start; otherwise peers would take this node's old processes for living ones.
 register_node(Name, Port) -> register_node(Name, Port, inet).
 register_node(_Name, _Port, _Family) -> {ok, 4 + erlang:unique_integer([positive]) + erlang:system_time(second) rem 16#FFFFFFF}.
 
-%% 0: the port is the one given by the kernel's inet_dist_listen_min.
+%% Return 0, so that the kernel's inet_dist_listen_min sets the port.
 listen_port_please(_Name, _Host) -> {ok, 0}.
 
 address_please(Name, _Host, _Family) ->

@@ -1,12 +1,12 @@
-%% Peer discovery that lets the brokers of one cluster join one after the other, first come first served.
+%% Let the brokers of one cluster join one after the other, first come first served (a peer discovery backend).
 %%
-%% RabbitMQ's own classic_config guards joining with a global lock whose losers sleep for random times,
-%% up to eight seconds each. All brokers of this cluster share a machine, so turns are folders in the one
-%% named by the environment variable RESILIENCE_TURNS: creating a folder is atomic. Turn 1 founds the
-%% cluster, and turn N joins it when turn N-1 has. Each folder holds the node's name in "node", and
-%% "joined" once it has. A RAM node does not found a cluster: it takes no turn before another node has joined.
+%% RabbitMQ's own classic_config guards joining with a global lock whose losers sleep for random times, up to eight
+%% seconds each. All brokers of this cluster share a machine. So turns are folders in the folder that the environment
+%% variable RESILIENCE_TURNS names: creating a folder is atomic. Turn 1 founds the cluster, and turn N joins after turn
+%% N-1 has joined. Each folder has the node's name in the file "node", and a file "joined" once the node has joined. A
+%% RAM node does not found a cluster: it takes no turn before another node has joined.
 %%
-%% Callbacks as in rabbit_peer_discovery_backend, RabbitMQ 3.8 to 3.12.
+%% The callbacks are those of rabbit_peer_discovery_backend, RabbitMQ 3.8 to 3.12.
 -module(resilience_formation).
 
 -export([init/0, list_nodes/0, supports_registration/0, register/0, unregister/0, post_registration/0]).
@@ -17,7 +17,7 @@
 
 init() -> ok.
 
-%% All that have joined: a node that comes back without its data finds the others by any of them.
+%% Return all nodes that have joined. A node that comes back without its data finds the others by any of them.
 list_nodes() ->
     {ok, {lists:usort([member(Turn) || Turn <- joined()]), rabbit_peer_discovery:node_type()}}.
 
@@ -58,7 +58,7 @@ take_turn(Node, Turn) ->
             end
     end.
 
-%% A turn that this node took and did not end, as it died while it joined.
+%% Return whether this node took the turn and did not end it, because it died while it joined.
 is_unfinished(Node, Turn) ->
     file:read_file(turn(Turn, "node")) =:= {ok, atom_to_binary(Node, utf8)}
         andalso not filelib:is_file(turn(Turn, "joined")).

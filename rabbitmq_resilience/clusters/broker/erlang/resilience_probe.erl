@@ -1,10 +1,10 @@
-%% Knocks at a port, many times, to tell how packets fare on the way.
+%% Try to connect to a port many times, to measure packet loss and delay on the way.
 %%
-%% Arguments: a port, how many times, how many at once for each address, how long to wait for each (ms), what counts as
-%% an answer, and addresses. Answers are given by the kernel at once: "refused" where nobody listens, "any" where
-%% somebody may. Each is one line on standard output: the address, and the microseconds that it took. A knock
-%% that was lost, or whose answer was, has none; the kernel repeats it only after a second (RFC 6298, 2.1), so wait
-%% less.
+%% Arguments: a port, the number of attempts, how many at once for each address, how long to wait for each (ms), the
+%% answers that count, and addresses. The kernel answers at once. "refused": only refusals count, for a closed port.
+%% "any": accepted connections count too, for a port that may be open. Each answer is one line on standard output: the
+%% address and the microseconds that it took. An attempt has no line if it or its answer was lost. The kernel repeats a
+%% lost attempt only after a second (RFC 6298, 2.1), so wait less.
 -module(resilience_probe).
 
 -export([main/1]).
@@ -32,5 +32,5 @@ knock(Address, Port, Ms, Counts) ->
             Us = erlang:monotonic_time(microsecond) - Begun,
             gen_tcp:close(Socket),
             Us;
-        _ -> lost % now and then a busy Erlang machine takes a refusal for a connection
+        _ -> lost % a busy Erlang VM sometimes takes a refusal for a connection
     end.
