@@ -1,4 +1,4 @@
-"""The user's own alerts fire when they should, and no others do."""
+"""Check that the user's own alerts fire if they should, and that no other alerts fire."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rabbitmq_resilience.record.alerts import Alerts as Record
 
 
 class FiringAlert(Spec):
-    """An alert that must fire at most ``within_s`` after the step with the number ``after_step`` (the first is 0) has
-    taken effect, with at least these ``labels``."""
+    """An alert that must fire, with at least these ``labels``, at most ``within_s`` after a step took effect.
+    ``after_step`` is the number of that step; the first step is 0."""
 
     alert: Annotated[str, Field(min_length=1)]
     labels: Mapping[str, str] = Field(default_factory=dict)
@@ -31,23 +31,24 @@ class FiringAlert(Spec):
     after_step: Annotated[int, Field(ge=0)]
 
     def names(self, active: Active) -> bool:
+        """Return whether ``active`` is this alert, with these labels."""
         return active.alert == self.alert and self.labels.items() <= active.labels.items()
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {value}" for name, value in sorted(self.labels.items()))
-        return f"{self.alert} ({told})" if told else self.alert
+        labels = ", ".join(f"{name} {value}" for name, value in sorted(self.labels.items()))
+        return f"{self.alert} ({labels})" if labels else self.alert
 
 
 class Alerts(InvariantSpec):
-    """Of the alerts that the scenario's ``rules`` define, each one of ``fires`` fires in time. With ``no_others``
-    nothing else fires from the steady phase to the end: an alert that must fire may begin to from the beginning of its
-    step until ``within_s`` after the healing, with those labels. What is ``ignored`` may fire as it likes.
+    """Each alert of ``fires`` fires in time; the scenario's ``rules`` define the alerts. With ``no_others`` no other
+    alert fires from the steady phase to the end. An alert of ``fires`` may begin to fire, with its labels, from the
+    beginning of its step until ``within_s`` after the healing. Alerts in ``ignored`` may fire at any time.
 
-    Alerts are pending before they fire, for as long as their rule says (``for``); only firing counts. One that fired
-    already before its step began, without another cause, leaves it UNKNOWN. Time in which
-    Prometheus did not evaluate the rules makes the finding UNKNOWN, where it could hide what is demanded; so does an
-    alert that fires too late, and not twice as late, where a broker waited for a processor of this machine for so long
-    that it would have been in time without that, or while other programs take much of this machine."""
+    An alert is pending before it fires, for as long as its rule says (``for``); only firing counts. The verdict is
+    UNKNOWN if an alert fired before its step began and had no other cause. It is UNKNOWN if Prometheus did not evaluate
+    the rules for some time, and this gap may hide what is demanded. It is also UNKNOWN if an alert fires too late, but
+    not twice as late as allowed, and this machine may be the cause: a broker waited for a processor for long enough to
+    explain the delay, or other programs took much of this machine."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
     needs_metrics: ClassVar[bool] = True
@@ -60,31 +61,31 @@ class Alerts(InvariantSpec):
         facts, record = history.facts, history.alerts()
         span = measured_us(history, facts)
         if record is None or span is None:
-            return Finding(Verdict.UNKNOWN, "nobody recorded which alerts were active")
+            return Finding(Verdict.UNKNOWN, "the run has no record of active alerts")
         steps = {step.number: step for step in facts.steps}
         firing = list(_whole(record))
         late: list[str] = []
-        untold: list[str] = []
+        unclear: list[str] = []
         taken_s: list[float] = []
         for demand in self.fires:
             step = steps.get(demand.after_step)
             if step is None or step.sure_us[0] == NEVER_US:
-                untold.append(f"step {demand.after_step}, after which {demand} was to fire, did not take effect")
+                unclear.append(f"step {demand.after_step}, after which {demand} was to fire, did not take effect")
                 continue
             fired = _fired(demand, step, firing)
             since_us = [one.start_us for one in fired if self._has_cause(one, steps)]
             if since_us:
                 taken_s.append(seconds(max(0, min(since_us) - step.sure_us[0])))
             elif fired:
-                untold.append(f"{fired[0]} fired already from {facts.at(fired[0].start_us)} on, before {step} began")
+                unclear.append(f"{fired[0]} already fired from {facts.at(fired[0].start_us)} on, before {step} began")
             elif doubt := _doubt(facts, record, demand, step, span[1]):
-                untold.append(doubt)
+                unclear.append(doubt)
             else:
-                told, excuse = _late(facts, record, demand, step, firing)
-                (untold if excuse else late).append(f"{told}; {excuse}" if excuse else told)
+                text, excuse = _late(facts, record, demand, step, firing)
+                (unclear if excuse else late).append(f"{text}; {excuse}" if excuse else text)
         without_cause = list(self._others(facts, firing, record, steps, span)) if self.no_others else []
-        others = [told for told, excuse in without_cause if not excuse]
-        untold += [f"{told}; {excuse}" for told, excuse in without_cause if excuse]
+        others = [text for text, excuse in without_cause if not excuse]
+        unclear += [f"{text}; {excuse}" for text, excuse in without_cause if excuse]
         wrong = [*late, *others]
         numbers = {
             "alerts_demanded": len(self.fires),
@@ -99,23 +100,26 @@ class Alerts(InvariantSpec):
         if unseen and self.no_others:
             start, end = max(unseen, key=lambda gap: gap[1] - gap[0])
             gap = f"the rules were not evaluated for {seconds(end - start):g} s from {facts.at(start)} on"
-            untold.append(f"{gap}, and others may have fired")
-        if untold:
-            return Finding(Verdict.UNKNOWN, untold[0], numbers, tuple(untold[:EXAMPLES_MAX]), coverage)
+            unclear.append(f"{gap}, and other alerts may have fired")
+        if unclear:
+            return Finding(Verdict.UNKNOWN, unclear[0], numbers, tuple(unclear[:EXAMPLES_MAX]), coverage)
         count = f"{len(taken_s)} alert{'s' if len(taken_s) > 1 else ''}"
-        told = f"{count} fired in time, the slowest {max(taken_s):g} s after its step" if taken_s else ""
-        nothing = "no alert fired" if not told else "no other did" if self.no_others else ""
-        return Finding(Verdict.VALID, ", and ".join(filter(None, [told, nothing])), numbers, (), coverage)
+        in_time = f"{count} fired in time, the slowest {max(taken_s):g} s after its step" if taken_s else ""
+        nothing = "no alert fired" if not in_time else "no other alert fired" if self.no_others else ""
+        return Finding(Verdict.VALID, ", and ".join(filter(None, [in_time, nothing])), numbers, (), coverage)
 
     def _has_cause(self, active: Active, steps: Mapping[int, Step]) -> bool:
-        """Whether a step after which it must fire began before it did."""
+        """Return whether the alert fired after the beginning of a step that demands it."""
         mine = (demand for demand in self.fires if demand.names(active))
         return any(_began_before(steps.get(demand.after_step), active) for demand in mine)
 
     def _others(
         self, facts: Facts, firing: Iterable[Active], record: Record, steps: Mapping[int, Step], span_us: Period
     ) -> Iterator[tuple[str, str]]:
-        """What fired and is not demanded then, and why that may be this machine's doing, empty if it is not."""
+        """Yield (text, excuse) for each alert that fired though no step demands it at that time.
+
+        The excuse says why this machine may be the cause; it is empty if this machine is not.
+        """
         for active in firing:
             if active.alert in self.ignored or active.end_us < span_us[0] or active.start_us > span_us[1]:
                 continue
@@ -127,13 +131,16 @@ class Alerts(InvariantSpec):
             ]
             if not any(earliest_us <= end_us + demand.within_s * 1e6 for end_us, demand in healed_us):
                 excuses = (_excuse(facts, demand, end_us, earliest_us) for end_us, demand in healed_us)
-                told = f"{active} fired at {facts.at(active.start_us)}, {_beside(facts, active)}"
-                yield told, next(filter(None, excuses), "")
+                fault = facts.faults_during(active.start_us, active.start_us)
+                yield f"{active} fired at {facts.at(active.start_us)}, {fault}", next(filter(None, excuses), "")
 
     def _looked_at(
         self, record: Record, steps: Mapping[int, Step], span_us: Period
     ) -> tuple[list[Period], list[Period]]:
-        """Return the time that is judged, and what of it was not seen. A group of ignored rules alone shows nothing."""
+        """Return the periods that are judged, and their parts without evaluations.
+
+        A group that has only ignored alerts does not count.
+        """
         if self.no_others:
             judged = times([span_us])
         else:
@@ -154,35 +161,38 @@ def _window_us(demand: FiringAlert, step: Step) -> Period:
 
 
 def _fired(demand: FiringAlert, step: Step, firing: Iterable[Active]) -> list[Active]:
-    """Return what is demanded and fired in time, the first to begin first."""
+    """Return the demanded alerts that fired in time, in the order in which they began."""
     first_us, last_us = step.possible_us[0], _window_us(demand, step)[1]
     return [one for one in firing if demand.names(one) and one.start_us <= last_us and one.end_us >= first_us]
 
 
 def _late(facts: Facts, record: Record, demand: FiringAlert, step: Step, firing: Iterable[Active]) -> tuple[str, str]:
-    """What is wrong with an alert that was not seen to fire in time, and what may excuse it. Where its rule was not
-    evaluated before it was seen, it may have fired since then."""
+    """Return (text, excuse) for an alert that was not seen to fire in time.
+
+    If its rule was not evaluated just before the alert was seen, the alert may have fired since the last evaluation.
+    """
     begun_us, due_us = _window_us(demand, step)
     later = [(_earliest_us(one, record), one.start_us) for one in firing if demand.names(one) and one.start_us > due_us]
     at = facts.at(begun_us)
-    told = f"{demand} was to fire within {demand.within_s:g} s of {step} at {at}, and"
+    demanded = f"{demand} was to fire within {demand.within_s:g} s of {step} at {at}, and"
     if not later:
-        return f"{told} it never did", ""
+        return f"{demanded} it never fired", ""
     earliest_us, seen_us = min(later)
     if earliest_us <= due_us:
-        return f"{told} it was seen {seconds(seen_us - begun_us):g} s after it", "its rule was not evaluated before"
+        return f"{demanded} it was seen {seconds(seen_us - begun_us):g} s after it", "its rule was not evaluated before"
     only = "fired only" if earliest_us == seen_us else "was seen to fire only"
-    return f"{told} it {only} {seconds(seen_us - begun_us):g} s after it", _excuse(facts, demand, begun_us, earliest_us)
+    took_s = seconds(seen_us - begun_us)
+    return f"{demanded} it {only} {took_s:g} s after it", _excuse(facts, demand, begun_us, earliest_us)
 
 
 def _excuse(facts: Facts, demand: FiringAlert, begun_us: float, came_us: float) -> str:
-    """Why it may have been this machine that made it late; empty if it was not."""
+    """Return why this machine may have made the alert late; empty if this machine is not the cause."""
     nodes = facts.cluster.nodes if facts.cluster else ()
     return of_this_machine(facts, nodes, begun_us, came_us, allowed_s=demand.within_s, came=True)
 
 
 def _doubt(facts: Facts, record: Record, demand: FiringAlert, step: Step, end_us: float) -> str:
-    """Why it may have fired in time, unseen; empty where it was seen that it did not."""
+    """Return why the alert may have fired in time, unseen; empty if the record shows that it did not."""
     start, last = _window_us(demand, step)
     if last > end_us:
         return f"{demand} was to fire by {facts.at(last)}, and the record ends at {facts.at(end_us)}"
@@ -195,7 +205,10 @@ def _doubt(facts: Facts, record: Record, demand: FiringAlert, step: Step, end_us
 
 
 def _unseen(group: RuleGroup, within_us: Period) -> Times:
-    """When nobody evaluated a group that has alerts, for longer than evaluations may be late."""
+    """Return the times without evaluations of a group that has alerts.
+
+    Gaps between evaluations that are within the usual delay do not count.
+    """
     if not group.alerts:
         return times(())
     start, end = within_us
@@ -206,7 +219,7 @@ def _unseen(group: RuleGroup, within_us: Period) -> Times:
 
 
 def _whole(record: Record) -> Iterator[Active]:
-    """What fired, where the parts of one alert before and after an unseen time are one."""
+    """Yield the alerts that fired. The parts of one alert before and after a time without evaluations are joined."""
     by_alert: dict[tuple[str, tuple[tuple[str, str], ...]], list[Active]] = {}
     for active in (one for one in record.active if one.state == "firing"):
         parts = by_alert.setdefault((active.alert, tuple(sorted(active.labels.items()))), [])
@@ -223,14 +236,13 @@ def _evaluated_between(alert: str, record: Record, start_us: int, end_us: int) -
 
 
 def _earliest_us(active: Active, record: Record) -> float:
-    """Since when it may have been firing: it was seen late where its rule was not evaluated before."""
+    """Return the earliest moment at which the alert may have begun to fire.
+
+    This is the last evaluation before it was seen, if its rule was not evaluated just before.
+    """
     begun: list[float] = []
     for group in (group for group in record.groups if active.alert in group.alerts):
         within = any(a < active.start_us <= b for a, b in group.evaluated_us)
         before: Sequence[float] = [b for _, b in group.evaluated_us if b < active.start_us]
         begun.append(active.start_us if within else max(before, default=0))
     return min(begun, default=float(active.start_us))
-
-
-def _beside(facts: Facts, active: Active) -> str:
-    return facts.beside(active.start_us, active.start_us)

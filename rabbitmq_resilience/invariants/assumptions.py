@@ -1,4 +1,4 @@
-"""What must be true of a run before its invariants mean anything: without it the verdict is UNKNOWN, never VALID."""
+"""Check the assumptions of a run: its invariants mean nothing if an assumption fails, so the verdict is UNKNOWN."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
 
 @dataclass(frozen=True)
 class FaultsProven:
-    """Every step that began was injected, seen to act, healed, and seen to act no more. Where it is for operators to
-    mend splits, a step may be theirs, and each had to begin."""
+    """Every step that began was injected, seen to act, healed, and seen to act no more. If operators have to mend
+    splits, a step may be their repair: then every step had to begin."""
 
     scope: ClassVar[Scope] = "run"
 
@@ -36,7 +36,7 @@ class FaultsProven:
         facts = history.facts
         mended_by_steps = facts.cluster is not None and facts.cluster.splits and not facts.cluster.heals_splits
         begun = [step for step in facts.steps if mended_by_steps or not _never_began(step)]
-        problems = [_told(facts, step, *_unproven(step)) for step in begun if any(_unproven(step))]
+        problems = [_described(facts, step, *_unproven(step)) for step in begun if any(_unproven(step))]
         return _finding(
             problems, f"{counted(len(begun), 'fault was', 'faults were')} proven, with the healing", faults=len(begun)
         )
@@ -44,20 +44,22 @@ class FaultsProven:
 
 @dataclass(frozen=True)
 class FaultsBegun:
-    """Every step of the schedule began. What broke although one did not is broken; what was kept might not have been.
+    """Every step of the schedule began. If one did not, INVALID stays INVALID, but VALID proves nothing: the missing
+    step might have broken the promise.
 
-    A step finds no target where an earlier one has left the cluster in pieces.
+    A step finds no target if an earlier step has left the cluster in pieces.
     """
 
     scope: ClassVar[Scope] = "invariants_and_valid"
 
     def check(self, history: History) -> Finding:
         facts = history.facts
-        problems = [_told(facts, step, "skipped", "never began") for step in facts.steps if _never_began(step)]
+        problems = [_described(facts, step, "skipped", "never began") for step in facts.steps if _never_began(step)]
         return _finding(problems, f"{counted(len(facts.steps), 'fault')} began", faults=len(facts.steps))
 
 
-def _told(facts: Facts, step: Step, state: str, problem: str) -> str:
+def _described(facts: Facts, step: Step, state: str, problem: str) -> str:
+    """Return the step and its problem, with the last recorded detail of that state."""
     details = [e.detail for e in facts.of_kind(FaultEvent) if (e.step, e.state) == (step.number, state)]
     return f"{step} {problem}" + (f" ({details[-1]})" if details and details[-1] else "")
 
@@ -67,7 +69,7 @@ def _never_began(step: Step) -> bool:
 
 
 def _unproven(step: Step) -> tuple[str, str]:
-    """The state that tells the trouble, and the trouble; two empty texts if there is none."""
+    """Return the state that shows a problem and the problem in words; two empty texts if there is no problem."""
     if "unproven" in step.states or "proven" not in step.states:
         return "unproven", "was not seen to act"
     if "heal_unproven" in step.states or "heal_proven" not in step.states:
@@ -77,7 +79,8 @@ def _unproven(step: Step) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """The run was played to its end; one that was broken off shows only a part, also where that came after the end."""
+    """The run was played to its end. A run that was broken off shows only a part, even if that was after its end phase
+    began."""
 
     scope: ClassVar[Scope] = "run"
 
@@ -111,7 +114,8 @@ class LoadNotZero:
 
 @dataclass(frozen=True)
 class Watched:
-    """All nodes were looked at all the time: a machine that stood still would make a stall of ours the brokers'."""
+    """The observer looked at all nodes all the time. If this machine stood still, its own stall would look like one of
+    the brokers."""
 
     scope: ClassVar[Scope] = "invariants"
 
@@ -123,14 +127,14 @@ class Watched:
         end_us = facts.phases.get("end", facts.phases.get("drain", last_us))
         looks = [start_us, *(t for t in facts.all_looked_at_us if start_us < t < end_us), end_us]
         gap_us, at_us = max((b - a, a) for a, b in itertools.pairwise(looks))
-        problem = f"nobody looked at the nodes for {seconds(gap_us):g} s from {facts.at(at_us)} on"
+        problem = f"the observer did not look at the nodes for {seconds(gap_us):g} s from {facts.at(at_us)} on"
         good = f"the nodes were looked at every {seconds(gap_us):g} s or oftener"
         return _finding([problem] if gap_us > UNWATCHED_S_MAX * 1e6 else [], good, unwatched_s=seconds(gap_us))
 
 
 @dataclass(frozen=True)
 class DrainComplete:
-    """The consumers emptied the queues at the end: what they did not receive then will never come."""
+    """The consumers emptied the queues at the end. Messages that they did not receive by then will never come."""
 
     scope: ClassVar[Scope] = "invariants"
 

@@ -1,4 +1,4 @@
-"""A queue whose majority is up goes on confirming."""
+"""Check that a queue goes on confirming while its majority is up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from rabbitmq_resilience.invariants.cluster_forms import forms
 from rabbitmq_resilience.invariants.columns import Array
 from rabbitmq_resilience.invariants.facts import ClusterFacts, Facts
-from rabbitmq_resilience.invariants.kept_away import nobody_could_publish
+from rabbitmq_resilience.invariants.kept_away import publishers_cut_off
 from rabbitmq_resilience.invariants.lateness import of_this_machine
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses, promises
@@ -37,50 +37,50 @@ from rabbitmq_resilience.invariants.verdict import (
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.record.events import LoadEvent
 
-#: For clients to lose patience (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
+#: Time for clients to give up (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
 PATIENCE_S = 15.0
-ELECTED_S, PAUSES_LATE_FROM = 5.0, (4,)  # the part of it for elections; nodes wait for each silent peer from then on
-#: A queue that refuses messages for less of its stall had another cause to stand still too.
+ELECTED_S, PAUSES_LATE_FROM = 5.0, (4,)  # its part for elections; the version from which nodes await each silent peer
+#: A queue that refuses messages for a smaller part of its stall also had another cause to stand still.
 REFUSED_MIN = 0.75
-#: Where confirms come often, shorter silence says nothing.
+#: If confirms come often, shorter silence says nothing.
 STANDS_STILL_S = 1.0
 
 
 class Availability(InvariantSpec):
-    """The longest time without any confirm from a queue, between the start of the steady phase and the end of
-    publishing, is at most ``stall_s_max``: by default the time to notice a fault, and 15 s for clients to lose patience
-    and for leaders to be elected. Where nodes without a majority do not pause, or only late as from 4.0 on, publishers
-    may try one after another in vain, and each costs ``confirm_timeout_s``: then it is that for less than half of the
-    nodes, and 5 s. Noticing takes 1.25 times ``net_ticktime``; for quorum queues in clusters whose metadata is in
-    Khepri it takes no longer than twice the poll interval of Raft's failure detector, which is 5 s or
+    """From the start of the steady phase to the end of publishing, no queue is without a confirm for longer than
+    ``stall_s_max``. The default is the time to notice a fault, and 15 s for clients to give up and for leaders to be
+    elected. If nodes without a majority do not pause, or pause late (from 4.0 on), publishers may try several nodes in
+    vain, and each costs ``confirm_timeout_s``. Then the default has this time for less than half of the nodes and 5 s
+    instead, if that is more than 15 s. Noticing takes 1.25 times ``net_ticktime``. For quorum queues in clusters with
+    metadata in Khepri it takes at most twice the poll interval of Raft's failure detector: 5 s, or
     ``raft.adaptive_failure_detector.poll_interval`` in the topology's ``settings``. Messages that were under way at
     the end are waited for.
 
-    Of nodes that see each other only in part none is a majority, unless they need not pause for that, and all copies of
-    the queue, or the one that leads it by the looks before and after, are on nodes that see all others.
+    Nodes that see each other only in part are no majority, unless they need not pause for that, and all copies of the
+    queue, or its leader according to the looks before and after, are on nodes that see all others.
 
-    Noticing a fault and electing a leader are part of the stall. Only while a queue has no majority, a step's alarm
-    blocks publishers, or steps killed all its publishers or left them no way to a node that serves, and ``grace_s``
-    from then on, may it stand still; an exclusive one while steps did so to its consumer, too. A node that goes away by
-    itself excuses nothing, unless it had a reason to pause. Time in which the load pauses does not count; but for that,
-    every queue is taken to have publishers that reach it. Where messages of a queue are due more than a second apart,
-    by the load's target or as they mostly came, a stall begins when the next one was due. A message that goes to
-    several queues is confirmed when all have it, so a queue may also stand still while one that shares messages with it
-    has no majority; but not while a message waits that goes to no such queue, and was sent when less than 32 that do
-    were under way from its publisher (as many fit into a channel by ``quorum_commands_soft_limit``). Stalls are known
-    to some hundredths of a second.
+    Noticing a fault and electing a leader are part of the stall. A queue may stand still only while it has no majority,
+    while a step's alarm blocks publishers, or while steps killed all its publishers or left them no way to a node that
+    serves, and ``grace_s`` after that. An exclusive queue may also stand still while steps did so to its consumer. A
+    node that goes away by itself excuses nothing, unless it had a reason to pause. Time in which the load pauses does
+    not count; at all other times every queue is taken to have publishers that reach it. If messages of a queue are due
+    more than a second apart, by the load's target or as they mostly came, a stall begins when the next message was due.
+    A message to several queues is confirmed when all have it. So a queue may also stand still while a queue that shares
+    messages with it has no majority, except while a message waits that goes to no such queue and was sent while its
+    publisher had less than 32 messages to such queues under way (``quorum_commands_soft_limit`` lets as many into a
+    channel). Stalls are known to some hundredths of a second.
 
     A stall that is cut short, by the end of publishing or by time in which the queue may stand still, might have become
-    too long. So it is UNKNOWN where a queue confirmed nothing after the last healing, or in a whole stretch that ends
-    with time in which it may stand still, or at the end of publishing for longer than it usually does: one whose
-    messages are due more than a second apart, where one waited for over a second.
+    too long. So the verdict is UNKNOWN if a queue confirmed nothing after the last healing, or in a whole stretch that
+    ends with such time, or at the end of publishing for longer than usual. If its messages are due more than a second
+    apart, the last case needs a message that waited for over a second.
 
-    A stall that is too long, and not twice as long, is UNKNOWN where a broker with a copy of the queue waited for a
-    processor of this machine for so long that it would have been short enough without that, and while other programs
-    take much of this machine; one that no confirm ended, only where such a broker waited for half of the time and more.
+    A stall that is too long, but not twice as long as allowed, is UNKNOWN if a broker with a copy of the queue waited
+    for a processor of this machine for long enough to explain the excess, or while other programs take much of this
+    machine. If no confirm ended the stall, it is UNKNOWN only if such a broker waited for half of the time or more.
 
-    Told, not judged: ``refused_ratio``, for which part of a stall that is too long refusals of its messages came one
-    after another; of several, the smallest.
+    ``refused_ratio`` is reported, not judged: the part of a too long stall in which refusals of its messages came one
+    after another; the smallest of several.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
@@ -93,7 +93,7 @@ class Availability(InvariantSpec):
         return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
 
     def bound_of_s(self, facts: Facts, cluster: ClusterFacts) -> float:
-        """Return the bound in seconds, the longest for all that the cluster may have been and for all its queues."""
+        """Return the bound in seconds: the longest of all queues and of all forms that the cluster may have had."""
         if self.stall_s_max is not None:
             return self.stall_s_max
         found = forms(facts, cluster, facts.publishing_us or (0.0, NEVER_US))
@@ -103,9 +103,9 @@ class Availability(InvariantSpec):
         facts, ledger = history.facts, ledger_of(history)
         traffic = ledger.traffic
         if not facts.heeds_confirms:
-            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so it is not known what a queue took")
+            return Finding(Verdict.UNKNOWN, "publishers await no confirms, so what a queue took is not known")
         if facts.cluster is None or traffic is None or not facts.queues:
-            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster, its queues and when they were used")
+            return Finding(Verdict.UNKNOWN, "the events do not state the cluster, its queues and when they were used")
         bound_s = self.bound_of_s(facts, facts.cluster)
         idle = tuple(periods(pauses(facts, traffic.span_us)))
         judged = []
@@ -119,7 +119,7 @@ class Availability(InvariantSpec):
         own = OwnMessages.of(history, {index: lacking[index] for index in companions.keys() & lacking.keys()})
         for index, queue in facts.published_queues.items():
             seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), spacing=spacing)
-            its = lacking[index] | later(nobody_could_publish(facts, ledger, index), end_us=self.grace_s * 1e6)
+            its = lacking[index] | later(publishers_cut_off(facts, ledger, index), end_us=self.grace_s * 1e6)
             of_others = union(lacking[other] for other in companions.get(index, ()) if other in lacking) - its
             demanded = left(seen.span_us, its | of_others)
             waits = [
@@ -133,7 +133,7 @@ class Availability(InvariantSpec):
 
 
 def _patience_s(facts: Facts, form: ClusterFacts) -> float:
-    """Return how long publishers may need until they have come to a node that serves, once a fault was noticed."""
+    """Return the seconds that publishers may need to reach a node that serves, after a fault was noticed."""
     timeouts_s = [event.confirm_timeout_s for event in facts.of_kind(LoadEvent) if event.confirm_timeout_s is not None]
     in_vain = 1 if form.pauses and form.broker_version < PAUSES_LATE_FROM else (len(form.nodes) - 1) // 2
     return max(PATIENCE_S, ELECTED_S + in_vain * max(timeouts_s, default=PATIENCE_S - ELECTED_S))
@@ -141,8 +141,8 @@ def _patience_s(facts: Facts, form: ClusterFacts) -> float:
 
 @dataclass(frozen=True)
 class _Stall:
-    """``length_s`` is without ``idle``, the time in which the load paused. ``ended``: by a confirm. ``refused``: for
-    which part of it refusals came one after another."""
+    """A stall of a queue. ``length_s`` excludes ``idle``, the time in which the load paused. ``ended``: a confirm ended
+    it. ``refused``: the part of it in which refusals came one after another."""
 
     queue: str
     start_us: float
@@ -155,22 +155,21 @@ class _Stall:
     def __lt__(self, other: _Stall) -> bool:
         return self.length_s < other.length_s
 
-    def told(self, facts: Facts) -> str:
-        told = (
+    def describe(self, facts: Facts) -> str:
+        text = (
             f"{self.length_s:g} s on {self.queue} from {facts.at(self.start_us)}, "
-            f"phase {facts.phase_at(self.start_us)}, {facts.beside(self.start_us, self.end_us)}"
+            f"phase {facts.phase_at(self.start_us)}, {facts.faults_during(self.start_us, self.end_us)}"
         )
-        return told if self.refused < REFUSED_MIN else f"{told}; messages were refused for most of it"
+        return text if self.refused < REFUSED_MIN else f"{text}; messages were refused for most of it"
 
 
 @dataclass(frozen=True, eq=False)
 class _Confirms:
-    """When a queue confirmed something, as the middles of ticks, from the start of the steady phase to the end of
-    publishing or, where messages were under way then, until the first of them was confirmed or the last given up.
-    ``refused_us`` are the middles of those in which messages were refused that went to no other queue: of others it is
-    not known which queue did. ``due_us`` are the middles of those in which messages were due, ``seldom_us`` how far
-    apart these are where that is over a second, and else 0. ``waiting`` says of each tick whether messages were under
-    way after it."""
+    """The confirms of a queue. All moments are middles of ticks. ``span_us``: from the start of the steady phase to the
+    end of publishing. If messages were under way then, it ends when the first was confirmed or the last given up.
+    ``refused_us``: ticks with refused messages that went to no other queue; of other messages it is not known which
+    queue refused. ``due_us``: ticks in which messages were due. ``seldom_us``: how far apart these are if that is over
+    a second, else 0. ``waiting``: for each tick, whether messages were under way after it."""
 
     moments: Array
     span_us: Period
@@ -205,13 +204,13 @@ class _Confirms:
         return self.moments[(self.moments > period[0]) & (self.moments <= period[1])]
 
     def lasts_s(self, start_us: float, end_us: float) -> float:
-        """By a clock that stands still while the load pauses: a queue that is dead before a pause and after it stands
-        still all the while."""
+        """Return the seconds without the pauses of the load. So a queue that is dead before and after a pause stands
+        still all the time."""
         return seconds(end_us - start_us - sum(max(0, min(end_us, e) - max(start_us, s)) for s, e in self.idle))
 
     def stalls(self, queue: str, period: Period, *, over_s: float, usual_s: float) -> Iterator[_Stall]:
-        """The longest time between neighbours of: the period's ends, and the confirms within it; and every other one
-        that is over that length."""
+        """Yield the longest stall of the period, and all others over ``over_s``. A stall lies between confirms, or
+        between a confirm and an end of the period."""
         edges = np.concatenate(([period[0]], self.within(period), [period[1]]))
         begins, ends = self._tried(edges[:-1], edges[1:]), edges[1:]
         lengths = ends - begins - (self._paused(ends) - self._paused(begins))
@@ -223,17 +222,17 @@ class _Confirms:
             yield _Stall(queue, start_us, end_us, length_s, ended, refused, self.idle)
 
     def stall(self, queue: str, period: Period) -> _Stall:
-        """Return that time as a stall of the queue."""
+        """Return the period as a stall of the queue."""
         ended = bool((self.moments >= period[1]).any())
         return _Stall(queue, *period, self.lasts_s(*period), ended, 0.0, self.idle)
 
     def _paused(self, moments_us: Array) -> Array:
-        """Return for how long the load had paused before each of the moments."""
+        """Return how long the load had paused in all before each of the moments, in microseconds."""
         return sum((np.clip(moments_us - start, 0, end - start) for start, end in self.idle), np.zeros(len(moments_us)))
 
     def _tried(self, edges: Array, ends: Array) -> Array:
-        """Return from when on the queue was tried after each of the edges: the first message that was due after it, and
-        no later than one had to be due. A queue that is used often is tried all the time."""
+        """Return when the queue was first tried after each edge: when the next message was due, or at the latest had to
+        be. A queue that is used often is tried all the time."""
         if not self.seldom_us:
             return edges
         due_us = np.append(self.due_us, np.inf)
@@ -246,7 +245,7 @@ class _Confirms:
         return np.where(self.waiting[ticks], edges, tried_us)
 
     def _refused(self, stall: Period, usual_s: float) -> float:
-        """For which part of the stall refusals came no further apart than confirms usually do."""
+        """Return the part of the stall in which refusals came no further apart than confirms usually do."""
         within = self.refused_us[(self.refused_us > stall[0]) & (self.refused_us < stall[1])]
         if not within.size:
             return 0.0
@@ -255,17 +254,17 @@ class _Confirms:
         return float(sum(length_s for length_s in lengths_s if length_s <= usual_s) / whole_s) if whole_s else 0.0
 
     def open_s(self, period: Period) -> float:
-        """Return for how long it had stood still at the end of the period: a seldom used queue since it was tried."""
+        """Return the seconds without confirm at the end of the period; of a seldom used queue since it was tried."""
         since_us = np.array([max([period[0], *self.within(period)[-1:]])])
         return self.lasts_s(float(self._tried(since_us, np.array([period[1]]))[0]), period[1])
 
     def silent_s(self, usual_s: float) -> float:
-        """Return for how long it may be open; a seldom used queue that is tried answers as soon as any other."""
+        """Return how long a stall may be open. A seldom used queue that is tried answers as soon as any other."""
         return STANDS_STILL_S if self.seldom_us else usual_s
 
     def usual_s(self, steady_us: Period) -> float:
-        """For how long it may be silent without standing still: twice as long as it was in its steady phase. One that
-        is used so seldom that it confirmed once in it was silent until it confirmed again."""
+        """Return how long the queue may be silent without standing still: twice its longest silence in the steady
+        phase. If it confirmed only once in that phase, its silence lasted until the next confirm."""
         moments = self.within(steady_us)
         if len(moments) == 1:
             moments = self.moments[self.moments >= moments[0]][:2]
@@ -274,7 +273,7 @@ class _Confirms:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What is to be said of one queue; ``unseen`` says in words what nobody can tell."""
+    """The judgement of one queue; ``unseen`` states in words what cannot be known."""
 
     stalls: Sequence[_Stall]
     unseen: Sequence[str]
@@ -282,7 +281,7 @@ class _Judged:
     judged_s: float
 
 
-def _judged(  # noqa: PLR0917 - what one queue is judged by
+def _judged(  # noqa: PLR0917 - all that one queue is judged by
     queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float, more: Sequence[_Stall]
 ) -> _Judged:
     chaos_us = facts.phases.get("chaos", seen.span_us[1])
@@ -292,8 +291,8 @@ def _judged(  # noqa: PLR0917 - what one queue is judged by
     cut_short = [s if seen.silent_s(usual_s) < s <= bound_s else 0.0 for s in open_s]
     whole_s = [seen.lasts_s(*period) for period in demanded]
     unseen = [
-        f"{queue} confirmed nothing from {facts.at(start)} to {facts.at(end)}, {facts.beside(start, end)}, and may "
-        f"stand still after that; let steps lie {bound_s:g} s and more apart"
+        f"{queue} confirmed nothing from {facts.at(start)} to {facts.at(end)}, {facts.faults_during(start, end)}, "
+        f"and may stand still after that; let steps lie {bound_s:g} s and more apart"
         for (start, end), cut_s in zip(demanded, cut_short, strict=True)
         if cut_s and not len(seen.within((start, end)))
     ]
@@ -332,14 +331,14 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
         "stalls_too_long": len(excused),
         "stalls_excused": sum(map(bool, excused.values())),
     }
-    told = f"the longest stall that no step excuses was {longest.told(facts)}; allowed are {bound_s:g} s"
-    too_long = [stall.told(facts) for stall, excuse in excused.items() if not excuse]
-    of_machine = [f"{stall.told(facts)}; {excuse}" for stall, excuse in excused.items() if excuse]
+    summary = f"the longest stall that no step excuses was {longest.describe(facts)}; allowed are {bound_s:g} s"
+    too_long = [stall.describe(facts) for stall, excuse in excused.items() if not excuse]
+    of_machine = [f"{stall.describe(facts)}; {excuse}" for stall, excuse in excused.items() if excuse]
     unseen = [*of_machine, *(text for one in judged for text in one.unseen)]
     if too_long or not unseen:
         verdict = Verdict.INVALID if too_long else Verdict.VALID
-        return Finding(verdict, told, numbers, tuple(too_long[:EXAMPLES_MAX]), coverage)
-    summary = f"{unseen[0]}; as far as was seen, {told}"
+        return Finding(verdict, summary, numbers, tuple(too_long[:EXAMPLES_MAX]), coverage)
+    summary = f"{unseen[0]}; in the observed time, {summary}"
     return Finding(Verdict.UNKNOWN, summary, numbers, tuple(unseen[:EXAMPLES_MAX]), coverage)
 
 

@@ -1,7 +1,7 @@
-"""All invariants and assumptions, by the names that fault files and verdicts use.
+"""List all invariants and assumptions, by the names that fault files and verdicts use.
 
-An entry point of the group ``rabbitmq_resilience.invariants`` adds one of somebody else's package: it has the name and
-names the class, an ``invariants.verdict.InvariantSpec``.
+Another package adds an invariant by an entry point of the group ``rabbitmq_resilience.invariants``: the entry point has
+the invariant's name, and its object is the class, an ``invariants.verdict.InvariantSpec``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a cluster may have been at each moment of a run: an upgrade or a feature flag changes what it promises.
+"""Find the forms that a cluster may have had during a run: upgrades and feature flags change what it promises.
 
-Until such a step has ended the cluster may be as before or as after it. What is demanded must follow from each of these
-forms, what is permitted from one of them.
+Until such a step has ended, the cluster may be as before or as after the step. A demand must follow from every such
+form, a permission from at least one of them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _VERSION = re.compile(r"\d+(\.\d+)+")
 
 
 def forms(facts: Facts, cluster: ClusterFacts, period_us: Period) -> tuple[ClusterFacts, ...]:
-    """Return what the cluster may have been at some moment of the period, as before all changes first.
+    """Return the forms that the cluster may have had during the period; the form before all changes comes first.
 
-    A version belongs to the cluster as soon as one node may have it, and until all nodes surely have another one.
+    The cluster may have a version as soon as one node may have it, and until all nodes surely have another one.
     """
     return facts.once(_forms, cluster, _begun(facts, period_us[1]), _ended(facts, period_us[0]))
 
 
 def handled_until_us(facts: Facts) -> float:
-    """Return from when on partition handling may have no effect any more, by a step; NEVER_US without one."""
+    """Return the moment from which a step may have ended partition handling; NEVER_US without such a step."""
     return min((step.possible_us[0] for step in _changes(facts) if _may_end_handling(step)), default=NEVER_US)
 
 
 def unhandled_from_us(facts: Facts) -> float:
-    """Return from when on partition handling surely has no effect any more, by a step; NEVER_US without one."""
+    """Return the moment from which a step has surely ended partition handling; NEVER_US without such a step."""
     return min((step.possible_us[1] for step in _changes(facts) if _surely_ends_handling(step)), default=NEVER_US)
 
 
@@ -66,7 +66,7 @@ def _forms(
 
 def version_of(becomes: str) -> tuple[int, ...]:
     """Return the version that a version or an image names, or () for a feature flag and for an image without one."""
-    tag = becomes.rpartition(":")[2]  # what else an image is called may have numbers too
+    tag = becomes.rpartition(":")[2]  # the image's name may have numbers too
     unnamed = _FLAG.fullmatch(becomes) or "/" in tag or "@" in becomes
     found = None if unnamed else _VERSION.search(tag)
     return tuple(map(int, found[0].split("."))) if found else ()
@@ -77,5 +77,5 @@ def _surely_ends_handling(step: Step) -> bool:
 
 
 def _may_end_handling(step: Step) -> bool:
-    """Whether the cluster may have its metadata in Khepri by this step: an image may be of any version."""
+    """Return whether this step may move metadata to Khepri: an image without a version may be of any version."""
     return _surely_ends_handling(step) or not (_FLAG.fullmatch(step.becomes) or version_of(step.becomes))

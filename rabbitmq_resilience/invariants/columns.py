@@ -1,4 +1,4 @@
-"""Batches of a history as arrays: taken together in large pieces, and split by key."""
+"""Read batches of a history as arrays: in large pieces, and split by key."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 Array = npt.NDArray[Any]
 Rows = slice | npt.NDArray[np.intp]
 
-#: Workers write small batches, and numpy is at its best with large ones.
+#: How many rows to read at once: workers write small batches, and numpy works best with large ones.
 ROWS_TOGETHER = 1 << 18
 
 
 def pieces(batches: Iterable[pa.RecordBatch], *names: str) -> Iterator[tuple[Array, ...]]:
-    """The named columns of the rows in their order, some ``ROWS_TOGETHER`` at once; never an empty piece."""
+    """Yield the named columns of the rows, in order, in pieces of about ``ROWS_TOGETHER`` rows and never empty."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -37,7 +37,7 @@ def _columns(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> tuple[A
 
 
 def grouped(*keys: Array) -> Iterator[tuple[tuple[int, ...], Rows]]:
-    """Each combination of the key columns with its rows, which stay in their order."""
+    """Yield each combination of values of the key columns with its rows, which stay in order."""
     varying = [key for key in keys if (key != key[0]).any()]
     if not varying:
         yield tuple(int(key[0]) for key in keys), slice(None)
@@ -60,14 +60,14 @@ def grouped(*keys: Array) -> Iterator[tuple[tuple[int, ...], Rows]]:
 
 
 def messages(publisher: Array, sequence: Array) -> npt.NDArray[np.uint64]:
-    """One number a message."""
+    """Return one number for each message."""
     return publisher.astype(np.uint64) << np.uint64(32) | sequence
 
 
 def matching(
     batches: Iterable[pa.RecordBatch], wanted: npt.NDArray[np.uint64], *names: str
 ) -> Iterator[Mapping[str, Any]]:
-    """The rows of the ``wanted`` messages (see ``messages``), as plain values by column name."""
+    """Yield the rows of the ``wanted`` messages (see ``messages``), as plain values by column name."""
     for publisher, sequence, *columns in pieces(batches, "publisher", "sequence", *names):
         rows = np.flatnonzero(np.isin(messages(publisher, sequence), wanted))
         for row in rows.tolist():

@@ -1,4 +1,4 @@
-"""Where messages were confirmed that nobody could write, and on how many sides of a split."""
+"""Find confirms of messages that no broker could write, and queues that confirmed on both sides of a split."""
 
 from __future__ import annotations
 
@@ -30,30 +30,35 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass
 class _Confirmed:
-    """How many messages of one queue were confirmed through one node, and between which moments."""
+    """The confirms of one queue through one node: their number, and the first and last moment."""
 
     count: int = 0
     first_us: float = np.inf
     last_us: float = -np.inf
 
     def add(self, outcome_us: Array) -> None:
+        """Add confirms at these moments."""
         if len(outcome_us):
             self.count += len(outcome_us)
             self.first_us = min(self.first_us, int(outcome_us.min()))
             self.last_us = max(self.last_us, int(outcome_us.max()))
 
-    def told(self, facts: Facts, queue: QueueFacts, node: str) -> str:
+    def describe(self, facts: Facts, queue: QueueFacts, node: str) -> str:
+        """Return the confirms as a text for the examples of a finding."""
         return (
-            f"{counted(self.count, 'message')} of {queue.name} had a confirm through {node}, where nothing could be "
-            f"written to it, from {facts.at(self.first_us)} to {facts.at(self.last_us)}, "
-            f"{facts.beside(self.first_us, self.last_us)}"
+            f"{counted(self.count, 'message')} of {queue.name} had a confirm through {node}, which could write "
+            f"nothing to it, from {facts.at(self.first_us)} to {facts.at(self.last_us)}, "
+            f"{facts.faults_during(self.first_us, self.last_us)}"
         )
 
 
 def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
-    """Queues of which messages were confirmed through a node that, from their sending to their confirms, surely reached
-    too few of the queue's members, one after another taken together, or had to stand paused. What brokers route
-    without such a queue (``unrouted``) is no confirm of it, nor is what publishers wrote that await none."""
+    """Yield a text for each queue and node with confirms that the node could not give.
+
+    From the sending to the confirm of such a message, the node surely reached too few of the queue's members, even if
+    all that it reached in turn are counted, or it had to stand paused. A message that brokers routed without the queue
+    (``unrouted``) counts as no confirm of it. Messages of publishers that await no confirms do not count either.
+    """
     facts, reach = history.facts, _Reach.of(pauses)
     if not facts.heeds_confirms:
         return
@@ -72,11 +77,11 @@ def confirmed_in_vain(history: History, pauses: Pauses) -> Iterator[str]:
         found[queue, node].add(outcome_us[vain])
     for (queue, node), confirmed in sorted(found.items()):
         if confirmed.count:
-            yield confirmed.told(facts, facts.queues[queue], pauses.truth.cluster.nodes[node])
+            yield confirmed.describe(facts, facts.queues[queue], pauses.truth.cluster.nodes[node])
 
 
 def _goes_to_several(ledger: Ledger, publisher: Array, sequence: Array) -> Flags:
-    """Return which of the messages go to more than one queue."""
+    """Return a flag for each message: whether it goes to more than one queue."""
     found = np.zeros(len(sequence), np.bool_)
     for (name,), rows in grouped(publisher):
         lanes = sum(lane.there[sequence[rows]].astype(int) for lane in ledger.messages[name].lanes)
@@ -85,8 +90,7 @@ def _goes_to_several(ledger: Ledger, publisher: Array, sequence: Array) -> Flags
 
 
 def _confirms(history: History) -> Iterator[tuple[tuple[int, int], tuple[Array, Array], Array, Array]]:
-    """Yield for each queue and node in turn the messages, by publisher and sequence, and when they were sent and
-    confirmed."""
+    """Yield ((queue, node), (publisher, sequence), sent_us, outcome_us) with arrays of the confirmed messages."""
     facts = history.facts
     nodes = len(facts.cluster.nodes) if facts.cluster else 0
     columns = ("queue", "node", "outcome", "publisher", "sequence", "sent_us", "outcome_us")
@@ -100,8 +104,8 @@ def _confirms(history: History) -> Iterator[tuple[tuple[int, int], tuple[Array, 
 
 @dataclass(frozen=True, eq=False)
 class _Reach:
-    """``starts_us``: when each moment begins; the last goes on. ``reached``: of each node, whom it possibly reached in
-    each, if need be by way of others."""
+    """The nodes that each node could reach. ``starts_us``: when each moment begins; the last goes on. ``reached``: for
+    each node and moment, the nodes that it possibly reached, directly or through others."""
 
     truth: Truth
     starts_us: npt.NDArray[np.float64]
@@ -123,7 +127,7 @@ class _Reach:
         )
 
     def too_few(self, queue: QueueFacts, node: str, sent_us: Array, outcome_us: Array) -> Flags:
-        """Return which messages could not have been written to the queue between those moments.
+        """Return a flag for each message: whether it could not be written to the queue between those moments.
 
         Copies lie where they were declared until they may have moved.
         """
@@ -150,7 +154,7 @@ class _Reach:
 
 
 def confirmed_on_both_sides(history: History, parted: Mapping[Pair, Times]) -> int:
-    """The number of queues of which messages were confirmed through both of two nodes that were parted then."""
+    """Return the number of queues that confirmed messages through two nodes that were parted at that time."""
     nodes = history.facts.cluster.nodes if history.facts.cluster else ()
     heeded = history.facts.heeds_confirms
     spans = [(pair, span) for pair, when in parted.items() for span in periods(when)] if heeded else []

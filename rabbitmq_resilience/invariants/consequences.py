@@ -1,4 +1,4 @@
-"""What a run cost those who used its queues, whoever is to blame: it stands beside the promises, and judges nothing."""
+"""Measure what a run cost the clients of its queues, regardless of the cause; nothing is judged here."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _LOST = ("connection_lost", "killed", "started")
 
 
 def consequences(history: History) -> dict[str, Any] | None:
-    """As ``verdict.json`` holds them; None where it is not known when publishing began and ended.
+    """Return the consequences as ``verdict.json`` holds them; None if the begin or end of publishing is not known.
 
-    ``publishing_s`` is the time that is looked at. ``outages`` are of all queues taken as one: ``longest_s``,
-    ``total_s``, ``ratio`` (the part of the time) and ``count``. ``queues`` has the same of each queue that had any, and
-    ``worst`` the longest: {queue, start_s, lasts_s, beside}, seconds since the run's first event.
-    ``publishers`` tells for how long any was blocked, got nacks, or had no connection, and ``consumers`` for how long
-    those of a queue received nothing though messages were due, or any had no connection: each {longest_s, total_s}.
-    ``returned`` is there where messages were returned as unroutable: how many ``messages``, ``of`` how many sent.
-    ``network`` is there only where round trips were measured (``invariants.network``), and ``held_back`` where brokers
-    were asked whom they hold back (``invariants.held_back``).
+    ``publishing_s`` is the length of the judged time. ``outages`` takes all queues as one: ``longest_s``, ``total_s``,
+    ``ratio`` (the part of the time) and ``count``. ``queues`` has the same for each queue with outages, and ``worst``
+    the longest ones: {queue, start_s, lasts_s, beside}. ``start_s`` is in seconds since the run's first event, and the
+    last field names the faults during the outage.
+    ``publishers`` has the times in which any publisher was blocked, got nacks, or had no connection. ``consumers`` has
+    the times in which those of a queue received nothing though messages were due, or any had no connection. Each is
+    {longest_s, total_s}. ``returned`` exists if messages were returned as unroutable: how many ``messages``, ``of`` how
+    many sent. ``network`` exists only if round trips were measured (``invariants.network``), and ``held_back`` only if
+    brokers were asked for connections in flow control (``invariants.held_back``).
     """
     facts, traffic = history.facts, ledger_of(history).traffic
     if traffic is None:
@@ -59,7 +60,7 @@ def consequences(history: History) -> dict[str, Any] | None:
             "without": _lengths([period for found in starved.values() for period in found.periods]),
             "disconnected": _lengths(_disconnected(facts, traffic, "consumer")),
         },
-        **{name: told for name, told in further.items() if told is not None},
+        **{name: found for name, found in further.items() if found is not None},
     }
 
 
@@ -84,14 +85,14 @@ def _worst(facts: Facts, by_queue: Mapping[str, Outages]) -> list[dict[str, Any]
             "queue": name,
             "start_s": facts.since_start_s(start),
             "lasts_s": lasting_s([(start, end)]),
-            "beside": facts.beside(start, end),
+            "beside": facts.faults_during(start, end),
         }
         for (start, end), name in every[:EXAMPLES_MAX]
     ]
 
 
 def _lengths(found: Sequence[Period]) -> dict[str, float]:
-    """The longest, and the time in which there was one at least."""
+    """Return the longest of the periods, and the time that they cover together, in seconds."""
     total_s = lasting_s(periods(times(found)))
     return {"longest_s": max((lasting_s([p]) for p in found), default=0.0), "total_s": total_s}
 
@@ -102,7 +103,7 @@ def _within(found: Iterable[Period], traffic: Traffic) -> list[Period]:
 
 
 def _disconnected(facts: Facts, traffic: Traffic, kind: str) -> list[Period]:
-    """For each worker of that kind, the times from the loss of its connection to the next one."""
+    """Return the periods from the loss of a connection to the next one, for all workers of that kind."""
     lost_us: dict[str, int] = {}
     found: list[Period] = []
     for event in facts.of_kind(WorkerEvent):

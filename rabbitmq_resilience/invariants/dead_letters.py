@@ -1,4 +1,4 @@
-"""What consumers rejected, what expired and what queues dropped arrives as a dead letter."""
+"""Check that messages which were rejected, expired or dropped arrive as dead letters."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ from rabbitmq_resilience.invariants.unrouted import passed_over, sharing
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
-#: How long after a consumer was done with a message the dead letter is where it belongs at the latest.
+#: A dead letter is in its queue at most this long after a consumer was done with the message.
 SETTLED_WITHIN_S = 10.0
 
 
 class DeadLetterPromise(InvariantSpec):
-    """Dead letters are owed for the messages that consumers received and rejected, and where queues have limits besides
-    for those that were confirmed and never came out of their queue; by each queue of a message, and to each queue that
-    takes its dead letters.
+    """Dead letters are owed for messages that consumers received and rejected. If queues have limits, they are also
+    owed for messages that were confirmed and never came out of their queue. Each queue of a message owes a dead letter
+    to each queue that takes its dead letters.
 
-    With ``at_least_once`` one that does not arrive is INVALID, whatever happened. With ``at_most_once`` brokers promise
-    less: it is counted apart where a step disturbed brokers that may have its queue or the one that takes it, or had up
-    to 30 s before, between the time at which its message was sent and that at which it must have been where it belongs,
-    10 s after it left its queue; and INVALID otherwise. So is one that comes twice, unmarked, unless the brokers of its
-    queues were disturbed as for ``no_loss`` (RabbitMQ, "Dead Letter Exchanges", safety). What never came out of its
-    queue had left it when a later message of its publisher did.
+    With ``at_least_once`` a dead letter that does not arrive is always INVALID. With ``at_most_once`` brokers promise
+    less. A missing dead letter is counted apart if a step disturbed brokers that may have its queue, or the queue that
+    takes it, at some time from 30 s before its message was sent until it had to arrive, 10 s after the message left its
+    queue. Otherwise it is INVALID. A dead letter that comes twice, unmarked, is INVALID too, unless the brokers of its
+    queues were disturbed as for ``no_loss`` (RabbitMQ, "Dead Letter Exchanges", safety). A message that never came out
+    of its queue counts as gone from it when a later message of its publisher came out.
 
-    A dead letter that nobody received and rejected, from a queue without limits, is INVALID too. (Quorum queues give up
-    what came back to them 20 times, or as often as ``x-delivery-limit`` says, from 4.0 on. That excuses it where, from
-    the sending of the message until its dead letter came, the ends of connections of the queue's consumers and the
-    begins and ends of steps on brokers were as many together; a step that goes on and off in turns counts for any
-    number. From 4.3 on what came back as brokers were cut apart does not count.)
+    A dead letter from a queue without limits is INVALID if no consumer received and rejected its message. (From 4.0 on
+    quorum queues give up a message that came back 20 times, or as often as ``x-delivery-limit`` states. This excuses a
+    dead letter if as many events lie between the sending of the message and its arrival. Events are the ends of
+    connections of the queue's consumers, and the begins and ends of steps on brokers; a step that goes on and off in
+    turns counts for any number. From 4.3 on, returns because brokers were cut apart do not count.)
 
-    Where consumers acknowledge automatically or early, what they held when their connection ended is gone, or rejected,
-    and nobody knows: no dead letter is owed for what may have been that, and one may come. (``no_loss`` finds what is
-    gone.)
+    If consumers acknowledge automatically or early, a message that a consumer held when its connection ended may be
+    gone or rejected. No dead letter is owed for such a message, and one may come. (``no_loss`` finds what is gone.)
 
-    Where no dead letter came after a fault had begun, it is UNKNOWN, and where nothing became one.
+    The verdict is UNKNOWN if no dead letter came after a fault had begun, or if no message became a dead letter.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"watched"})
@@ -82,18 +81,18 @@ class DeadLetterPromise(InvariantSpec):
         )
         if numbers["lost_permitted"]:
             reasons = {_AT_MOST_ONCE: known.excused, _IN_HAND.format(promised.acks): known.in_hand}
-            told = [why for why, flags in reasons.items() if any((missing[key] & flags[key]).any() for key in missing)]
-            summary += f", and {numbers['lost_permitted']} more that may be lost: {'; '.join(told)}"
+            why = [text for text, flags in reasons.items() if any((missing[key] & flags[key]).any() for key in missing)]
+            summary += f", and {numbers['lost_permitted']} more that may be lost: {'; '.join(why)}"
         if numbers["unasked"]:
-            summary += f", and {numbers['unasked']} arrived that nobody rejected"
+            summary += f", and {numbers['unasked']} arrived that no consumer rejected"
         if doubled:
-            summary += f", and {len(doubled)} arrived twice, unmarked, though nothing can have made them come again"
+            summary += f", and {len(doubled)} arrived twice, unmarked, though nothing can have repeated them"
         coverage = Coverage(numbers["owed"] - numbers["lost_permitted"], numbers["owed"], "letters")
         if numbers["lost"] or numbers["unasked"] or doubled:
             examples = [*_examples(history, lost), *(_twice(facts, one) for one in doubled)]
             return Finding(Verdict.INVALID, summary, numbers, tuple(examples[:EXAMPLES_MAX]), coverage)
         if unseen := _unseen(history, ledger, owed=numbers["owed"]):
-            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{unseen}; in the observed time, {summary}", numbers, (), coverage)
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
 
@@ -106,8 +105,9 @@ Chosen = Mapping[Key, Flags]
 
 @dataclass(frozen=True)
 class _Letters:
-    """Of one key, by sequence: which dead letters are ``owed``, which ``arrived``, and which nobody asked for.
-    ``received``: which messages came out of their queue, and ``rejectable`` those of which consumers reject each."""
+    """The dead letters of one key, as flags by sequence: those ``owed``, those that ``arrived``, and those ``unasked``
+    that no rejection explains. ``received``: messages that came out of their queue. ``rejectable``: messages that
+    consumers reject whenever they get them."""
 
     owed: Flags
     arrived: Flags
@@ -136,8 +136,9 @@ class _Letters:
 
 @dataclass(frozen=True)
 class LetterFacts:
-    """``excused``: which of the missing letters may be, as brokers were disturbed or passed their queue over;
-    ``in_hand``: of which messages a consumer may have had when it was lost."""
+    """All dead letters of a history. ``excused``: letters that may be missing, as brokers were disturbed or did not
+    route to their queue. ``in_hand``: letters of messages that a consumer may have held when its connection was
+    lost."""
 
     letters: Mapping[Key, _Letters]
     excused: Chosen
@@ -148,7 +149,7 @@ _found: WeakKeyDictionary[History, LetterFacts] = WeakKeyDictionary()
 
 
 def facts_of(history: History) -> LetterFacts:
-    """Made when first asked for, forgotten with the history. The load has dead letters."""
+    """Return the dead letters of a history, whose load must have some. They are computed once for each history."""
     if history not in _found:
         promised, ledger = history.facts.dead_letters, ledger_of(history)
         assert promised is not None
@@ -160,7 +161,7 @@ def facts_of(history: History) -> LetterFacts:
 
 
 def _without_given_up(history: History, letters: Mapping[Key, _Letters]) -> Mapping[Key, _Letters]:
-    """Return the letters without those unasked that queues may have made of messages which came again and again."""
+    """Return the letters; those that a delivery limit may explain are no longer ``unasked``."""
     if not any((one.unasked & one.received).any() for one in letters.values()):
         return letters
     ledger, sent_us = ledger_of(history), _sent_us(history, letters)
@@ -177,9 +178,12 @@ def _count(of: Iterable[Flags]) -> int:
 
 
 def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, _Letters]) -> LetterFacts:
-    """What at_most_once may have lost: what was on its way when brokers were disturbed, or never came to its queue; and
-    what consumers may have held that do not wait with their acknowledgements, when a connection of one ended (which a
-    broker may notice later). That may have been rejected, too."""
+    """Return the letters with the excuses for missing ones.
+
+    With at_most_once, letters may be lost that were on their way when brokers were disturbed, or whose message never
+    came to its queue. Consumers that do not wait with their acknowledgements may lose, or may have rejected, what they
+    held when their connection ended; a broker may notice that end later.
+    """
     none = {key: np.zeros(len(one.owed), np.bool_) for key, one in letters.items()}
     may_be_lost = not promised.at_least_once and any(step.injected for step in history.facts.steps)
     ends_us = NEVER if promised.acks == "manual" else _ends_us(history.facts)
@@ -188,7 +192,7 @@ def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, 
         return LetterFacts(letters, none, none)
     sent_us = _sent_us(history, letters)
     left_us = _left_us(history, letters)
-    excused, in_hand, told = dict(none), dict(none), dict(letters)
+    excused, in_hand, kept = dict(none), dict(none), dict(letters)
     over: Chosen = {} if promised.at_least_once else _passed_over(history, letters)
     for key, one in letters.items():
         settled_us = left_us[key[:2]] + (promised.held_s + SETTLED_WITHIN_S) * 1e6
@@ -197,12 +201,12 @@ def _excused(history: History, promised: DeadLetterFacts, letters: Mapping[Key, 
         excused[key] = one.missing & (lost | over.get(key, False))
         held = ~one.received & meets(began_us, settled_us, ends_us)
         in_hand[key] = one.missing & held
-        told[key] = replace(one, unasked=one.unasked & ~(one.rejectable & held))
-    return LetterFacts(told, excused, in_hand)
+        kept[key] = replace(one, unasked=one.unasked & ~(one.rejectable & held))
+    return LetterFacts(kept, excused, in_hand)
 
 
 def _passed_over(history: History, letters: Mapping[Key, _Letters]) -> Chosen:
-    """Of what never came out of its queue, what brokers may not have routed to it (``unrouted``)."""
+    """Return the messages that never came, and that brokers may not have routed to their queue (``unrouted``)."""
     ledger = ledger_of(history)
     gone = {key: one.missing & ~one.received for key, one in letters.items()}
     if not sharing(history.facts, ledger) or not any(flags.any() for flags in gone.values()):
@@ -220,13 +224,13 @@ def _passed_over(history: History, letters: Mapping[Key, _Letters]) -> Chosen:
 
 
 def _ends_us(facts: Facts) -> Times:
-    """From when the connection of a consumer ended until a broker must have noticed that."""
+    """Return the times from the end of a consumer's connection until a broker must have noticed it."""
     consumers = {number for number, _ in facts.of_clients("consumer")}
     return times((start, end + FELT_FOR_S * 1e6) for one in consumers for start, end in absences(facts, one))
 
 
 def _sent_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple[int, int], Moments]:
-    """By publisher and lane."""
+    """Return when each message was sent: an array by sequence for each publisher and lane."""
     sent_us = {key[:2]: np.full(len(one.owed), -np.inf) for key, one in letters.items()}
     for publisher, lane, sequence, at_us in pieces(history.publishes(), "publisher", "lane", "sequence", "sent_us"):
         for key, rows in grouped(publisher, lane):
@@ -235,9 +239,11 @@ def _sent_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple
 
 
 def _left_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple[int, int], Moments]:
-    """By publisher and lane, when each message had left its queue at the latest: it was received for the last time, or
-    where it never was, a later one of its publisher came from its queue for the first time; infinity if none did. With
-    priorities a later one tells nothing."""
+    """Return when each message had left its queue at the latest: an array by sequence for each publisher and lane.
+
+    A message left when it was last received. If it never was, it left when a later message of its publisher first came
+    from its queue; infinity if none came. With priorities a later message proves nothing.
+    """
     ledger = ledger_of(history)
     first_us = {key[:2]: np.full(len(one.owed), np.inf) for key, one in letters.items()}
     last_us = {key[:2]: np.full(len(one.owed), -np.inf) for key, one in letters.items()}
@@ -261,17 +267,17 @@ def _left_us(history: History, letters: Mapping[Key, _Letters]) -> Mapping[tuple
 
 
 def _source_deliveries(history: History) -> Iterator[tuple[Array, ...]]:
-    """Queue, publisher, sequence and time of what came whole, and is no dead letter."""
+    """Yield columns (queue, publisher, sequence, received_us) of intact deliveries that are no dead letters."""
     letters = history.facts.letters
-    for *told, intact in pieces(history.deliveries(), "queue", "publisher", "sequence", "received_us", "intact"):
-        plain = intact & ~letters.taken_from(told[0])
-        yield tuple(column[plain] for column in told)
+    for *columns, intact in pieces(history.deliveries(), "queue", "publisher", "sequence", "received_us", "intact"):
+        plain = intact & ~letters.taken_from(columns[0])
+        yield tuple(column[plain] for column in columns)
 
 
 def _unseen(history: History, ledger: Ledger, *, owed: int) -> str:
-    """Why nothing is known of what a fault did to dead letters; empty if it is."""
+    """Return why the effect of a fault on dead letters is not known; empty if it is known."""
     if not owed:
-        return "nothing became one"
+        return "no message became a dead letter"
     if silent := nothing_after(history, ledger):
         return silent
     for step in history.facts.steps:
@@ -281,13 +287,13 @@ def _unseen(history: History, ledger: Ledger, *, owed: int) -> str:
 
 
 def may_lose_letters(facts: Facts) -> bool:
-    """Whether what queues drop or let expire may be gone: its dead letters come at most once."""
-    told = facts.dead_letters
-    return told is not None and told.limited and not told.at_least_once
+    """Return whether messages that queues drop or let expire may be gone, as their dead letters come at most once."""
+    promised = facts.dead_letters
+    return promised is not None and promised.limited and not promised.at_least_once
 
 
 def lost_as_letters(history: History, publisher: Array, lane: Array, sequence: Array) -> Iterator[tuple[str, Flags]]:
-    """Which of these lost messages may be, and why."""
+    """Yield (reason, flags) for the given lost messages: which of them may be lost for that reason."""
     if may_lose_letters(history.facts):
         excused = facts_of(history).excused
         mine = np.zeros(len(sequence), np.bool_)
@@ -311,7 +317,7 @@ def _examples(history: History, lost: Chosen) -> Iterator[str]:
             yield (
                 f"lost: publisher {row['publisher']} sequence {row['sequence']} of {facts.queue_name(row['queue'])}, "
                 f"sent {facts.at(row['sent_us'])}, never came from {facts.queue_name(taking)} as a dead letter, "
-                f"phase {facts.phase_at(row['sent_us'])}, {facts.beside(row['sent_us'], row['outcome_us'])}"
+                f"phase {facts.phase_at(row['sent_us'])}, {facts.faults_during(row['sent_us'], row['outcome_us'])}"
             )
 
 
@@ -319,5 +325,5 @@ def _twice(facts: Facts, one: Duplicate) -> str:
     return (
         f"duplicate: the dead letter of publisher {one.publisher} sequence {one.sequence} came from "
         f"{facts.queue_name(one.queue)} at {facts.at(one.before_us)}, and again at {facts.at(one.received_us)}, "
-        f"without the redelivered flag, {facts.beside(one.before_us, one.received_us)}"
+        f"without the redelivered flag, {facts.faults_during(one.before_us, one.received_us)}"
     )

@@ -1,8 +1,8 @@
-"""Which messages quorum queues may have given up, as they came back to them again and again.
+"""Find messages that quorum queues may have given up because they came back too often.
 
-A message comes back when the connection of its consumer ends, and as nodes lose each other or a queue gets another
-leader. So what happened since it was sent, until its dead letter came, bounds how often it can have come back; that it
-was received once says nothing, as what a consumer had no time to record came back too.
+A message comes back when the connection of its consumer ends, when nodes lose each other, or when a queue gets another
+leader. So the events between its sending and its dead letter bound how often it can have come back. The number of
+recorded deliveries does not: a message that a consumer had no time to record came back too.
 
 Sources: release notes of RabbitMQ 4.0 (delivery limit); RabbitMQ, "Quorum Queues", poison messages (4.3).
 """
@@ -21,9 +21,9 @@ from rabbitmq_resilience.invariants.owners import absences
 from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.verdict import History
 
-#: From then on quorum queues give up a message that came back to them 20 times, also where no consumer rejected it.
+#: From this version on quorum queues give up a message that came back 20 times, even if no consumer rejected it.
 LIMITED_SINCE = (4, 0)
-#: From then on only deliveries count that failed: by a rejection, a crash or a lost connection.
+#: From this version on only failed deliveries count: by a rejection, a crash or a lost connection.
 FAILED_ALONE_SINCE = (4, 3)
 LIMIT = 20
 
@@ -33,7 +33,7 @@ Key = tuple[int, int, int]
 
 
 def letters_came_us(history: History, ledger: Ledger) -> Mapping[Key, Array]:
-    """Return when each dead letter first came, by sequence; infinity for what never did."""
+    """Return when each dead letter first came, by sequence; infinity for those that never came."""
     letters = history.facts.letters
     found = {
         (publisher, number, place): np.full(len(m.outcome), np.inf)
@@ -56,7 +56,7 @@ def letters_came_us(history: History, ledger: Ledger) -> Mapping[Key, Array]:
 
 
 def may_have_given_up(history: History, ledger: Ledger, queue: Array, sent_us: Array, came_us: Array) -> Array:
-    """Return of each message whether its ``queue`` may have given it up after its sending, before its letter came."""
+    """Return a flag for each message: whether its ``queue`` may have given it up between its sending and its letter."""
     found = np.zeros(len(queue), np.bool_)
     for (index,), rows in grouped(queue) if len(queue) else ():
         readers = {key[0] for key in ledger.readings if ledger.shards.first_of(key[1]) == ledger.shards.first_of(index)}
@@ -65,12 +65,12 @@ def may_have_given_up(history: History, ledger: Ledger, queue: Array, sent_us: A
 
 
 def given_up(facts: Facts, sent_us: Array, came_us: Array, consumers: Collection[int]) -> Array:
-    """Return the same of messages of one queue, which these ``consumers`` read."""
+    """Return the flags of ``may_have_given_up`` for messages of one queue, which these ``consumers`` read."""
     limit, promised = LIMIT, facts.dead_letters
     if promised is not None and promised.delivery_limit is not None:
         limit = promised.delivery_limit
     if any(step.fault == "set_policy" and step.injected for step in facts.steps):
-        limit = 1  # which a policy may have lowered
+        limit = 1  # a policy may have lowered it
     none = np.zeros(len(sent_us), np.bool_)
     if limit < 0 or not any(queue.kind == "quorum" for queue in facts.queues):
         return none
@@ -88,8 +88,10 @@ def given_up(facts: Facts, sent_us: Array, came_us: Array, consumers: Collection
 
 
 def _counts(facts: Facts, step: Step) -> bool:
-    """Whether deliveries that come again by this step count up to the limit. From 4.3 on those do not that come again
-    as brokers are cut apart: clients keep their connections."""
+    """Return whether deliveries that this step repeats count up to the limit.
+
+    From 4.3 on deliveries that are repeated because brokers are cut apart do not count: clients keep their connections.
+    """
     of_consumers = any(not client.startswith("publisher") for client in step.clients_cut)
     if not (step.down or step.cut or step.starved or step.operation or of_consumers):
         return False
@@ -98,7 +100,7 @@ def _counts(facts: Facts, step: Step) -> bool:
 
 
 def _limited(facts: Facts, period_us: tuple[float, float], *, before: tuple[int, ...] | None = None) -> bool:
-    """Whether the cluster may have been of a version with a limit then, and of one that is older than ``before``."""
+    """Return whether the cluster may have had a version with a limit in that period, and older than ``before``."""
     cluster: ClusterFacts | None = facts.cluster
     unknown = any(step.fault == "upgrade" and not step.becomes for step in facts.steps)  # in early records
     if cluster is None or unknown:

@@ -1,4 +1,4 @@
-"""No node's disk comes near full."""
+"""Check that no node comes near a full disk."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rabbitmq_resilience.record.events import ClusterEvent, MachineEvent
 
 
 class Disk(InvariantSpec):
-    """The free disk of each node stays above ``free_ratio_min`` times the limit below which it raises its alarm, from
-    the steady phase to the end; and where ``taken_bytes_max`` is stated, it never sinks by more than that below what
-    was free at first. Brokers that the suite itself started share a disk with each other and with other programs, so of
-    them that bounds by how much the files in a broker's own folder grow; they are looked at every 5 s, and where they
-    were not, as where the bound was added later, it is UNKNOWN.
+    """From the steady phase to the end, the free disk of each node stays above ``free_ratio_min`` times the limit of
+    its alarm. If ``taken_bytes_max`` is stated, the free disk never sinks by more than that below its first value. For
+    brokers that the suite itself started, which share a disk with each other and with other programs, it bounds the
+    growth of the files in a broker's own folder. That is measured every 5 s; the verdict is UNKNOWN if it was not, for
+    example if the bound was added later.
 
-    Where a step of the schedule raises a node's disk alarm, that node is exempt until ``grace_s`` after its healing;
-    one that is short of disk still when the record ends leaves it UNKNOWN."""
+    If a step of the schedule raises a node's disk alarm, that node is exempt until ``grace_s`` after the healing. The
+    verdict is UNKNOWN if a node is still short of disk when the record ends."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
     needs_metrics: ClassVar[bool] = True
@@ -45,7 +45,7 @@ class Disk(InvariantSpec):
         free, ratios = of_nodes(curves(history.metrics, "disk_free")), free_ratios(history.metrics)
         span = measured_us(history, facts)
         if span is None or not ratios:
-            return Finding(Verdict.UNKNOWN, "no node told how much disk is free, and how much it wants")
+            return Finding(Verdict.UNKNOWN, "no node reported its free disk together with its limit")
         least = {node: self._demanded(facts, node, ratio.within(*span)) for node, ratio in ratios.items()}
         stored = {node: curve.within(*span) for node, curve in _stored(facts).items()}
         if _share_a_disk(facts):
@@ -70,14 +70,15 @@ class Disk(InvariantSpec):
         if not missing and self.taken_bytes_max is not None and _share_a_disk(facts):
             missing = (unlooked := unseen(facts, stored, span)) and f"of what brokers stored, {unlooked}"
         if missing:
-            return Finding(Verdict.UNKNOWN, f"{missing}; as far as was seen, {lowest[0][1]}", numbers, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{missing}; in the observed time, {lowest[0][1]}", numbers, (), coverage)
         return Finding(Verdict.VALID, f"at the least, {lowest[0][1]}", numbers, (), coverage)
 
     def _lowest(self, facts: Facts, found: Mapping[str, Curve]) -> Iterator[tuple[float, str]]:
         for node, ratio in found.items():
             if len(ratio):
                 t, value = int(ratio.t_us[ratio.values.argmin()]), float(ratio.values.min())
-                yield value, f"{node} had {value:.1f} times its limit free at {facts.at(t)}, {facts.beside(t, t)}"
+                text = f"{node} had {value:.1f} times its limit free"
+                yield value, f"{text} at {facts.at(t)}, {facts.faults_during(t, t)}"
 
     def _most(
         self, facts: Facts, found: Mapping[str, Curve], stored: Mapping[str, Curve]
@@ -86,17 +87,19 @@ class Disk(InvariantSpec):
             if len(taken):
                 t, value = int(taken.t_us[taken.values.argmax()]), float(taken.values.max())
                 what = "more in its folder" if node in stored else "less free"
-                yield value, f"{node} had {value:.0f} bytes {what} than at first at {facts.at(t)}, {facts.beside(t, t)}"
+                text = f"{node} had {value:.0f} bytes {what} than at first"
+                yield value, f"{text} at {facts.at(t)}, {facts.faults_during(t, t)}"
 
     def _never_free(self, facts: Facts, ratios: Mapping[str, Curve], span_us: tuple[int, int]) -> Iterator[str]:
-        """The nodes whose disk was short on purpose, and was not seen to have room again."""
+        """Yield a text for each node whose disk was still short in its last sample."""
         for node, ratio in ratios.items():
             looks = ratio.within(*span_us)
             if len(looks) and looks.values[-1] <= self.free_ratio_min:
                 at = facts.at(int(looks.t_us[-1]))
-                yield f"{node} was still short of disk when it told for the last time, at {at}: let the load go on"
+                yield f"{node} was still short of disk in its last sample, at {at}: let the load go on"
 
     def _demanded(self, facts: Facts, node: str, curve: Curve) -> Curve:
+        """Return the curve without the times in which a step makes the node's disk short."""
         full = [step for step in facts.steps if step.injected and step.alarm == "disk" and node in step.alarmed]
         ends = [(step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in full]
         rows = outside(curve.t_us, ends)
@@ -116,7 +119,7 @@ def _share_a_disk(facts: Facts) -> bool:
 
 
 def _stored(facts: Facts) -> Mapping[str, Curve]:
-    """Return what each broker had in its own folder, where that was looked at."""
+    """Return the bytes in each broker's own folder, as a curve for each node for which they were measured."""
     looks = list(facts.of_kind(MachineEvent))
     nodes = {node for look in looks for node in look.stored_bytes}
     of_node = {node: [look for look in looks if node in look.stored_bytes] for node in sorted(nodes)}

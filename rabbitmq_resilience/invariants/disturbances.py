@@ -1,4 +1,4 @@
-"""When brokers may have taken each other for gone, so that what each of them knows of clients may have differed."""
+"""Find when brokers may have taken each other for gone, so that their views of clients may have differed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from rabbitmq_resilience.invariants.times import NEVER, Period, Times, periods, 
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX, TICKS_MIN
 from rabbitmq_resilience.record.events import Effect, FaultEvent, NodesEvent, SampleEvent
 
-#: How long brokers go on with what a disturbance began, beside the time in which they notice it.
+#: How long brokers go on with what a disturbance began, after the time in which they notice it.
 SETTLED_WITHIN_S = 10.0
 #: Operations of these kinds leave leaders where they are.
 _MOVES_NO_LEADER = frozenset({"enable_feature_flag", "purge_queue", "delete_queue", "alarm"})
 
 
 def disturbances(facts: Facts, queue: str) -> Times:
-    """The times in which the brokers of ``queue`` were disturbed, or may have been: steps that act on brokers or on the
-    links between them, nodes that were not up, partitions that a node told of, and changes of the queue's leader; each
-    until it must have been noticed and mended."""
+    """Return when the brokers of ``queue`` were disturbed, or may have been.
+
+    Disturbances are steps that act on brokers or on links between them, nodes that were not up, partitions that a node
+    reported, and changes of the queue's leader. Each lasts until it must have been noticed and mended.
+    """
     everywhere = facts.once(_of_all_queues)
     moves = times(_moves(facts, queue))
     return everywhere if moves.empty else everywhere | moves
@@ -38,8 +40,9 @@ def _of_all_queues(facts: Facts) -> Times:
 def of_copies(facts: Facts, queue: QueueFacts) -> Times:
     """Return when the brokers that have ``queue``, or may come to have it, may have forgotten what they had delivered.
 
-    By steps that take them away, starve them, cut or slow links to them, or move leaders; while one was not up or said
-    that it was partitioned; and while the queue got another leader. Each until it must have been noticed and mended.
+    The causes are steps that take them away, starve them, cut or slow links to them, or move leaders; a broker that was
+    not up or reported a partition; and a change of the queue's leader. Each lasts until it must have been noticed and
+    mended.
     """
     return times(
         [
@@ -54,7 +57,7 @@ def of_copies(facts: Facts, queue: QueueFacts) -> Times:
 def lost_each_other(facts: Facts, queue: QueueFacts, clients: frozenset[str]) -> Times:
     """Return when brokers that have ``queue``, or have ``clients`` of it, may have taken each other for gone.
 
-    As for ``of_copies``, but for links that are slower by less than it takes to miss a tick.
+    The causes are those of ``of_copies``, except links that are slower by less than it takes to miss a tick.
     """
     mine = queue.holders | clients
     return times(
@@ -69,7 +72,7 @@ def lost_each_other(facts: Facts, queue: QueueFacts, clients: frozenset[str]) ->
 
 def _felt(facts: Facts, effect: Effect | None) -> Effect | None:
     missed_s = TICKS_MIN * facts.cluster.net_ticktime_s if facts.cluster else 0.0
-    if effect is None or not 0 < effect.slow_s < missed_s:  # of lost packets it is not known how late they come
+    if effect is None or not 0 < effect.slow_s < missed_s:  # how late lost packets come is not known
         return effect
     return replace(effect, links_slow=frozenset())
 
@@ -85,8 +88,10 @@ def _effects(facts: Facts) -> dict[int, Effect]:
 
 
 def _acts_on(step: Step, effect: Effect | None, queue: QueueFacts, mine: frozenset[str]) -> bool:
-    """Whether it acts on the nodes in ``mine``, or may move the leader of the queue; it may do both where the record
-    does not say what it does."""
+    """Return whether the step acts on the nodes in ``mine``, or may move the leader of the queue.
+
+    A step whose effect was not recorded may do both.
+    """
     if effect is None:
         return True
     if effect.operation:
@@ -111,8 +116,10 @@ def _steps(facts: Facts, counts: Callable[[Step, Effect | None], bool]) -> Itera
 
 
 def acts_on_brokers(effect: Effect | None) -> bool:
-    """Return whether it acts on anything but clients and what they are connected by; it may where the record does not
-    say. An alarm blocks publishers, and changes nothing between brokers."""
+    """Return whether an effect acts on anything except clients and their links; True if the effect was not recorded.
+
+    An alarm blocks publishers, and changes nothing between brokers.
+    """
     if effect is None:
         return True
     if effect.nodes_down or effect.nodes_starved or effect.operation:
@@ -137,7 +144,7 @@ def _partitions(facts: Facts, mine: frozenset[str] | None = None) -> Iterator[Pe
 
 
 def _around(looks: Sequence[tuple[int, bool]], after_us: float) -> Iterator[Period]:
-    """From the look before each that found something until it is mended after the next one that did not."""
+    """Yield a period for each finding: from the last look before it until ``after_us`` after the next clear look."""
     clear_us = -NEVER_US
     for (t_us, found), (next_us, _) in itertools.pairwise([*looks, (NEVER_US, False)]):
         if found:
@@ -147,7 +154,7 @@ def _around(looks: Sequence[tuple[int, bool]], after_us: float) -> Iterator[Peri
 
 
 def _moves(facts: Facts, queue: str) -> Iterator[Period]:
-    """From the last look that found one leader of the queue to the first that found another one."""
+    """Yield a period for each change of the queue's leader: from the last look at the old one until it is settled."""
     looks = leaders(facts).get(queue, [])
     for (t_us, leader), (next_us, other) in itertools.pairwise(looks):
         if leader != other:
@@ -155,12 +162,12 @@ def _moves(facts: Facts, queue: str) -> Iterator[Period]:
 
 
 def leaders(facts: Facts) -> dict[str, list[tuple[int, str]]]:
-    """Return of each queue its leader at each look that found one; made once."""
+    """Return (moment, leader) of each queue for each look that found a leader; computed once."""
     return facts.once(_leaders)
 
 
 def _leaders(facts: Facts) -> dict[str, list[tuple[int, str]]]:
-    """All queues in one pass, as they may be thousands."""
+    """Read all queues in one pass, as there may be thousands."""
     looks: dict[str, list[tuple[int, str]]] = {}
     for event in facts.of_kind(SampleEvent):
         for queue, row in event.queues.items():
@@ -170,26 +177,27 @@ def _leaders(facts: Facts) -> dict[str, list[tuple[int, str]]]:
 
 
 class Calm:
-    """When nothing disturbed the brokers of a queue."""
+    """The times in which nothing disturbed the brokers of a queue."""
 
     def __init__(self, disturbed: Times) -> None:
-        told = list(periods(disturbed))
-        self._starts = np.array([float(start) for start, _ in told])
-        self._ends = np.array([-np.inf, *(float(end) for _, end in told)])
+        found = list(periods(disturbed))
+        self._starts = np.array([float(start) for start, _ in found])
+        self._ends = np.array([-np.inf, *(float(end) for _, end in found)])
 
     @property
     def at_last_us(self) -> float:
-        """From when on nothing disturbed them any more; infinite if there is no such moment."""
+        """Return the moment from which nothing disturbed them any more; infinite if there is none."""
         return float(self._ends[-1])
 
     def within(self, start_us: Array, end_us: Array) -> Array:
-        """Of each period from ``start_us`` to ``end_us``, both included, whether it was calm."""
+        """Return a flag for each period from ``start_us`` to ``end_us``, both included: whether it was calm."""
         calm: Array = self._ends[np.searchsorted(self._starts, end_us, "right")] <= start_us
         return calm
 
 
 def calm_of(facts: Facts, queue: int) -> Calm:
-    """Return when brokers with the queue of that index, or with its consumers, did not lose each other; made once."""
+    """Return when brokers with the queue of that index, or with its consumers, did not lose each other; computed
+    once."""
     return facts.once(_calm, queue)
 
 
@@ -200,13 +208,13 @@ def _calm(facts: Facts, queue: int) -> Calm:
 
 
 def _nodes_of_consumers(facts: Facts) -> frozenset[str]:
-    """Return the nodes to which consumers were connected; all where one is not recorded."""
+    """Return the nodes to which consumers were connected; all nodes if one is not recorded."""
     found = {event.node for _, event in facts.of_clients("consumer") if event.event == "connected"}
     return frozenset(found) if "" not in found else frozenset(facts.cluster.nodes if facts.cluster else ())
 
 
 def calm_of_copies(facts: Facts, queue: int) -> Calm:
-    """Return when nothing disturbed the brokers that may have the queue of that index; made once."""
+    """Return when nothing disturbed the brokers that may have the queue of that index; computed once."""
     return facts.once(_calm_of_copies, queue)
 
 

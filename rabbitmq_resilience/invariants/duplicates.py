@@ -1,7 +1,8 @@
-"""Messages that arrived twice without the redelivered flag, and whether anything can have made them come again.
+"""Find messages that arrived twice without the redelivered flag, and that no disturbance explains.
 
-RabbitMQ marks what it delivers again after a lost connection or a rejection ("Reliability Guide", consumers). It cannot
-mark what a queue delivered before it got another leader, or its broker restarted, as that knowledge may be gone.
+RabbitMQ marks messages that it delivers again after a lost connection or a rejection ("Reliability Guide", consumers).
+It cannot mark a message that a queue delivered before it got another leader, or before its broker restarted, as that
+knowledge may be gone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rabbitmq_resilience.invariants.verdict import History
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A delivery without the flag of a message that had come without it from the same queue at ``before_us``."""
+    """A delivery without the flag of a message that already came without it, from the same queue, at ``before_us``."""
 
     publisher: int
     sequence: int
@@ -32,8 +33,8 @@ class Duplicate:
 def forbidden(history: History, ledger: Ledger) -> Sequence[Duplicate]:
     """Return the unmarked duplicates that no disturbance of their queue explains, in the order of time.
 
-    A disturbance explains what came again during it or after it, if the message had last come before the disturbance
-    was over.
+    A disturbance explains a duplicate that came during it or after it, if the message had last come before the
+    disturbance was over.
     """
     return [
         one
@@ -43,7 +44,7 @@ def forbidden(history: History, ledger: Ledger) -> Sequence[Duplicate]:
 
 
 def forbidden_letters(history: History, ledger: Ledger) -> Sequence[Duplicate]:
-    """Return the same of dead letters: no disturbance of the queue that took them, or of that which they came from."""
+    """Return the unmarked duplicates of dead letters that no disturbance of their source or of their queue explains."""
     taking = history.facts.letters.queues_of
     return [
         one
@@ -66,7 +67,7 @@ def _in_order(history: History, ledger: Ledger) -> list[Duplicate]:
 
 
 def _duplicates(history: History, ledger: Ledger) -> Iterator[Duplicate]:
-    """Yield what came unmarked from a queue, or from its shards, and had come so before, in no order."""
+    """Yield, in no order, each unmarked delivery from a queue, or its shards, after an earlier unmarked one."""
     wanted = _doubled(history, ledger)
     if not len(wanted):
         return
@@ -92,13 +93,13 @@ def _unmarked(history: History, wanted: Array) -> dict[str, Array]:
 
 
 def _goes_to(ledger: Ledger, one: Duplicate, queue: int) -> bool:
-    """Whether the message was sent to that queue, or to the shards of which it is the first."""
+    """Return whether the message was sent to that queue, or to the shards of which the queue is the first."""
     lanes = (lane for lane in ledger.messages[one.publisher].lanes if lane.there[one.sequence])
     return any(ledger.shards.first_of(int(lane.queue[one.sequence])) == queue for lane in lanes)
 
 
 def _doubled(history: History, ledger: Ledger) -> Array:
-    """Return the messages that came twice or more without the flag, from whatever queue."""
+    """Return the messages that came twice or more without the flag, from any queue."""
     counts = {publisher: np.zeros(len(m.outcome), np.uint8) for publisher, m in ledger.messages.items()}
     columns = ("publisher", "sequence", "redelivered", "intact")
     for publisher, sequence, redelivered, intact in pieces(history.deliveries(), *columns):

@@ -1,4 +1,4 @@
-"""Which side of each split was trusted in the end, by what that explains."""
+"""Choose which side of each split was trusted in the end: the one that explains the most."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import numpy.typing as npt
 
 Flags = npt.NDArray[np.bool_]
 
-#: So many ways to choose one side of each split are all looked at.
+#: Up to this number, all ways to choose one side of each split are tried.
 CHOICES_MAX = 256
 
 
 def most_explained(choices: Sequence[Sequence[Flags]]) -> tuple[Flags, ...]:
-    """``choices``: of each split the sets of what is explained if one or another side was trusted, as flags of equal
-    length. Returns one of each split, so that together they explain the most; nearly the most, where there are many."""
+    """Return one set of each split, so that together they explain the most; nearly the most, if there are many ways.
+
+    ``choices`` has, for each split, one set for each side that may have been trusted: flags of equal length, set for
+    what that side explains.
+    """
     choices = [list({flags.tobytes(): flags for flags in sets}.values()) for sets in choices]
     if math.prod(map(len, choices)) <= CHOICES_MAX:
         return max(itertools.product(*choices), key=_size)

@@ -1,4 +1,4 @@
-"""What the events say, in the form that checkers ask for: cluster, queues, phases, faults and what was observed."""
+"""Read the events for checkers: cluster, queues, phases, faults and observations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ClusterFacts:
 
     @property
     def handles_partitions(self) -> bool:
-        """Where the metadata store is Raft (Khepri: always from 4.3 on) the strategies have no effect."""
+        """Return whether partition handling has an effect. It has none with Khepri, as always from 4.3 on."""
         return not self.khepri and self.broker_version < (4, 3)
 
     @property
@@ -54,7 +54,7 @@ class ClusterFacts:
 
     @property
     def pauses_without_preferred(self) -> bool:
-        """A node pauses while it reaches none of the ``preferred`` ones."""
+        """Return whether a node pauses while it reaches none of the ``preferred`` nodes."""
         return self.handles_partitions and self.partition_handling == "pause_if_all_down"
 
     @property
@@ -63,50 +63,50 @@ class ClusterFacts:
 
     @property
     def heals_splits(self) -> bool:
-        """Nodes restart by themselves after a split that they let happen."""
+        """Return whether nodes restart by themselves after a split that their mode allows."""
         return self.handles_partitions and "autoheal" in (self.partition_handling, self.recover)
 
     @property
     def splits(self) -> bool:
-        """Sides may go on apart from each other. Those of ``pause_if_all_down`` each have a preferred node."""
+        """Return whether sides of a cut may go on, each with a preferred node with ``pause_if_all_down``."""
         return self.handles_partitions and self.partition_handling != "pause_minority"
 
 
-#: What begins so soon after a fault was healed may come of it.
+#: A problem that begins this soon after a fault was healed may come from that fault.
 SOON_AFTER_S = 15.0
-#: An only copy is where it is.
+#: With fewer copies than this, copies do not move.
 COPIES_THAT_MOVE_MIN = 2
 
 
 @dataclass(frozen=True)
 class QueueFacts:
-    """``members`` had a copy of it when it was declared, ``elsewhere`` are the nodes to which a copy may move: where
-    one of several mirrors goes away, and there are other nodes, brokers add another one ("Classic Queue Mirroring",
-    ``ha-mode: exactly``)."""
+    """A declared queue. ``members`` are the nodes that had a copy when it was declared. ``elsewhere`` are the nodes to
+    which a copy may move: if one of several mirrors goes away and there are other nodes, brokers add another mirror
+    ("Classic Queue Mirroring", ``ha-mode: exactly``)."""
 
     name: str
     kind: str
     members: frozenset[str]
     elsewhere: frozenset[str] = frozenset()
-    #: The consumer that declares the queue: with it an exclusive one moves, and an expiring one may.
+    #: The consumer that declares the queue. An exclusive queue moves with it, and an expiring queue may.
     consumer: int | None = None
-    expires_s: float | None = None  # without a consumer for so long it is gone
-    bound: bool = False  # that consumer also binds it to exchanges
+    expires_s: float | None = None  # the queue is gone after this time without a consumer
+    bound: bool = False  # that consumer also binds the queue to exchanges
 
     @property
     def holders(self) -> frozenset[str]:
-        """All that may come to have a copy."""
+        """Return all nodes that may come to have a copy."""
         return self.members | self.elsewhere
 
     @property
     def placed(self) -> QueueFacts:
-        """The same for all queues that lie alike."""
+        """Return the queue without its name: equal for all queues with the same placement."""
         return replace(self, name="")
 
     @property
     def placements(self) -> Iterator[frozenset[str]]:
-        """Who may have a copy at a time. Each side of a split adds those that it lacks, so there may be more than were
-        declared; and fewer, until another one is added."""
+        """Yield each set of nodes that may have a copy at a time. There may be more than declared, as each side of a
+        split adds the copies that it lacks; and fewer, until another copy is added."""
         if not self.elsewhere:
             yield self.members
             return
@@ -116,9 +116,9 @@ class QueueFacts:
 
 @dataclass(frozen=True)
 class DeadLetterFacts:
-    """``limited``: queues drop messages by their limits. ``held_s``: how long consumers hold a message at most.
-    ``acks``: how they acknowledge, as in the workload. ``delivery_limit``: what queues were declared with, if anything;
-    negative for none."""
+    """The dead letters of a load. ``limited``: queues drop messages by their limits. ``held_s``: how long consumers
+    hold a message at most. ``acks``: how they acknowledge, as in the workload. ``delivery_limit``: the limit with which
+    queues were declared; negative for no limit, None if not stated."""
 
     letters: Letters
     at_least_once: bool
@@ -135,13 +135,13 @@ Of = TypeVarTuple("Of")
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """``events`` in the order of time; everything else is read from them when first asked for."""
+    """The facts of a run. ``events`` are in the order of time; all else is read from them when first asked for."""
 
     events: Sequence[Event]
     _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, make: Callable[[Facts, Unpack[Of]], Made], *of: *Of) -> Made:
-        """What ``make`` makes of these facts and of what else is given, which can be hashed: made once for all."""
+        """Return ``make(self, *of)``, computed once for these arguments, which must be hashable."""
         key = (make, *of)
         if key not in self._made:
             self._made[key] = make(self, *of)
@@ -187,24 +187,24 @@ class Facts:
 
     @cached_property
     def queues(self) -> tuple[QueueFacts, ...]:
-        """As last declared, in index order."""
+        """Return the queues as last declared, in index order."""
         declared = {name: queue for event in self.of_kind(QueuesEvent) for name, queue in event.queues.items()}
         nodes = frozenset(self.cluster.nodes) if self.cluster else frozenset()
         return tuple(_queue(name, q, nodes) for name, q in declared.items())
 
     @cached_property
     def dead_letters(self) -> DeadLetterFacts | None:
-        """None where none go on to another queue."""
+        """Return the facts of dead letters; None if no dead letters go on to another queue."""
         index = {queue.name: number for number, queue in enumerate(self.queues)}
         for event in self.of_kind(QueuesEvent):
-            if told := event.dead_letters:
+            if stated := event.dead_letters:
                 queues_of = {  # in early records each has one
                     index[queue]: tuple(index[to] for to in ([taking] if isinstance(taking, str) else taking))
-                    for queue, taking in told["queues"].items()
+                    for queue, taking in stated["queues"].items()
                 }
-                letters, sure = Letters(queues_of, told["reject_one_in"]), told["strategy"] == "at_least_once"
-                acks, limit = told.get("acks", "manual"), told.get("delivery_limit")
-                return DeadLetterFacts(letters, sure, told["limited"], told["held_s"], acks, limit)
+                letters, sure = Letters(queues_of, stated["reject_one_in"]), stated["strategy"] == "at_least_once"
+                acks, limit = stated.get("acks", "manual"), stated.get("delivery_limit")
+                return DeadLetterFacts(letters, sure, stated["limited"], stated["held_s"], acks, limit)
         return None
 
     @property
@@ -213,7 +213,7 @@ class Facts:
 
     @cached_property
     def published_queues(self) -> Mapping[int, QueueFacts]:
-        """By index, those that publishers publish to: all but those of dead letters."""
+        """Return, by index, the queues that publishers publish to: all except those of dead letters."""
         taking = self.letters.queues
         return {index: queue for index, queue in enumerate(self.queues) if index not in taking}
 
@@ -234,14 +234,14 @@ class Facts:
 
     @cached_property
     def publishing_us(self) -> tuple[int, int] | None:
-        """From the start of the steady phase to the end of publishing, if both were recorded."""
+        """Return the start of the steady phase and the end of publishing; None if one was not recorded."""
         if "steady" in self.phases and "drain" in self.phases:
             return self.phases["steady"], self.phases["drain"]
         return None
 
     @cached_property
     def consumers_gone_us(self) -> float:
-        """When the first consumer ended after the drain, where the broker takes back what it had; else the end."""
+        """Return when the first consumer ended after the drain: the broker takes back its messages. Else the end."""
         stopped = (
             e.t_us for e in self.of_kind(WorkerEvent) if e.event == "stopped" and e.worker.startswith("consumer")
         )
@@ -257,7 +257,7 @@ class Facts:
 
     @cached_property
     def last_healed_us(self) -> int | None:
-        """When the last fault was healed; None without any."""
+        """Return when the last fault was healed; None without faults."""
         return max((s.states["healed"] for s in self.steps if s.is_fault and "healed" in s.states), default=None)
 
     @cached_property
@@ -266,32 +266,32 @@ class Facts:
 
     @cached_property
     def rate(self) -> Variation:
-        """The target of all publishers together, messages/s; no limit where a record does not tell it."""
+        """Return the target of all publishers together, in messages/s; no limit if it was not recorded."""
         for event in self.of_kind(LoadEvent):
             return event.rate
         return Variation(None)
 
     @cached_property
     def heeds_confirms(self) -> bool:
-        """Whether publishers wait for confirms. Where they do not, a message counts as confirmed once it is written."""
+        """Return whether publishers wait for confirms. If not, a message counts as confirmed when it is written."""
         load = next(self.of_kind(LoadEvent), None)
         return load is None or load.publishers is None or load.in_flight is not None
 
     @cached_property
     def blocked_us(self) -> tuple[tuple[float, float], ...]:
-        """When each publisher was blocked by an alarm, one period for each time; NEVER_US ends one that did not end."""
+        """Return the periods in which an alarm blocked a publisher; one that did not end ends at NEVER_US."""
         begun: dict[str, float] = {}
         periods: list[tuple[float, float]] = []
         for event in self.of_kind(WorkerEvent):
             if event.event == "blocked":
                 begun.setdefault(event.worker, event.t_us)
-            elif event.worker in begun:  # let go, or without this connection or process
+            elif event.worker in begun:  # unblocked, or its connection or process is gone
                 periods.append((begun.pop(event.worker), event.t_us))
         return tuple(sorted([*periods, *((start, NEVER_US) for start in begun.values())]))
 
     @cached_property
     def all_looked_at_us(self) -> Sequence[int]:
-        """When all nodes were looked at together."""
+        """Return the moments of looks that covered all nodes."""
         nodes = set(self.cluster.nodes if self.cluster else ())
         return [t_us for t_us, states in self.node_states if nodes <= states.keys()]
 
@@ -301,7 +301,7 @@ class Facts:
 
     @cached_property
     def _up_us(self) -> Mapping[str, list[int]]:
-        """When each node was seen up."""
+        """Return the moments at which each node was seen up."""
         moments: dict[str, list[int]] = {}
         for t_us, states in self.node_states:
             for node in (node for node, state in states.items() if state == "up"):
@@ -309,30 +309,30 @@ class Facts:
         return moments
 
     def sightings(self, start_us: float, end_us: float) -> Sequence[tuple[int, Mapping[str, str]]]:
-        """The ``node_states`` of that time, both ends included."""
+        """Return the ``node_states`` of that time, both ends included."""
         return self.node_states[bisect_left(self._looked_us, start_us) : bisect_right(self._looked_us, end_us)]
 
     def states_at(self, t_us: float) -> Mapping[str, str] | None:
-        """The latest sighting of the nodes at that moment; None before the first."""
+        """Return the latest states of the nodes at that moment; None before the first look."""
         seen = bisect_right(self._looked_us, t_us)
         return self.node_states[seen - 1][1] if seen else None
 
     def first_up_us(self, node: str, *, after_us: float) -> float:
-        """When ``node`` was first seen up at or after that moment; NEVER_US if it was not."""
+        """Return when ``node`` was first seen up at or after that moment; NEVER_US if it was not."""
         moments = self._up_us.get(node, [])
         first = bisect_left(moments, after_us)
         return moments[first] if first < len(moments) else NEVER_US
 
     def at(self, t_us: float) -> str:
-        """The moment as people read it: seconds since the run's first event."""
+        """Return the moment as text for people: seconds since the run's first event."""
         return f"+{self.since_start_s(t_us):.3f} s"
 
     def since_start_s(self, t_us: float) -> float:
         """Return the moment in seconds since the run's first event."""
         return seconds(t_us - self.origin_us)
 
-    def beside(self, start_us: float, end_us: float) -> str:
-        """Say which faults were on in that time, or which one had been healed shortly before it."""
+    def faults_during(self, start_us: float, end_us: float) -> str:
+        """Return in words which faults were active in that time, or which one was healed shortly before."""
         begun = [step for step in self.steps if step.injected and step.possible_us[0] <= end_us]
         if on := [str(step) for step in begun if start_us <= step.possible_us[1]]:
             return f"during {', '.join(on)}"
@@ -342,8 +342,8 @@ class Facts:
         return f"{seconds(start_us - last.possible_us[1]):.1f} s after {last} was healed"
 
 
-def _queue(name: str, told: Mapping[str, Any], nodes: frozenset[str]) -> QueueFacts:
-    kind, members, consumer = told["type"], frozenset(told["members"]), told.get("consumer")
+def _queue(name: str, stated: Mapping[str, Any], nodes: frozenset[str]) -> QueueFacts:
+    kind, members, consumer = stated["type"], frozenset(stated["members"]), stated.get("consumer")
     moves = consumer is not None or (kind == "mirrored" and len(members) >= COPIES_THAT_MOVE_MIN)
     elsewhere = nodes - members if moves else frozenset()
-    return QueueFacts(name, kind, members, elsewhere, consumer, told.get("expires_s"), bool(told.get("bound")))
+    return QueueFacts(name, kind, members, elsewhere, consumer, stated.get("expires_s"), bool(stated.get("bound")))

@@ -1,4 +1,4 @@
-"""Messages that go to several queues, and queues of which just one takes a message: how rows of both are told apart."""
+"""Distinguish messages that go to several queues from shards, of which just one takes a message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def is_repeated(publisher: Array, sequence: Array) -> Flags:
-    """Which rows (schema ``record.routes.OWED``) are of the message of the row before, for another queue."""
+    """Return a flag for each row (schema ``record.routes.OWED``): whether it has the message of the row before."""
     repeated = np.zeros(len(sequence), np.bool_)
     repeated[1:] = (sequence[1:] == sequence[:-1]) & (publisher[1:] == publisher[:-1])
     return repeated
@@ -26,19 +26,18 @@ def is_repeated(publisher: Array, sequence: Array) -> Flags:
 
 @dataclass(frozen=True)
 class Shards:
-    """Groups of queues, by their indexes, of which just one takes a message. Which one it was, is known when it comes
-    from there."""
+    """Groups of queues, by their indexes, of which just one takes a message. Its delivery shows which one it was."""
 
     groups: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, facts: Facts) -> Shards:
         index = {queue.name: number for number, queue in enumerate(facts.queues)}
-        told = (group for event in facts.of_kind(QueuesEvent) for group in event.shards)
-        return cls(tuple(tuple(index[name] for name in group) for group in told))
+        groups = (group for event in facts.of_kind(QueuesEvent) for group in event.shards)
+        return cls(tuple(tuple(index[name] for name in group) for group in groups))
 
     def first(self, queue: Array) -> Array:
-        """For each queue the first of its group, which stands for all of them; itself where it is in none."""
+        """Return for each queue the first of its group, which stands for the group; the queue itself if it has none."""
         if not self.groups:
             return queue
         firsts = queue.copy()
@@ -50,13 +49,16 @@ class Shards:
         return self.group_of(queue)[0]
 
     def group_of(self, queue: int) -> tuple[int, ...]:
-        """The queues of which one takes what is expected of this one; itself alone where it is no shard."""
+        """Return the group of the queue; the queue alone if it is no shard."""
         return next((group for group in self.groups if queue in group), (queue,))
 
 
 def companions(lanes: Iterable[tuple[Array, Array]], shards: Shards) -> Mapping[int, frozenset[int]]:
-    """For each queue that shares a message with others, those others: all of its shards, and where it is shared with a
-    shard, all of these. ``lanes``: pairs of columns, each with a queue of the same messages."""
+    """Return for each queue the other queues with which it shares a message.
+
+    These include the other shards of its group. If it shares a message with a shard, they include all shards of that
+    group. ``lanes``: pairs of columns, which hold two queues of the same messages.
+    """
     found: defaultdict[int, set[int]] = defaultdict(set)
     for one, other in lanes:
         for pair in np.unique(messages(one, other)).tolist():

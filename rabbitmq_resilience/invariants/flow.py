@@ -1,8 +1,8 @@
-"""With more than it can hold, the cluster goes on steadily.
+"""Check that the cluster stays steady under more load than it can hold.
 
-A cluster that is sent more than it can hold may do one of four things: take all and collapse; swing between high and
-low; slow its publishers down, and stay steady with low latency; take more than it delivers, so that latency grows. The
-last two can be lived with.
+Under overload a cluster may do one of four things: take all and collapse; swing between high and low; slow its
+publishers down, and stay steady with low latency; take more than it delivers, so that latency grows. The last two are
+acceptable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import Field
 
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
-from rabbitmq_resilience.invariants.machine import told_of_others
+from rabbitmq_resilience.invariants.machine import describe_others
 from rabbitmq_resilience.invariants.times import Period, left, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import Coverage, Finding, History, InvariantSpec, Number, Verdict
@@ -29,28 +29,28 @@ from rabbitmq_resilience.record.events import LoadEvent
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.variation import Variation
 
-#: Five in each third of the time.
+#: The least number of windows: five in each third of the time.
 WINDOWS_MIN = 15
-#: In a window, at the best of times. By chance alone (Poisson) such a number falls to a third once in 10,000 times.
+#: The least messages of a window, at the best of times. By chance (Poisson) 30 fall to a third once in 10,000 times.
 MESSAGES_MIN = 30
-#: Of the target, or of what was taken: as good as all.
+#: This part of the target, or of the messages taken, counts as all.
 ALL_RATIO = 0.95
-#: Of the rate that one window in ten reaches: a swing goes from over HIGH to under LOW and back. A pause of a broker,
-#: or of this machine, is one swing; two may be chance.
+#: Parts of the rate that one window in ten reaches. A swing goes from over HIGH to under LOW and back. A pause of a
+#: broker, or of this machine, is one swing; two may be chance.
 LOW, HIGH = 1 / 3, 2 / 3
 SWINGS_MIN = 3
-#: Of the best that was delivered before.
+#: The cluster collapsed below this part of the best rate delivered before.
 COLLAPSED_RATIO = 0.5
-#: So many times the latency, and so much more of it.
+#: Latency has grown if it is this many times as high, and this much higher.
 GROWN_TIMES, GROWN_MS = 2.0, 100.0
-#: Of what publishers may have in flight: with less, they do not wait for the cluster, but for themselves.
+#: With less than this part of their messages in flight, publishers do not wait for the cluster, but for themselves.
 WAITING_RATIO = 0.5
 
 Rates = npt.NDArray[np.float64]
 
 
 class Answer(StrEnum):
-    """What a cluster does with a load."""
+    """The reaction of a cluster to a load."""
 
     HOLDS = "holds all of it"
     COLLAPSES = "takes all and collapses"
@@ -65,9 +65,9 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Some time in windows of equal length: messages/s that were ``taken`` (confirmed), ``owed`` (the same, once for
-    each queue that took them) and ``delivered``, and the median ``latency_ms`` from sending to receipt of what was
-    delivered then, NaN where nothing was. ``target_per_s`` is None without a limit."""
+    """A period in windows of equal length. Rates in messages/s: ``taken`` (confirmed), ``owed`` (confirmed, once for
+    each queue that took the message) and ``delivered``. ``latency_ms``: the median from sending to receipt of messages
+    delivered in the window, NaN without any. ``target_per_s`` is None without a limit."""
 
     taken: Rates
     owed: Rates
@@ -81,11 +81,13 @@ class Windows:
 
     @property
     def swings(self) -> int:
+        """Return how often the rate taken, or the rate delivered, swung: the larger number."""
         return max(swings(self.taken), swings(self.delivered))
 
     @property
     def grown(self) -> bool:
-        """Both by much, and so that most of the last windows are over most of the first."""
+        """Return whether latency grew: by factor and difference, and so that most last windows exceed most first
+        ones."""
         first, last = (part[~np.isnan(part)] for part in self.ends)
         if not len(first) or not len(last):
             return False
@@ -95,18 +97,22 @@ class Windows:
 
     @property
     def collapsed(self) -> bool:
-        """By what was delivered before: more may be taken at first only because buffers were empty."""
+        """Return whether the rate collapsed, compared with the best rate delivered before.
+
+        More may be taken at first only because buffers were empty.
+        """
         before = self.delivered[: -self.third]
         best = max(before[: self.third].mean(), before[self.third :].mean())
         return bool(min(rates[-self.third :].mean() for rates in (self.owed, self.delivered)) < COLLAPSED_RATIO * best)
 
     @property
     def made(self) -> bool:
-        """Whether the load was all that it should have been."""
+        """Return whether the load reached its target."""
         return self.target_per_s is not None and bool(self.taken.mean() >= ALL_RATIO * self.target_per_s)
 
     @property
     def answer(self) -> Answer:
+        """Return the reaction of the cluster in these windows."""
         if self.swings >= SWINGS_MIN:
             return Answer.SWINGS
         if self.collapsed:
@@ -117,12 +123,12 @@ class Windows:
 
     @property
     def ends(self) -> tuple[Rates, Rates]:
-        """The latency of the first third and of the last."""
+        """Return the latencies of the first third and of the last third."""
         return self.latency_ms[: self.third], self.latency_ms[-self.third :]
 
 
 def swings(rates: Rates) -> int:
-    """How often they fell from high to low and came back."""
+    """Return how often the rates fell from high to low and came back."""
     most = _nth(rates, 0.9)
     back, was_high, fell = 0, False, False
     for rate in rates.tolist():
@@ -135,15 +141,15 @@ def swings(rates: Rates) -> int:
 
 
 def _nth(values: Rates, part: float) -> float:
-    """The lowest of them that so large a part does not exceed."""
+    """Return the lowest value that at least this part of the values does not exceed."""
     return float(np.sort(values)[max(1, math.ceil(part * len(values))) - 1])
 
 
 @dataclass(frozen=True, eq=False)
 class Passages:
-    """Of all messages together: when each was confirmed, and once more for each
-    queue that took it (``owed_us``); when each was sent and answered in any way, and by which
-    publisher; when each was first received from each queue, and how long that took from when it was sent."""
+    """The moments of all messages: when each was confirmed, and the same once for each queue that took it
+    (``owed_us``); when each was sent, and answered in any way, and by which publisher; when each was first received
+    from each queue, and how long that took from its sending (``took_us``)."""
 
     confirmed_us: Moments
     owed_us: Moments
@@ -172,7 +178,7 @@ class Passages:
         return cls(**{name: np.concatenate(part) for name, part in parts.items()})
 
     def windows(self, period_us: Period, window_us: float, target_per_s: float | None) -> Windows:
-        """Of the whole windows in that time."""
+        """Return the rates and latencies of the whole windows in that period."""
         count = int((period_us[1] - period_us[0]) // window_us)
 
         def places(moments_us: Moments) -> Moments:
@@ -192,8 +198,10 @@ class Passages:
         return Windows(taken, owed, delivered, np.array(latency), target_per_s)
 
     def waiting_ratio(self, period_us: Period, facts: Facts, load: LoadEvent | None) -> float | None:
-        """How much of what they may have in flight the publishers had so on average, while they were connected and not
-        blocked; None where nothing limits it, or that is not known."""
+        """Return the part of their limit that publishers had in flight on average, while connected and not blocked.
+
+        None if nothing limits it, or the limit is not known.
+        """
         if load is None or load.in_flight is None or not load.publishers:
             return None
         start, end = period_us
@@ -207,22 +215,23 @@ class Passages:
 
 
 class SteadyFlow(InvariantSpec):
-    """Judged is all publishing, but for faults and ``grace_s`` after each, in stretches of ``15 * window_s`` and more
-    over which neither the target rate nor the processing time changes. In each the cluster
+    """The cluster stays steady while publishing lasts, except during faults and ``grace_s`` after each. Judged are
+    stretches of ``15 * window_s`` and more in which neither the target rate nor the processing time changes. In each
+    stretch the cluster does one of these:
 
-    1. takes all and collapses: in the last third less than half is taken or delivered of the best that was delivered
-       in a third before; or
-    2. swings between high and low: three times or more what is taken or delivered falls, from window to window, from
-       over two thirds to under one third of what it reaches in one window of ten, and comes back; or
-    3. slows publishers and stays steady; or
+    1. takes all and collapses: in the last third the rate taken or delivered is less than half of the best rate
+       delivered in an earlier third;
+    2. swings between high and low: three times or more the rate taken or delivered falls, from window to window, from
+       over two thirds to under one third of the rate that one window in ten reaches, and comes back;
+    3. slows publishers and stays steady;
     4. takes more than it delivers: 5 % or more; or the median latency from sending to receipt is twice as high in the
-       last third as in the first, and 100 ms higher; or
-    5. holds all of it: 95 % of the target, so that it was not too much.
+       last third as in the first, and 100 ms higher;
+    5. holds all of it: 95 % of the target, so that the load was not too much.
 
-    1 and 2 are INVALID. It is UNKNOWN without such a stretch; with less than 30 messages in a window; where less than
-    the target was taken though publishers had less than half of ``in_flight`` under way on average (or nothing limits
-    that), so that it may be they who could not make the load; and where 1 or 2 happened while other programs took much
-    of this machine.
+    1 and 2 are INVALID. The verdict is UNKNOWN without such a stretch, or with less than 30 messages in a window. It is
+    UNKNOWN if less than the target was taken while publishers had less than half of ``in_flight`` under way on average,
+    or nothing limits that: the publishers may have been too slow. It is also UNKNOWN if 1 or 2 happened while other
+    programs took much of this machine.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -239,19 +248,19 @@ class SteadyFlow(InvariantSpec):
         span = facts.publishing_us
         load = next(facts.of_kind(LoadEvent), None)
         if span is None:
-            return Finding(Verdict.UNKNOWN, "the events do not tell when the load began and ended")
+            return Finding(Verdict.UNKNOWN, "the events do not state when the load began and ended")
         stretches = list(self._stretches(facts, load, span))
         if not stretches:
             needed_s = WINDOWS_MIN * self.window_s
-            text = f"no {needed_s:g} s of the same load were {self.grace_s:g} s after all faults: make phases longer"
+            text = f"no {needed_s:g} s with the same load lie {self.grace_s:g} s after all faults: make phases longer"
             return Finding(Verdict.UNKNOWN, text, coverage=Coverage(0, seconds(span[1] - span[0])))
         passages = Passages.of(history)
         looked = [self._look(passages, stretch, facts, load) for stretch in stretches]
         order = (Verdict.INVALID, Verdict.UNKNOWN, Verdict.VALID)
         worst = min(looked, key=lambda finding: order.index(finding.verdict))
-        told = tuple(each.summary for each in looked if each.verdict is worst.verdict)
+        texts = tuple(each.summary for each in looked if each.verdict is worst.verdict)
         judged = Coverage(round(lasting_s(stretches), 3), seconds(span[1] - span[0]))
-        examples = told if worst.verdict is Verdict.INVALID else ()
+        examples = texts if worst.verdict is Verdict.INVALID else ()
         return Finding(worst.verdict, worst.summary, {**worst.numbers, "stretches": len(looked)}, examples[:10], judged)
 
     def _stretches(self, facts: Facts, load: LoadEvent | None, span_us: Period) -> Iterator[Period]:
@@ -293,19 +302,19 @@ class SteadyFlow(InvariantSpec):
             f"{first:.3g} ms at first and {last:.3g} ms at last"
         )
         if best < MESSAGES_MIN:
-            text = f"{best:.0f} messages in a window are too few to tell; make window_s longer"
+            text = f"{best:.0f} messages in a window are too few to judge; make window_s longer"
             return Finding(Verdict.UNKNOWN, f"{text}; {summary}", numbers)
-        if doubt := self._doubt(seen, waiting, told_of_others(facts, *stretch)):
+        if doubt := self._doubt(seen, waiting, describe_others(facts, *stretch)):
             return Finding(Verdict.UNKNOWN, f"{summary}; {doubt}", numbers)
         return Finding(Verdict.VALID if seen.answer.acceptable else Verdict.INVALID, summary, numbers)
 
     @staticmethod
     def _doubt(seen: Windows, waiting: float | None, others: str) -> str:
         if not seen.made and waiting is None:
-            return "nothing limits what publishers have in flight, so that it may be they who did not make the load"
+            return "nothing limits what publishers have in flight, so they may have been too slow for the load"
         if not seen.made and waiting is not None and waiting < WAITING_RATIO:
             text = f"publishers had {waiting:.0%} of what they may have in flight"
-            return f"{text}: it was they who did not make the load, and not the cluster"
+            return f"{text}: the publishers were too slow for the load, and not the cluster"
         return "" if seen.answer.acceptable else others
 
 

@@ -1,4 +1,4 @@
-"""Followers catch up with their leaders."""
+"""Check that followers of queues catch up with their leaders."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from rabbitmq_resilience.invariants.verdict import (
 )
 from rabbitmq_resilience.record.events import SampleEvent
 
-#: Members renew what they tell of their logs every 5 s, each at its own time: two of them may be apart by so much.
-TOLD_LATE_S = 10.0
-#: Who told nothing for longer than this before the end leaves it open how it did.
+#: Members report their logs every 5 s, each at its own time: the reports of two members may be this far apart.
+REPORTED_LATE_S = 10.0
+#: The state of a member that reported nothing for longer than this before the end is not known.
 SILENT_S_MAX = 15.0
-#: Nodes are scraped, and queues sampled, each second or so.
+#: Nodes are scraped, and queues sampled, about every second. Looks that are no further apart leave no gap.
 LOOKED_EVERY_S = 2.0
-NOTHING_TOLD = Curve(np.zeros(0, np.int64), np.zeros(0))
+NO_REPORTS = Curve(np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True)
 class Follower:
-    """How one member of a queue did after the last healing; moments are None where nothing was seen. ``nodes``: those
-    one of which it is on."""
+    """A member of a queue after the last healing. Moments are None if nothing was seen. ``nodes``: the nodes that may
+    have the member."""
 
     name: str
     last_behind_us: int | None
@@ -46,23 +46,24 @@ class Follower:
 
     @property
     def is_silent(self) -> bool:
+        """Return whether nothing is known about the member after the last healing."""
         return self.last_behind_us is None and self.caught_up_us is None
 
     def is_hidden(self, due_us: float) -> bool:
-        """Whether nothing was told when it was due to have caught up."""
+        """Return whether no report shows the member just before it had to have caught up."""
         if self.caught_up_us is None or (self.last_behind_us or 0) > due_us:
             return False
         return due_us < self.caught_up_us - LOOKED_EVERY_S * 1e6
 
 
 class Followers(InvariantSpec):
-    """At most ``within_s`` after the last fault was healed, no member of a queue is behind any more, until the end.
+    """From ``within_s`` after the last fault was healed until the end, no member of a queue is behind.
 
-    A member of a quorum queue is behind while its log, as far as it is written, does not reach what any member had
-    committed 10 s before. That is known while more than half of the members say what they have committed, each at most
-    15 s before. Of a mirrored queue, mirrors that are not synchronised are behind, and those that are not there. A
-    member of which that is not known leaves it UNKNOWN, and so does a record that ends too early. What this machine may
-    have made late is UNKNOWN as with ``recovery``.
+    A member of a quorum queue is behind if its written log does not reach the entry that any member had committed 10 s
+    before. This is known while more than half of the members report their committed entries, each at most 15 s before.
+    A mirror of a mirrored queue is behind if it is not synchronised, or missing. The verdict is UNKNOWN if the state of
+    a member is not known, or if the record ends too early. It is also UNKNOWN, as with ``recovery``, if this machine
+    may have made a member late.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -94,18 +95,18 @@ class Followers(InvariantSpec):
         }
         coverage = Coverage(len(followers) - len({*silent, *lost}), len(followers), "followers")
         if late:
-            told = tuple(f"{f.name} was behind at {facts.at(f.last_behind_us or 0)}" for f in late)
-            summary = f"{told[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after the last healing"
+            texts = tuple(f"{f.name} was behind at {facts.at(f.last_behind_us or 0)}" for f in late)
+            summary = f"{texts[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after the last healing"
             excuses = [self._excuse(facts, f, start_us) for f in late]
             if all(excuses):
-                return Finding(Verdict.UNKNOWN, f"{summary}; {excuses[0]}", numbers, told[:EXAMPLES_MAX], coverage)
-            return Finding(Verdict.INVALID, summary, numbers, told[:EXAMPLES_MAX], coverage)
+                return Finding(Verdict.UNKNOWN, f"{summary}; {excuses[0]}", numbers, texts[:EXAMPLES_MAX], coverage)
+            return Finding(Verdict.INVALID, summary, numbers, texts[:EXAMPLES_MAX], coverage)
         if lost:
             summary = f"{lost[0].name} was still behind when the record ended, {seconds(end_us - start_us):g} s after"
             return Finding(Verdict.UNKNOWN, f"{summary} the last healing", numbers, (), coverage)
         if silent or not followers:
             names = ", ".join(f.name for f in silent[:5])
-            summary = f"not told after the last healing: {names or 'any follower'}"
+            summary = f"no reports after the last healing: {names or 'any follower'}"
             return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
         summary = f"every follower had caught up {numbers['caught_up_after_s']:g} s after the last healing"
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
@@ -116,8 +117,10 @@ class Followers(InvariantSpec):
 
 
 def _members(history: History, facts: Facts, span_us: tuple[int, int], due_us: float) -> Iterator[Follower]:
-    """Yield all members of the quorum queues, their leaders too, who are never behind. Of one that falls silent before
-    the end it counts alone that it was behind after ``due_us``."""
+    """Yield all members of the quorum queues, also their leaders, which are never behind.
+
+    If a member falls silent before the end, only reports that it was behind after ``due_us`` count.
+    """
     start_us, end_us = span_us
     quorum = [queue for queue in facts.queues if queue.kind == "quorum"]
     if quorum:
@@ -126,24 +129,24 @@ def _members(history: History, facts: Facts, span_us: tuple[int, int], due_us: f
         for queue in quorum:
             for node in sorted(queue.members):
                 name = f"{queue.name} on {node}"
-                mine = written.get((node, queue.name), NOTHING_TOLD).within(start_us, end_us)
+                mine = written.get((node, queue.name), NO_REPORTS).within(start_us, end_us)
                 lacking = _lacking(mine, queue, committed)
-                # one that has only told what it was when the fault was healed is as good as silent
+                # a member that only reported its state at the healing counts as silent
                 last_us = int(lacking.t_us[-1]) if len(lacking) else 0
-                told = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + TOLD_LATE_S * 1e6)
+                reported = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + REPORTED_LATE_S * 1e6)
                 seen = replace(_member(name, lacking), nodes=frozenset([node])) if len(lacking) else None
                 is_late = seen is not None and (seen.last_behind_us or 0) > due_us
-                yield seen if seen is not None and (told or is_late) else Follower(name, None, None)
+                yield seen if seen is not None and (reported or is_late) else Follower(name, None, None)
 
 
 def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
-    """Return how many entries the member lacks of what any member had committed ``TOLD_LATE_S`` before.
+    """Return how many entries the member lacks of those that any member had committed ``REPORTED_LATE_S`` before.
 
-    Only moments count for which more than half of the members said it shortly before: fewer may have been cut off with
-    the one that lags.
+    A moment counts only if more than half of the members reported shortly before it: fewer may have been cut off
+    together with the member that lags.
     """
-    before_us = mine.t_us - round(TOLD_LATE_S * 1e6)
-    curves_of = [committed.get((node, queue.name), NOTHING_TOLD) for node in sorted(queue.members)]
+    before_us = mine.t_us - round(REPORTED_LATE_S * 1e6)
+    curves_of = [committed.get((node, queue.name), NO_REPORTS) for node in sorted(queue.members)]
     said = np.array([curve.at(before_us, age_us_max=SILENT_S_MAX * 1e6) for curve in curves_of])
     known = np.count_nonzero(~np.isnan(said), axis=0) * 2 > len(curves_of)
     most = np.max(np.nan_to_num(said, nan=0.0), axis=0)
@@ -174,10 +177,10 @@ def _mirrors(facts: Facts, span_us: tuple[int, int], due_us: float) -> Iterator[
         behind = [i for i, (_, mirrors) in enumerate(seen) if mirrors]
         after = behind[-1] + 1 if behind else 0
         is_late = bool(behind) and seen[behind[-1]][0] > due_us
-        told = bool(seen) and (is_late or seen[-1][0] >= end_us - SILENT_S_MAX * 1e6)
+        reported = bool(seen) and (is_late or seen[-1][0] >= end_us - SILENT_S_MAX * 1e6)
         yield Follower(
             f"a mirror of {queue.name}",
-            last_behind_us=seen[behind[-1]][0] if behind and told else None,
-            caught_up_us=seen[after][0] if after < len(seen) and told else None,
+            last_behind_us=seen[behind[-1]][0] if behind and reported else None,
+            caught_up_us=seen[after][0] if after < len(seen) and reported else None,
             nodes=queue.holders,
         )

@@ -1,4 +1,4 @@
-"""Where nobody looked: the gaps between moments of observation."""
+"""Find the gaps between moments of observation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.units import seconds
 
-#: Nodes are looked at twice a second and queues once; while brokers are busy with themselves they answer late.
+#: The longest gap that counts as seen. Nodes are looked at twice a second and queues once; busy brokers answer late.
 UNSEEN_S_MAX = 10.0
-#: Of nodes alone: a look takes a moment at each one that does not answer.
+#: The same for nodes alone: a look waits for a moment at each node that does not answer.
 UNWATCHED_S_MAX = 6.0
 
 
 def gaps(moments: Iterable[float], span_us: Period, *, longer_than_s: float) -> list[Period]:
-    """The gaps between neighbours of: the span's ends, and the moments (in order) within it."""
+    """Return the gaps over ``longer_than_s`` between the span's ends and the moments (in order) within it."""
     looks = [span_us[0], *(t for t in moments if span_us[0] < t < span_us[1]), span_us[1]]
     return [(a, b) for a, b in itertools.pairwise(looks) if b - a > longer_than_s * 1e6]
 
 
 def lasting_s(periods: Iterable[Period]) -> float:
-    """All of them together; they must not overlap."""
+    """Return the length of all periods together, in seconds; they must not overlap."""
     return seconds(sum(end - start for start, end in periods))

@@ -1,4 +1,4 @@
-"""Which messages of a publisher are promised to be in order with each other.
+"""Find the messages of a publisher that RabbitMQ promises to keep in order with each other.
 
 Sources: RabbitMQ, "Consumers" and "Priority Queues"; AMQP 0-9-1, section 4.7: one channel, one exchange, one queue.
 """
@@ -16,29 +16,30 @@ from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.draws import Priorities
 from rabbitmq_resilience.record.events import LoadEvent
 
-#: Each priority is less than this.
+#: Priorities are less than this.
 PRIORITIES = 256
 
 
 @dataclass(frozen=True)
 class InOrder:
-    """``priorities``: those that messages have; None without. ``connections``: of publishers that await no confirms,
-    the first sequence of each connection that was recorded, in order."""
+    """The groups of messages whose order is promised. ``priorities``: those of the messages; None without any.
+    ``connections``: for each publisher that awaits no confirms, the first sequence of each recorded connection, in
+    order."""
 
     priorities: Priorities | None = None
     connections: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, history: History) -> InOrder:
-        """Read them from a history."""
+        """Return the groups of a history."""
         values = next((tuple(event.priorities) for event in history.facts.of_kind(LoadEvent)), ())
         connections = {} if history.facts.heeds_confirms else _connections(history)
         return cls(Priorities(values) if values else None, connections)
 
     def groups(self, publisher: Array, sequence: Array) -> npt.NDArray[np.int64]:
-        """Return a number for each message: those of a publisher that have the same one are in order.
+        """Return a number for each message: messages of a publisher with the same number are in order.
 
-        They have one priority; where publishers await no confirms, they were also written to one connection.
+        They have the same priority. If publishers await no confirms, they were also written to the same connection.
         """
         found = np.zeros(len(sequence), np.int64)
         for (name,), rows in grouped(publisher) if self.priorities is not None or self.connections else ():
@@ -50,7 +51,7 @@ class InOrder:
 
 
 def _connections(history: History) -> Mapping[int, npt.NDArray[np.int64]]:
-    """Return which message each publisher wrote first to each of its connections."""
+    """Return the first sequences that each publisher wrote to its connections, in order."""
     connected_us: dict[int, list[int]] = {}
     for publisher, event in history.facts.of_clients("publisher"):
         if event.event == "connected":

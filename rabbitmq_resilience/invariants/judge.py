@@ -1,4 +1,4 @@
-"""The one judgement of a run: assumptions first, then the invariants that they leave standing."""
+"""Judge a run: check its assumptions first, then the invariants that do not depend on a failed one."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from rabbitmq_resilience.invariants.verdict import Assumption, Finding, History,
 
 @dataclass(frozen=True)
 class Judgement:
+    """The verdict of a run, with its findings by invariant and assumption."""
+
     verdict: Verdict
     findings: Mapping[str, Finding]
     assumptions: Mapping[str, Finding]
 
     @property
     def reason(self) -> str:
-        """Why it is not VALID, in one line: what decided comes first."""
+        """Return in one line why the run is not VALID; the findings that decided come first."""
         failed = {name: f for name, f in self.assumptions.items() if f.verdict is not Verdict.VALID}
         decided = {name: f for name, f in self.findings.items() if f.verdict is self.verdict is not Verdict.VALID}
-        told = {**failed, **decided} if self.verdict is Verdict.UNKNOWN else decided
-        return "; ".join(f"{name}: {finding.summary}" for name, finding in told.items())
+        shown = {**failed, **decided} if self.verdict is Verdict.UNKNOWN else decided
+        return "; ".join(f"{name}: {finding.summary}" for name, finding in shown.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """``verdict``, ``invariants`` and ``assumptions`` as ``verdict.json`` holds them."""
+        """Return ``verdict``, ``invariants`` and ``assumptions`` as ``verdict.json`` holds them."""
         return {
             "verdict": str(self.verdict),
             "invariants": {name: _as_dict(finding) for name, finding in self.findings.items()},
@@ -36,9 +38,11 @@ class Judgement:
 def judge(
     history: History, invariants: Mapping[str, Invariant], assumptions: Mapping[str, Assumption] = ASSUMPTIONS
 ) -> Judgement:
-    """Judge ``history``. An assumption that fails makes the whole run UNKNOWN, or only the invariants that do not
-    forgive it, while the others may still be INVALID (see ``Scope``). A checker that raises is UNKNOWN and tells its
-    error."""
+    """Judge ``history``.
+
+    An assumption that fails makes the whole run UNKNOWN, or only the invariants that do not forgive it; the others may
+    still be INVALID (see ``Scope``). If a checker raises an error, its finding is UNKNOWN and shows the error.
+    """
     assumed = {name: _checked(assumption, history) for name, assumption in assumptions.items()}
     failed = [name for name, finding in assumed.items() if finding.verdict is not Verdict.VALID]
     findings = {name: _checked(invariant, history) for name, invariant in invariants.items()}
@@ -49,12 +53,12 @@ def judge(
     scopes = {assumptions[name].scope for name in failed}
     if "run" in scopes:
         return Judgement(Verdict.UNKNOWN, findings, assumed)
-    told = [f.verdict for f in findings.values()] + [Verdict.UNKNOWN] * ("invariants_and_valid" in scopes)
-    return Judgement(_worst(told), findings, assumed)
+    verdicts = [f.verdict for f in findings.values()] + [Verdict.UNKNOWN] * ("invariants_and_valid" in scopes)
+    return Judgement(_worst(verdicts), findings, assumed)
 
 
 def _worst(verdicts: Collection[Verdict]) -> Verdict:
-    """INVALID over UNKNOWN over VALID; a run that nothing was asked of is UNKNOWN."""
+    """Return the worst verdict: INVALID before UNKNOWN before VALID. Without any verdict it is UNKNOWN."""
     if not verdicts:
         return Verdict.UNKNOWN
     return next(v for v in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.VALID) if v in verdicts)
@@ -64,7 +68,7 @@ def _withdrawn(finding: Finding, missing: Collection[str]) -> Finding:
     return replace(
         finding,
         verdict=Verdict.UNKNOWN,
-        summary=f"not to be told without {' and '.join(missing)}; as far as was seen: {finding.summary}",
+        summary=f"cannot be judged without {' and '.join(missing)}; in the observed time: {finding.summary}",
     )
 
 
@@ -74,7 +78,7 @@ def _checked(check: Invariant | Assumption, history: History) -> Finding:
     except Exception as error:
         return Finding(Verdict.UNKNOWN, f"the check itself failed: {type(error).__name__}: {error}")
     if finding.verdict is Verdict.VALID and finding.coverage is not None and not finding.coverage.judged:
-        summary = f"nothing of what is demanded could be judged; as far as was seen: {finding.summary}"
+        summary = f"nothing of what is demanded could be judged; in the observed time: {finding.summary}"
         return replace(finding, verdict=Verdict.UNKNOWN, summary=summary)
     return finding
 

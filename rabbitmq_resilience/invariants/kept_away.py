@@ -1,5 +1,7 @@
-"""When steps of the schedule kept clients away from the brokers: a queue that nobody could publish to stands still for
-no fault of the brokers."""
+"""Find when steps of the schedule kept clients away from the brokers.
+
+If no publisher could reach a queue, it stands still without a fault of the brokers.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,25 @@ _CHANGES = ("injecting", "injected", "healing", "healed")
 
 @dataclass(frozen=True)
 class KeptAway:
-    """When clients of a role could not reach any broker that had to serve them, as steps had it. That one cannot
-    connect to such a broker is the brokers' doing.
+    """The times in which steps left clients of a role no broker that had to serve them. If a broker had to serve a
+    client, and the client could not connect, that is the brokers' fault and not part of these times.
 
-    ``of``: each by its number that was killed on purpose, until it was started again, or had no way to a node, or keeps
-    to a zone in which none serves; ``others``: all that are not in it. A node is no way while a step has taken it away,
-    while it has a reason to pause and does, and while a link to it is cut; nor is a load balancer without such a node.
+    ``of`` has, by number, each client that was killed on purpose, until it was started again; that had no way to a
+    node; or that keeps to a zone without a serving node. ``others``: the times for all other clients. A node is no way
+    while a step has taken it away, while it pauses for a reason, and while a link to it is cut. A load balancer without
+    a usable node is no way either.
     """
 
     of: Mapping[int, Times]
     others: Times
 
     def when(self, number: int) -> Times:
+        """Return the times in which the client of that number was kept away."""
         return self.of.get(number, self.others)
 
 
 def kept_away(facts: Facts, role: str = _PUBLISHER) -> KeptAway:
+    """Return when steps kept the clients of a role away; computed once."""
     return facts.once(_kept_away, role)
 
 
@@ -43,6 +48,7 @@ def _kept_away(facts: Facts, role: str) -> KeptAway:
     ways, absent = _ways(facts), _not_serving(facts)
 
     def without(client: str, addresses: Mapping[str, frozenset[str]]) -> Times:
+        """Return when the client had no way through any of these addresses."""
         lost = [
             _cut_off(facts, client, address)
             | at_least(len(nodes), [absent.get(n, NEVER) | _cut_off(facts, address, n) for n in sorted(nodes)])
@@ -60,10 +66,11 @@ def _kept_away(facts: Facts, role: str) -> KeptAway:
 
 
 def _ways(facts: Facts) -> Mapping[str, frozenset[str]]:
-    """What clients connect to, and the nodes behind it."""
-    told = next((event.addresses for event in facts.of_kind(ClusterEvent)), {})
+    """Return the addresses that clients connect to, each with the nodes behind it."""
+    recorded = next((event.addresses for event in facts.of_kind(ClusterEvent)), {})
     nodes = facts.cluster.nodes if facts.cluster else ()
-    return {address: frozenset(told[address]) for address in told} or {node: frozenset({node}) for node in nodes}
+    found = {address: frozenset(behind) for address, behind in recorded.items()}
+    return found or {node: frozenset({node}) for node in nodes}
 
 
 def _cut_clients(facts: Facts, role: str) -> set[int]:
@@ -72,7 +79,7 @@ def _cut_clients(facts: Facts, role: str) -> set[int]:
 
 
 def _of_own_zone(facts: Facts, ways: Mapping[str, frozenset[str]]) -> Mapping[int, Mapping[str, frozenset[str]]]:
-    """The ways of each publisher that goes to nodes of its own zone only."""
+    """Return the ways of each publisher that connects only to nodes of its own zone."""
     zones = next((event.nodes for event in facts.of_kind(ClusterEvent)), {})
     load = next((event for event in facts.of_kind(LoadEvent) if event.reconnect == "own_zone"), None)
     homes = list(ways)
@@ -83,7 +90,7 @@ def _of_own_zone(facts: Facts, ways: Mapping[str, frozenset[str]]) -> Mapping[in
 
 
 def _not_serving(facts: Facts) -> Mapping[str, Times]:
-    """When steps had taken each node away, or it had a reason to pause, and did."""
+    """Return when each node did not serve: a step had taken it away, or it paused for a reason."""
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None:
         return {}
@@ -94,7 +101,7 @@ def _not_serving(facts: Facts) -> Mapping[str, Times]:
 
 
 def _cut_off(facts: Facts, client: str, end: str) -> Times:
-    """When steps may have cut that client or balancer off from a node or a balancer."""
+    """Return when steps may have cut the client or balancer off from the node or balancer ``end``."""
     return times(s.possible_us for s in facts.steps if end in s.clients_cut.get(client, ()))
 
 
@@ -111,8 +118,8 @@ def _killed(facts: Facts, role: str) -> Mapping[int, list[Period]]:
     return found
 
 
-def nobody_could_publish(facts: Facts, ledger: Ledger, queue: int) -> Times:
-    """When all who published to the queue of that index, at any time, were kept away."""
+def publishers_cut_off(facts: Facts, ledger: Ledger, queue: int) -> Times:
+    """Return when all publishers that ever published to the queue of that index were kept away."""
     away = kept_away(facts)
     if not away.of and away.others.empty:
         return NEVER
@@ -124,9 +131,12 @@ def nobody_could_publish(facts: Facts, ledger: Ledger, queue: int) -> Times:
     return at_least(len(its), [away.when(number) for number in its]) if its else NEVER
 
 
-def somebody_had_to_connect_anew(facts: Facts, *, within_s: float) -> Times:
-    """When any publisher was kept away, and ``within_s`` after that; and as long after a step cut one, or a balancer,
-    off from some of those that it connects to, or gave them back: its clients notice, and go another way."""
+def publishers_reconnecting(facts: Facts, *, within_s: float) -> Times:
+    """Return when publishers may have had to connect again.
+
+    That is while any publisher was kept away, and ``within_s`` after that. It is also ``within_s`` after a step cut a
+    publisher or a balancer off from one of its addresses, or restored it: clients notice that, and go another way.
+    """
     away = kept_away(facts)
     steps = [step for step in facts.steps if any(not client.startswith("consumer") for client in step.clients_cut)]
     moments = [step.states[end] for step in steps for end in _CHANGES if end in step.states]

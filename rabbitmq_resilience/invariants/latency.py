@@ -1,4 +1,4 @@
-"""Messages are confirmed, or arrive, within a time."""
+"""Check that messages are confirmed, or arrive, within a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.lateness import kept_from_running
-from rabbitmq_resilience.invariants.machine import told_of_others
+from rabbitmq_resilience.invariants.machine import describe_others
 from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.verdict import (
     EXAMPLES_MAX,
@@ -36,10 +36,11 @@ from rabbitmq_resilience.invariants.waits import (
 
 
 class LatencyBound(Spec):
-    """The ``percentile`` of the latency ``of`` confirms, or of messages from ``end_to_end``, is at most ``within_ms``.
+    """The ``percentile`` of a latency is at most ``within_ms``: the latency ``of`` a ``confirm``, or of a message from
+    ``end_to_end``.
 
-    Counted are messages that were due ``when``: in the ``steady`` phase, in ``chaos`` (while faults are played), or
-    ``always`` (from the steady phase to the end of publishing)."""
+    ``when`` chooses the messages, by when they were due: in the ``steady`` phase, in ``chaos`` (while faults are
+    played), or ``always`` (from the steady phase to the end of publishing)."""
 
     of: Literal["confirm", "end_to_end"] = "end_to_end"
     percentile: Annotated[float, Field(gt=0, le=100)] = 99.0
@@ -55,6 +56,7 @@ class LatencyBound(Spec):
         return f"p{self.percentile:g} of {what}, {self.when}"
 
     def span_us(self, facts: Facts) -> Period | None:
+        """Return the period whose messages count; None if a phase was not recorded."""
         phases = facts.phases
         first, last = {"steady": ("steady", "chaos"), "chaos": ("chaos", "recovery"), "always": ("steady", "drain")}[
             self.when
@@ -63,17 +65,18 @@ class LatencyBound(Spec):
 
 
 class LatencyBounds(InvariantSpec):
-    """Each of ``bounds`` holds. A message's time begins when it was due by the target rate, so that a publisher that
-    stalls does not hide its stall: what it should have sent meanwhile counts, with the answer of the first message
-    after it, and as never answered where it sent none any more. Without a target rate the time begins when a message is
-    sent. What is not confirmed, or is confirmed and never arrives, is later than any bound. Messages that no queue took
-    do not count.
+    """Each of ``bounds`` holds. A message's time begins when it was due by the target rate, so that a stall of a
+    publisher is not hidden (coordinated omission). The messages that it should have sent during the stall count: they
+    are answered with the first message after the stall, or never if none was sent. Without a target rate the time
+    begins when a message is sent. A message that is not confirmed, or is confirmed and never arrives, is later than any
+    bound. Messages that no queue took do not count.
 
-    Where a publisher lags by itself, or sends nothing, though it is connected, not blocked and has room in flight, this
-    machine does not hold the load: with more than 1 % of such messages a bound that is kept is UNKNOWN, and so is one
-    that is broken only from when messages were due, and not from when they were sent. So is one that is broken while
-    other programs take much of this machine, or a broker waited for a processor of it for half of the time and more;
-    and one that is broken only by what was not sent, in a record that does not say how many publishers there were."""
+    A publisher may lag by itself: it sends late or nothing, though it is connected, not blocked and has room in flight.
+    Then this machine does not hold the load. With more than 1 % of such messages, a bound that is kept is UNKNOWN. A
+    bound is also UNKNOWN then if it is broken only by the time since messages were due, and not since they were sent. A
+    broken bound is UNKNOWN too while other programs take much of this machine, or if a broker waited for a processor
+    for half of the time or more. Last, it is UNKNOWN if it is broken only by messages that were not sent, in a record
+    without the number of publishers."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -85,13 +88,13 @@ class LatencyBounds(InvariantSpec):
         looked = [_look(bound, waits[bound.of], history.facts) for bound in self.bounds]
         verdicts = [each.verdict for each in looked]
         worst = next(v for v in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.VALID) if v in verdicts)
-        told = [each for each in looked if each.verdict is worst]
+        deciding = [each for each in looked if each.verdict is worst]
         messages = int(sum(each.numbers.get("messages", 0) or 0 for each in looked))  # type: ignore[misc]
         return Finding(
             worst,
-            "; ".join(each.summary for each in told),
+            "; ".join(each.summary for each in deciding),
             {f"{b.name}_{n}": v for b, each in zip(self.bounds, looked, strict=True) for n, v in each.numbers.items()},
-            tuple(example for each in told for example in each.examples)[:EXAMPLES_MAX],
+            tuple(example for each in deciding for example in each.examples)[:EXAMPLES_MAX],
             Coverage(messages, messages, "messages"),
         )
 
@@ -101,7 +104,7 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
     if bound.of == "confirm" and not facts.heeds_confirms:
         return Finding(Verdict.UNKNOWN, f"{bound}: publishers await no confirms")
     if span_us is None:
-        return Finding(Verdict.UNKNOWN, f"{bound}: the events do not tell when that was")
+        return Finding(Verdict.UNKNOWN, f"{bound}: the events do not state when that was")
     counted = waits.due_within(*span_us)
     if not len(counted):
         return Finding(Verdict.UNKNOWN, f"{bound}: no message was due then")
@@ -115,16 +118,16 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
         "messages": len(counted),
         "lagged_ratio": round(lagged, 4),
     }
-    reached = f"{_told(due_ms)} ({_told(sent_ms)} from when they were sent)"
+    reached = f"{_text(due_ms)} ({_text(sent_ms)} from when they were sent)"
     summary = f"{bound}: {reached}, allowed are {bound.within_ms:g} ms"
     broken = due_ms > bound.within_ms
     doubts = _of_this_machine(facts, span_us) if broken else []
     if lagged > LAGGED_MAX and sent_ms <= bound.within_ms:
-        doubts = [f"publishers lagged with {lagged:.0%} of them by themselves: {NOT_HELD}", *doubts]
+        doubts = [f"publishers lagged by themselves with {lagged:.0%} of them: {NOT_HELD}", *doubts]
     if broken and not publishers_recorded(facts):
         sent = counted.chosen(~counted.omitted)
         if not len(sent) or percentile_ms(sent.due_us, sent.answered_us, bound.percentile) <= bound.within_ms:
-            doubts = [*doubts, "the record does not say how many publishers there were, and what each had to send"]
+            doubts = [*doubts, "the record does not state how many publishers there were, and what each had to send"]
     if doubts:
         return Finding(Verdict.UNKNOWN, f"{summary}; {'; '.join(doubts)}", numbers)
     return Finding(
@@ -133,13 +136,13 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
 
 
 def _of_this_machine(facts: Facts, span_us: Period) -> list[str]:
-    """Why it may have been this machine that answered late."""
+    """Return the reasons why this machine may have made answers late."""
     kept = kept_from_running(facts, *span_us)
-    return [*([f"{kept}: {NOT_HELD}"] if kept else []), *filter(None, [told_of_others(facts, *span_us)])]
+    return [*([f"{kept}: {NOT_HELD}"] if kept else []), *filter(None, [describe_others(facts, *span_us)])]
 
 
 def percentile_ms(from_us: Moments, until_us: Moments, percentile: float) -> float:
-    """The shortest time, in ms, within which that part of them was answered; infinite if more never were."""
+    """Return the shortest time, in ms, within which this percentage was answered; infinite if it never was."""
     rank = max(1, math.ceil(len(from_us) * percentile / 100)) - 1
     times_us = np.where(until_us == NEVER, NEVER, until_us - from_us)
     reached = int(np.partition(times_us, rank)[rank])
@@ -150,17 +153,17 @@ def _slowest(waits: Waits, facts: Facts) -> tuple[str, ...]:
     times_us = np.where(waits.answered_us == NEVER, NEVER, waits.answered_us - waits.due_us)
     worst: Sequence[int] = np.argsort(-times_us, kind="stable")[:EXAMPLES_MAX].tolist()
 
-    def told(row: int) -> str:
+    def text(row: int) -> str:
         due_us = float(waits.due_us[row])
-        took = "was never answered" if times_us[row] == NEVER else f"took {_told(times_us[row] / 1000)}"
-        return f"a message due at {facts.at(due_us)} {took}, {facts.beside(due_us, due_us)}"
+        took = "was never answered" if times_us[row] == NEVER else f"took {_text(times_us[row] / 1000)}"
+        return f"a message due at {facts.at(due_us)} {took}, {facts.faults_during(due_us, due_us)}"
 
-    return tuple(map(told, worst))
+    return tuple(map(text, worst))
 
 
 def _number(ms: float) -> float | None:
     return None if math.isinf(ms) else round(ms, 3)
 
 
-def _told(ms: float) -> str:
+def _text(ms: float) -> str:
     return "never" if math.isinf(ms) else f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1000:.2f} s"

@@ -1,4 +1,4 @@
-"""Whether this machine alone may have made something late: brokers do nothing while they wait for a processor."""
+"""Decide whether this machine alone may have made an event late: brokers stand still while they await a processor."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.machine import disturbed_s, looks, told_of_others
+from rabbitmq_resilience.invariants.machine import describe_others, disturbed_s, looks
 from rabbitmq_resilience.invariants.times import Period, left, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.events import MachineEvent
 
-#: How much later than allowed a busy machine may make it.
+#: A busy machine explains at most this many times the allowed time.
 LATE_TIMES_MAX = 2
-#: Of what never came it is not known how late it was. A broker that hangs waits for a processor too, for its timers and
-#: connections (0.04 to 0.23 of the time on a very busy machine), and not for half of the time.
+#: How late an event is that never came is not known. A broker that hangs waits for a processor too, for its timers and
+#: connections (0.04 to 0.23 of the time on a very busy machine), but not for half of the time.
 STARVED_PART_MIN = 0.5
 
 
 @dataclass(frozen=True)
 class Late:
-    """What did not come in time, and why it may have been this machine that made it late: empty if it was not."""
+    """An event that did not come in time. ``excuse``: why this machine may have made it late; empty if it did not."""
 
-    told: str
+    text: str
     excuse: str
 
 
@@ -37,13 +37,13 @@ def of_this_machine(
     came: bool,
     without: Sequence[Period] = (),
 ) -> str:
-    """Why it may have been this machine that made late what was to come ``allowed_s`` after the start, and came at the
-    end, or had not come by then; empty if it was not.
+    """Return why this machine may have made an event late; empty if it did not.
 
-    It may where it is not twice as late, and one of the ``nodes`` on which it depended waited for a processor for so
-    long that it would have been in time without that (of what never came: for half of the time and more), or where it
-    came while other programs took much of this machine, and had as much time as is allowed neither before they did nor
-    after. ``without``: times that do not count.
+    The event was due ``allowed_s`` after the start. It came at the end, or (``came`` is false) had not come by then.
+    This machine may be the cause only if the event is at most twice as late as allowed, and in one of two cases. First,
+    one of the ``nodes`` on which it depended waited for a processor for long enough to explain the delay; if it never
+    came, also for half of the time or more. Second, it came, and the time that other programs left undisturbed is at
+    most the allowed time. ``without``: times that do not count.
     """
     took_s = sum(seconds(end - start) for start, end in left((start_us, end_us), times(without)))
     if took_s > LATE_TIMES_MAX * allowed_s:
@@ -55,14 +55,16 @@ def of_this_machine(
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
     if not came or took_s - disturbed_s(facts, start_us, end_us, without=without) > allowed_s:
         return ""
-    return told_of_others(facts, start_us, end_us, without=without)
+    return describe_others(facts, start_us, end_us, without=without)
 
 
 def seen_late(
     facts: Facts, nodes: Iterable[str], start_us: float, looks: Iterable[tuple[float, bool]], *, allowed_s: float
 ) -> str:
-    """The same of what ``looks`` tell: when somebody looked, and whether it had come. It is late for as long as was
-    seen, and not until the next look."""
+    """Return the same for an event that was observed by ``looks``: (moment, whether the event had come).
+
+    The delay counts until the last look without the event, not until the next look.
+    """
     until_us, came = start_us + allowed_s * 1e6, False
     for t_us, had_come in looks:
         if had_come:
@@ -73,7 +75,7 @@ def seen_late(
 
 
 def kept_from_running(facts: Facts, start_us: float, end_us: float) -> str:
-    """Which broker this machine kept from running for half of that time and more; empty if none."""
+    """Return which broker this machine kept from running for half of that time or more, in words; empty if none."""
     took_s = seconds(end_us - start_us)
     nodes = facts.cluster.nodes if facts.cluster else ()
     waited = {node: _waited_s(facts, node, start_us, end_us, ()) for node in nodes}
@@ -84,11 +86,10 @@ def kept_from_running(facts: Facts, start_us: float, end_us: float) -> str:
 
 
 def _waited_s(facts: Facts, node: str, start_us: float, end_us: float, without: Sequence[Period]) -> float:
-    """For how long, at the most, that broker was ready to run meanwhile, and this machine had no processor for it; 0
-    where nobody looked."""
+    """Return for how many seconds, at most, that broker was ready to run and had no processor; 0 without samples."""
     spans, waited_s = left((start_us, end_us), times(without)), 0.0
     for look in looks(facts.of_kind(MachineEvent), origin_us=facts.origin_us):
-        told = look.event.waited_s.get(node) if isinstance(look.event.waited_s, Mapping) else None
-        if isinstance(told, int | float) and 0 <= told < math.inf:  # a damaged record tells nothing
-            waited_s += min(look.within_s(spans), told)
+        value = look.event.waited_s.get(node) if isinstance(look.event.waited_s, Mapping) else None
+        if isinstance(value, int | float) and 0 <= value < math.inf:  # values of a damaged record do not count
+            waited_s += min(look.within_s(spans), value)
     return waited_s

@@ -1,4 +1,4 @@
-"""Rebalancing spreads the leaders of queues evenly over the nodes."""
+"""Check that rebalancing spreads the leaders of queues evenly over the nodes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.events import SampleEvent
 
-#: Samples are asked for every second.
+#: The longest gap that counts as seen. Samples are taken every second.
 UNSEEN_S_MAX = 10.0
-#: Queues of the other kinds have one copy, and are not counted.
+#: The kinds of queues that count; queues of other kinds have one copy.
 REBALANCED = frozenset({"quorum", "mirrored", "stream"})
 
 
 @dataclass(frozen=True)
 class _Look:
-    """How leaders were spread at a moment. ``excess``: how many more than its even share the node with the most led;
+    """The spread of leaders at a moment. ``excess``: how many queues the busiest node led above its even share.
     ``even``: whether that is allowed."""
 
     t_us: int
@@ -38,13 +38,14 @@ class _Look:
 
 
 class LeadersSpread(InvariantSpec):
-    """At most ``within_s`` after each rebalancing, and from then on, no running node leads more queues than its even
-    share, rounded up, and ``excess_max``. That is what RabbitMQ promises (rabbit_amqqueue:rebalance/3): of four queues
-    on three nodes, two nodes may lead two each. Classic queues that are not mirrored do not count. A quorum queue with
-    one member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
-    What comes after the next fault or rebalancing is not looked at. A rebalancing leaves it UNKNOWN if leaders were not
-    seen for 10 s though they had to be spread; if they were not seen at all between then and the next fault, they must
-    have been spread at the last look, at most 10 s before that fault."""
+    """From ``within_s`` after each rebalancing on, no running node leads more queues than its even share, rounded up,
+    and ``excess_max``. RabbitMQ promises this (rabbit_amqqueue:rebalance/3): with four queues on three nodes, two nodes
+    may lead two each. Classic queues that are not mirrored do not count. A quorum queue with one member counts, as it
+    does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
+
+    The time after the next fault or rebalancing is not judged. The verdict is UNKNOWN if leaders were not seen for 10 s
+    when they had to be spread. If they were not seen at all between that moment and the next fault, they must have been
+    spread at the last look, at most 10 s before that fault."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -55,8 +56,8 @@ class LeadersSpread(InvariantSpec):
         facts = history.facts
         rebalanced = [step.states["injected"] for step in facts.steps if _rebalances(step)]
         if not rebalanced:
-            return Finding(Verdict.UNKNOWN, "nothing was rebalanced")
-        untold, uneven, reached_s, excesses = [], [], [], []
+            return Finding(Verdict.UNKNOWN, "no step rebalanced the leaders")
+        unclear, uneven, reached_s, excesses = [], [], [], []
         for start_us in rebalanced:
             end_us, due_us = self._looked_until_us(facts, start_us, rebalanced), start_us + self.within_s * 1e6
             looks = list(_looks(facts, (start_us, end_us), self.excess_max))
@@ -65,7 +66,7 @@ class LeadersSpread(InvariantSpec):
             if late:
                 uneven.append(f"{seconds(late[0].t_us - start_us):g} s after {moment}: {late[0].text}")
             elif unseen := _unseen(looks, (start_us, end_us), due_us):
-                untold.append(f"after {moment} the leaders were not seen to be spread from {facts.at(unseen[0])} on")
+                unclear.append(f"after {moment} the leaders were not seen to be spread from {facts.at(unseen[0])} on")
             else:
                 reached_s.append(seconds(_even_from_us(looks) - start_us))
             excesses += [max(look.excess for look in late or looks[-1:])] if looks else []
@@ -74,17 +75,17 @@ class LeadersSpread(InvariantSpec):
             "excess": max(excesses, default=None),
             "spread_after_s": max(reached_s, default=None),
         }
-        coverage = Coverage(len(rebalanced) - len(untold), len(rebalanced), "rebalancings")
+        coverage = Coverage(len(rebalanced) - len(unclear), len(rebalanced), "rebalancings")
         if uneven:
             summary = f"some node leads more than its even share {uneven[0]}"
             return Finding(Verdict.INVALID, summary, numbers, tuple(uneven[:EXAMPLES_MAX]), coverage)
-        if untold:
-            return Finding(Verdict.UNKNOWN, untold[0], numbers, tuple(untold[:EXAMPLES_MAX]), coverage)
+        if unclear:
+            return Finding(Verdict.UNKNOWN, unclear[0], numbers, tuple(unclear[:EXAMPLES_MAX]), coverage)
         summary = f"leaders were spread evenly at most {max(reached_s):g} s after each rebalancing, and stayed so"
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
     def _looked_until_us(self, facts: Facts, start_us: int, rebalanced: list[int]) -> float:
-        """What moves leaders next: a fault, another rebalancing or the end of the record."""
+        """Return the moment of the next fault or rebalancing, or of the end of the record."""
         faults = [step.possible_us[0] for step in facts.steps if not _rebalances(step)]
         last_us = facts.events[-1].t_us
         moves: list[float] = [*faults, *rebalanced, facts.phases.get("end", last_us) + 1, last_us + 1]
@@ -96,7 +97,7 @@ def _rebalances(step: Step) -> bool:
 
 
 def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | None:
-    """Return the first time in which leaders may have been led unevenly though they had to be spread."""
+    """Return the first period in which leaders had to be spread and may not have been; None if there is none."""
     early, late = ([look for look in looks if (look.t_us >= due_us) == is_late] for is_late in (False, True))
     if not looks:
         return span_us
@@ -108,14 +109,13 @@ def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | 
 
 
 def _even_from_us(looks: Sequence[_Look]) -> int:
-    """Return the first moment of the last unbroken row of looks at which leaders were spread evenly; that of the last
-    look if they were not then."""
+    """Return when the last unbroken row of even looks began; the moment of the last look if that was not even."""
     row = list(itertools.takewhile(lambda look: look.even, reversed(looks)))
     return (row or looks)[-1].t_us
 
 
 def _looks(facts: Facts, span_us: Period, excess_max: int) -> Iterator[_Look]:
-    """Yield each look at which all queues were listed, and all had a leader or some node led too many all the same."""
+    """Yield each look that lists all queues, if all have a leader, or if some node leads too many in any case."""
     fixed = {queue.name for queue in facts.queues if queue.kind not in REBALANCED}
     single = {queue.name for queue in facts.queues if len(queue.members) == 1}
     for event in facts.of_kind(SampleEvent):

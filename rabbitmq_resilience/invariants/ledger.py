@@ -1,7 +1,8 @@
-"""What became of every message, from one pass over the publishes and one over the deliveries.
+"""Record the fate of every message, from one pass over the publishes and one over the deliveries.
 
-Seven bytes a message (six more for each further queue that it goes to), beside counts of confirms a queue and moment.
-Every checker of messages reads it, so it is built once for a history and kept as long as that.
+The ledger needs seven bytes for each message (six more for each further queue of the message), and counts of confirms
+by queue and moment. All checkers of messages read it, so it is built once for a history and kept as long as the
+history.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, History
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.letters import Letters
 
-#: What ``Messages.outcome`` holds where no row speaks of the sequence.
+#: The value in ``Messages.outcome`` of a sequence without a row.
 NO_ROW = 255
-#: What ``Lane.queue`` holds where a message goes to no queue of the lane.
+#: The value in ``Lane.queue`` of a message that goes to no queue of the lane.
 NO_QUEUE = 0xFFFFFFFF
 
 Bytes = npt.NDArray[np.uint8]
@@ -33,10 +34,12 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass
 class Lane:
-    """One queue at most of each message of a publisher, by sequence (see ``record.routes.OWED``): the ``queue`` that it
-    goes to, whether it was ``received`` from there at all, and whether at least once without the redelivered flag
-    (``fresh``). ``dead`` and ``dead_fresh`` tell the same of its dead letters, for each place of a queue that takes
-    them (``record.letters``)."""
+    """At most one queue of each message of a publisher; all arrays are by sequence (see ``record.routes.OWED``).
+
+    ``queue``: the queue that the message goes to. ``received``: whether it came from that queue. ``fresh``: whether it
+    came at least once without the redelivered flag. ``dead`` and ``dead_fresh`` are the same for its dead letters, with
+    one array for each place of a queue that takes them (``record.letters``).
+    """
 
     queue: npt.NDArray[np.uint32]
     received: Flags
@@ -46,25 +49,28 @@ class Lane:
 
     @property
     def there(self) -> Flags:
-        """Which messages go to a queue of this lane."""
+        """Return a flag for each message: whether it goes to a queue of this lane."""
         there: Flags = self.queue != NO_QUEUE
         return there
 
     def receive(self, sequence: Array, redelivered: Array) -> None:
+        """Enter deliveries of messages of this lane."""
         self.received[sequence] = True
         self.fresh[sequence[~redelivered] if redelivered.any() else sequence] = True
 
 
 @dataclass
 class Messages:
-    """All messages of one publisher, by sequence: ``outcome`` (NO_ROW where nothing was recorded), and their queues in
-    ``lanes``, of which there is one where no message goes to several queues. ``rows`` counts messages and queues."""
+    """All messages of one publisher, by sequence. ``outcome`` is NO_ROW for a sequence without a record. ``lanes`` hold
+    the queues; there is one lane if no message goes to several queues. ``rows`` counts pairs of message and queue."""
 
     outcome: Bytes = field(default_factory=lambda: np.full(0, NO_ROW, np.uint8))
     lanes: list[Lane] = field(default_factory=list)
     rows: int = 0
 
     def publish(self, sequence: Array, outcome: Array, queue: Array, lane: Array) -> None:
+        """Enter messages with their outcomes and queues; all arrays have one value for each pair of message and
+        queue."""
         self.rows += len(sequence)
         size = int(sequence.max()) + 1
         if size > len(self.outcome):
@@ -79,23 +85,26 @@ class Messages:
             self.lanes[number].queue[sequence[rows]] = queue[rows]
 
     def complete(self, places: int) -> None:
-        """No row is to come: from now on there are deliveries, and dead letters in so many places."""
+        """Prepare for deliveries, and for dead letters in ``places`` places; no publish may follow."""
         for lane in self.lanes:
             none = [np.zeros(len(lane.queue), np.bool_) for _ in range(2 + 2 * places)]
             lane.received, lane.fresh, lane.dead, lane.dead_fresh = none[0], none[1], none[2::2], none[3::2]
 
     @property
     def received(self) -> Flags:
-        """Which messages came from any of their queues, or as dead letters of one."""
+        """Return a flag for each message: whether it came from any of its queues, or as a dead letter of one."""
         received = np.zeros(len(self.outcome), np.bool_)
         for flags in (flags for lane in self.lanes for flags in (lane.received, *lane.dead)):
             received |= flags
         return received
 
     def attempted(self, lane: Lane) -> Flags:
+        """Return a flag for each message: whether the publisher tried to send it to a queue of the lane."""
         return _attempted(self.outcome) & lane.there
 
     def lost(self, lane: Lane) -> Flags:
+        """Return a flag for each message of the lane: whether it was confirmed and never came, also not as a dead
+        letter."""
         lost: Flags = (self.outcome == Outcome.CONFIRMED) & lane.there & ~lane.received
         for arrived in lane.dead:
             lost &= ~arrived
@@ -112,11 +121,11 @@ def _attempted(outcome: Bytes) -> Flags:
 
 @dataclass
 class Reading:
-    """What one consumer read of one publisher and priority from one queue.
+    """The deliveries to one consumer of one publisher and group from one queue.
 
-    ``overtaken`` counts deliveries without the redelivered flag that came after a higher sequence, and
-    ``lowest_fresh`` is the lowest sequence without it. ``backwards``: whether its rows were read in another order than
-    that of time, as from the files of two processes; then ``overtaken`` says nothing.
+    ``overtaken`` counts deliveries without the redelivered flag that came after a higher sequence. ``lowest_fresh`` is
+    the lowest sequence without the flag. ``backwards``: whether the rows were not read in the order of time, as they
+    came from the files of two processes; then ``overtaken`` means nothing.
     """
 
     highest: int = -1
@@ -125,11 +134,12 @@ class Reading:
     first_us: float = np.inf
     last_us: float = -np.inf
 
-    #: How many deliveries.
+    #: The number of deliveries.
     count: int = 0
     backwards: bool = False
 
     def read(self, sequence: Array, redelivered: Array, received_us: Array) -> None:
+        """Enter deliveries in the order in which they were read."""
         self.count += len(sequence)
         self.backwards |= bool(received_us[0] < self.last_us or (np.diff(received_us.astype(np.int64)) < 0).any())
         before = highest_before(sequence, self.highest)
@@ -143,19 +153,21 @@ class Reading:
 
 
 def highest_before(sequence: Array, highest: int) -> npt.NDArray[np.int64]:
-    """For each delivery the highest sequence before it, ``highest`` before the first."""
+    """Return for each delivery the highest sequence before it; ``highest`` before the first."""
     return np.maximum.accumulate(np.concatenate(([highest], sequence[:-1].astype(np.int64))))
 
 
 @dataclass
 class Ledger:
-    """``traffic`` counts what happened when; it is None if the start of the steady phase or the end of publishing is
-    not known. ``read`` and ``read_fresh`` count deliveries of messages from a queue that they were sent to, the latter
+    """The fate of all messages of a history.
+
+    ``traffic`` counts confirms and deliveries by moment; it is None if the start of the steady phase or the end of
+    publishing is not known. ``read`` counts deliveries of messages from a queue that they were sent to, ``read_fresh``
     those without the redelivered flag. ``strange`` counts deliveries of messages that were never sent, ``broken`` those
-    not intact, and ``misrouted`` those from another queue than the message was sent to. ``span_us`` is the time of the
-    first and the last row. What comes from another shard than was expected (``fan_out.Shards``) is not misrouted.
+    not intact, and ``misrouted`` those from another queue than the message was sent to. A delivery from another shard
+    than expected (``fan_out.Shards``) is not misrouted. ``span_us`` has the times of the first and the last row.
     ``letters_read`` counts deliveries of dead letters, ``letters_fresh`` those without the redelivered flag; the last
-    came at ``letters_last_us``. They are neither among ``read`` nor in ``readings``.
+    came at ``letters_last_us``. They are not in ``read`` and ``readings``.
     """
 
     messages: dict[int, Messages] = field(default_factory=dict)
@@ -170,7 +182,7 @@ class Ledger:
     strange: int = 0
     misrouted: int = 0
     strangers: list[tuple[int, int]] = field(default_factory=list)  # the first of them: publisher and sequence
-    received_by: dict[int, int] = field(default_factory=dict)  # deliveries to each consumer, of whatever kind
+    received_by: dict[int, int] = field(default_factory=dict)  # deliveries to each consumer, of any kind
     span_us: tuple[float, float] = (np.inf, -np.inf)
     shards: Shards = field(default_factory=Shards)
     letters: Letters = field(default_factory=Letters)
@@ -180,10 +192,12 @@ class Ledger:
 
     @property
     def confirms(self) -> Mapping[int, npt.NDArray[np.uint32]]:
-        """For each queue the confirms in each TICK_US from the start of the steady phase to the end of publishing."""
+        """Return for each queue the confirms in each TICK_US, from the steady phase to the end of publishing."""
         return self.traffic.confirms if self.traffic is not None else {}
 
     def enter_publishes(self, history: History, span_us: tuple[int, int] | None) -> None:
+        """Enter all messages of a history. ``span_us``: the time in which ``traffic`` is counted; None for no
+        ``traffic``."""
         columns = ("publisher", "queue", "lane", "sequence", "due_us", "sent_us", "outcome", "outcome_us")
         self.traffic = None if span_us is None else Traffic(span_us)
         for publisher, queue, lane, sequence, due_us, sent_us, outcome, outcome_us in pieces(
@@ -191,8 +205,8 @@ class Ledger:
         ):
             self._saw(sent_us, outcome_us)
             for (name,), rows in grouped(publisher):
-                told = (column[rows] for column in (sequence, outcome, queue, lane))
-                self.messages.setdefault(name, Messages()).publish(*told)
+                mine = (column[rows] for column in (sequence, outcome, queue, lane))
+                self.messages.setdefault(name, Messages()).publish(*mine)
             if self.traffic is not None:
                 self.traffic.enter_publishes(queue, due_us, outcome, outcome_us)
                 if lane.any():
@@ -202,15 +216,15 @@ class Ledger:
             messages.complete(self.letters.places)
 
     def companions(self) -> Mapping[int, frozenset[int]]:
-        """For each queue that shares a message with others, or may take it instead of another shard, those others."""
+        """Return for each queue the others that share a message with it, or may take it instead of another shard."""
         return companions(self._shared(), self.shards)
 
     def sharing_queues(self) -> frozenset[int]:
-        """The queues that share a message with others."""
+        """Return the queues that share a message with others."""
         return frozenset(int(queue) for pair in self._shared() for column in pair for queue in np.unique(column))
 
     def _shared(self) -> Iterator[tuple[Array, Array]]:
-        """Of each two lanes the queues of the same messages."""
+        """Yield for each pair of lanes the two columns of queues of the same messages."""
         pairs = (pair for of_one in self.messages.values() for pair in itertools.combinations(of_one.lanes, 2))
         for one, other in pairs:
             both = one.there & other.there
@@ -225,6 +239,7 @@ class Ledger:
         )
 
     def enter_deliveries(self, history: History) -> None:
+        """Enter all deliveries of a history, after its messages."""
         columns = ("consumer", "queue", "publisher", "sequence", "received_us", "redelivered", "intact")
         for *row, intact in pieces(history.deliveries(), *columns):
             self.deliveries += len(intact)
@@ -280,7 +295,7 @@ class Ledger:
             self.misrouted += int(np.count_nonzero(~belong))
 
     def _known(self, publisher: int, sequence: Array) -> Flags:
-        """Which messages the publisher tried to send; counts the others as strange."""
+        """Return a flag for each message: whether the publisher tried to send it. Count the others as strange."""
         messages = self.messages[publisher]
         known: Flags = sequence < len(messages.outcome)
         known[known] = _attempted(messages.outcome[sequence[known]])
@@ -295,7 +310,7 @@ _ledgers: WeakKeyDictionary[History, Ledger] = WeakKeyDictionary()
 
 
 def ledger_of(history: History) -> Ledger:
-    """The ledger of a history: built when first asked for, forgotten with the history."""
+    """Return the ledger of a history. It is built on the first call and kept as long as the history."""
     if history not in _ledgers:
         ledger = Ledger(shards=Shards.of(history.facts), in_order=InOrder.of(history), letters=history.facts.letters)
         ledger.enter_publishes(history, history.facts.publishing_us)
@@ -305,9 +320,9 @@ def ledger_of(history: History) -> Ledger:
 
 
 def nothing_after(history: History, ledger: Ledger, queues: Collection[int] | None = None) -> str:
-    """Return the fault after which no message was received, of all or of some ``queues``, in words; empty if none.
+    """Return in words the fault after which no message came from any queue, or from any of ``queues``; empty if none.
 
-    What such a fault did to any message is not known.
+    The effect of such a fault on messages is not known.
     """
     facts = history.facts
     lasts_us = [reading.last_us for key, reading in ledger.readings.items() if queues is None or key[1] in queues]

@@ -1,4 +1,4 @@
-"""Which queues brokers must list at a moment."""
+"""Decide whether a sample lists all queues that brokers must list at its moment."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from rabbitmq_resilience.invariants.steps import NEVER_US
 from rabbitmq_resilience.invariants.times import Period, Times, later, times
 from rabbitmq_resilience.record.events import SampleEvent
 
-#: How long after it was declared a queue may not be listed yet.
+#: How long a queue may be missing from listings after it was declared.
 DECLARED_WITHIN_S = 5.0
 _ENDS = ("connection_lost", "killed", "stopped")
 
 
 def lists_all(facts: Facts, sample: SampleEvent) -> bool:
-    """Return whether a sample lists each queue that must be there.
+    """Return whether a sample lists each queue that must exist.
 
-    A queue that its consumer declares must be there while that is connected. While a step may delete queues, none must.
+    A queue that its consumer declares must exist while the consumer is connected. While a step may delete queues, none
+    must exist.
     """
     if sample.t_us in facts.once(_deleting):
         return True
@@ -35,7 +36,7 @@ def _deleting(facts: Facts) -> Times:
 
 
 def _connected(facts: Facts) -> Mapping[int, list[Period]]:
-    """Return the times in which each consumer was connected, without the first seconds of each."""
+    """Return the periods in which each consumer was connected, without their first ``DECLARED_WITHIN_S``."""
     since: dict[int, float] = {}
     found: dict[int, list[Period]] = {}
     for consumer, event in facts.of_clients("consumer"):

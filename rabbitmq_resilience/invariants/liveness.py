@@ -1,8 +1,8 @@
-"""When a queue is promised to take messages, and is sent some: the one model of it, which all checkers share.
+"""Decide when a queue must take messages, and when it is sent some: the model that all checkers share.
 
-A queue is promised to take them while it is writable from some side (``invariants.oracle``), its cluster is not
-being put together again after a split that its mode let happen, and no step keeps an alarm raised for which brokers
-block publishers. It is sent none while the load pauses.
+A queue must take messages while three conditions hold. It is writable from some side (``invariants.oracle``). Its
+cluster is not being repaired after a split that its mode allows. No step keeps an alarm raised for which brokers block
+publishers. A queue is sent no messages while the load pauses.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rabbitmq_resilience.invariants.worlds import Side
 
 @dataclass(frozen=True)
 class Promises:
-    """What a cluster promises its queues, worked out once for all of them.
+    """The promises of a cluster to its queues, computed once for all of them.
 
-    ``moments``: all that may have been so, with the nodes away that had a reason to pause and did; ``never`` are the
-    times in which no queue is promised.
+    ``moments``: the possible states of the cluster; nodes that paused for a reason count as away. ``never``: the times
+    in which no queue is promised to take messages.
     """
 
     facts: Facts
@@ -40,7 +40,7 @@ class Promises:
     _doubted: dict[QueueFacts, Sequence[tuple[Period, Side]]] = field(default_factory=dict, init=False, repr=False)
 
     def lacking(self, queue: QueueFacts, *, grace_s: float) -> Times:
-        """When ``queue`` may stand still: whenever it may not be promised, and ``grace_s`` from the end of that."""
+        """Return when ``queue`` may stand still: while it is perhaps not promised, and ``grace_s`` after that."""
         if queue.placed not in self._doubted:
             self._doubted[queue.placed] = list(self._doubts(queue))
         doubted = self._doubted[queue.placed]
@@ -51,8 +51,8 @@ class Promises:
         return self._lacking[key]
 
     def _doubts(self, queue: QueueFacts) -> Iterator[tuple[Period, Side]]:
-        """Yield the times in which queues that lie like this one may take nothing, whoever leads them; and the nodes of
-        which each, while it leads one, has it take messages all the same."""
+        """Yield (period, nodes): in the period, queues with this placement may take nothing, except while one of the
+        nodes leads them."""
         for moment in self.moments:
             cases = [(queue, form, world) for form in self.forms(moment) for world in moment.worlds]
             if not all(itertools.starmap(writable_from, cases)):
@@ -62,12 +62,12 @@ class Promises:
                 )
 
     def forms(self, moment: Moment) -> Sequence[ClusterFacts]:
-        """Return what the cluster may have been then."""
+        """Return the forms that the cluster may have had at that moment."""
         return forms(self.facts, self.cluster, (moment.start_us, moment.end_us))
 
 
 def led_by(facts: Facts, queue: str, nodes: Side) -> Times:
-    """Return when one of the nodes surely led the queue: between two looks at it that are not far apart."""
+    """Return when one of the nodes surely led the queue: between two close looks that both show it as leader."""
     looks = itertools.pairwise(leaders(facts).get(queue, ())) if nodes else ()
     return times(
         (t_us, next_us)
@@ -77,7 +77,7 @@ def led_by(facts: Facts, queue: str, nodes: Side) -> Times:
 
 
 def promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
-    """Nodes that had a reason to pause, and did, are as good as down."""
+    """Return the promises of the cluster in that span. Nodes that paused for a reason count as down."""
     return facts.once(_promises, cluster, span_us)
 
 
@@ -88,13 +88,13 @@ def _promises(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Promises:
 
 
 def _unmended(facts: Facts, cluster: ClusterFacts, span_us: Period) -> Iterable[Period]:
-    """The times after a split that nobody mends, until an operator has taken all nodes of a side away."""
+    """Yield the times after a split that brokers do not heal, until an operator has taken all nodes of a side away."""
     for split in splits(facts, cluster, span_us) if not cluster.heals_splits else ():
         yield split.apart_us[1], split.ended_us
 
 
 def _blocked(facts: Facts) -> Iterable[Period]:
-    """When publishers were seen to be blocked while a step blocked them, which it may until it is healed."""
+    """Yield when publishers were seen blocked while a step may have blocked them: until the step is healed."""
     for step in facts.steps:
         for start, end in facts.blocked_us if step.blocks_publishers else ():
             common = max(start, step.possible_us[0]), min(end, step.possible_us[1])
@@ -103,34 +103,42 @@ def _blocked(facts: Facts) -> Iterable[Period]:
 
 
 def pauses(facts: Facts, span_us: Period) -> Times:
-    """When no queue is sent anything, by the load's own steps."""
+    """Return when the load pauses by its own steps, so that no queue is sent messages."""
     return times((start, end) for start, end, rate_per_s in facts.rate.pieces(*span_us) if rate_per_s == 0)
 
 
 def least_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
-    """The part of the steady rate that can be asked for in all of that time: 1, but less while the target is below that
-    of the steady phase, or, where that had none, below the rate that it reached."""
+    """Return the part of the steady rate that can be demanded in all of that time, at most 1.
+
+    It is less than 1 while the target is below the target of the steady phase, or, if that phase had none, below the
+    rate that it reached.
+    """
     return min(1.0, target_share(facts, period_us, steady_per_s=steady_per_s))
 
 
 def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
-    """The least target of that time as a part of that of the steady phase, more than 1 while the load peaks; 1 where
-    there was no limit."""
+    """Return the least target of that time divided by the target of the steady phase; 1 if there was no limit.
+
+    It is more than 1 while the load peaks.
+    """
     target_per_s, usual_per_s = facts.rate.least(*period_us), facts.rate.plain or steady_per_s
     return 1.0 if target_per_s is None else target_per_s / usual_per_s
 
 
 def _is_restless(step: Step, *, mirrored: bool) -> bool:
-    """Whether changes go on unseen as long as the step lasts. That it takes nodes away in turns is seen."""
+    """Return whether changes go on unseen as long as the step lasts. Nodes that it takes away in turns are seen."""
     unseen = step.intermittent and (step.cut or step.starved or not step.down)
     return bool(unseen or (step.operation and mirrored))
 
 
 def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float) -> Times:
-    """The time after each change of nodes or links, which an intermittent cut makes again and again: ``lost_grace_s``
-    where a node or a link was lost and stays so, which must first be noticed, and ``grace_s`` where none was. That a
-    node pauses belongs to its cut, that it comes back is a change. So is a rebalancing of mirrored queues: where one
-    moves, mirrors join anew, and are synchronised after it has ended, in which time the queue takes nothing."""
+    """Return the times after each change of nodes or links; an intermittent cut makes changes again and again.
+
+    They last ``lost_grace_s`` if a node or a link was lost and stays lost, which must first be noticed, else
+    ``grace_s``. A node's pause belongs to its cut, but its return is a change. A rebalancing of mirrored queues is a
+    change too: mirrors of a queue that moves join again. They are synchronised after the rebalancing has ended, and
+    during that time the queue takes nothing.
+    """
     moments = itertools.groupby(truth_of(facts, cluster).moments(span_us), key=lambda moment: moment.worst)
     worst = [(next(same).start_us, world) for world, same in moments]
     changes = [start_us for start_us, _ in worst[1:]]

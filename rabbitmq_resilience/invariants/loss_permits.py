@@ -1,4 +1,4 @@
-"""Which messages a split permits to be lost: those that the sides which gave way had confirmed."""
+"""Find messages that may be lost after a split: those that the sides which gave way had confirmed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rabbitmq_resilience.invariants.truth import Truth, truth_of
 
 @dataclass(frozen=True)
 class LossPermit:
-    """Messages of the queue of this index may be lost if that node confirmed them in that time."""
+    """A permit to lose messages of the queue of this index that the node of this index confirmed in these times."""
 
     queue: int
     node: int
@@ -26,8 +26,10 @@ class LossPermit:
 
 
 def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
-    """Why messages that one side of a split confirmed may be lost after it; empty if the mode lets none happen, or the
-    queue takes no part in it."""
+    """Return why messages may be lost that one side of a split confirmed.
+
+    It is empty if the mode allows no splits, or if splits do not affect the queue.
+    """
     if queue.kind != "mirrored" or not cluster.splits:
         return ""
     return (
@@ -37,13 +39,14 @@ def permits_loss(cluster: ClusterFacts, queue: QueueFacts) -> str:
 
 
 def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, tuple[tuple[LossPermit, ...], ...]]]:
-    """For each time that a side of a split gave way, and each of the ``queues``, why messages may be lost, and which:
-    one of these sets of permits holds, and not several. The side that gave way is one and the same for all queues that
-    lie alike. Of others it need not be: where all nodes went away at once, a queue goes by the last of its own nodes;
-    where some stayed, sightings decide. No permit is needed for what was not confirmed.
+    """Yield (reason, sets of permits) for each time that a side of a split gave way, and for each group of ``queues``.
 
-    Where copies move, it is not known which nodes had them: then it is all times of splits that follow from each
-    other, and one set for each way that it may have been.
+    Exactly one of the sets holds. The same side gave way for all queues with the same placement. For other queues it
+    may be another side: if all nodes went away at once, the last of a queue's own nodes decides; if some stayed, the
+    recorded states of the nodes decide. Messages that were not confirmed need no permit.
+
+    If copies move, the nodes that had them are not known. Then one item covers all splits that follow from each other,
+    with one set for each possible course.
     """
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None or span_us is None:
@@ -65,12 +68,12 @@ def loss_permits(facts: Facts, queues: Collection[int]) -> Iterator[tuple[str, t
             )
 
 
-#: When what each node, by its index, confirmed may be lost, all together.
+#: For each node, by its index, the times whose confirms may be lost; all of them hold together.
 _Choice = tuple[tuple[int, Times], ...]
 
 
 def _choices_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts) -> list[tuple[_Choice, ...]]:
-    """Of each time that has to be explained by itself."""
+    """Return the possible choices for each time that has to be explained by itself."""
     found = splits_of(facts, cluster, span_us, queue)
     if not queue.elsewhere:
         return [choices for each in found for choices in _choices(cluster, each)]
@@ -80,8 +83,10 @@ def _choices_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: Que
 
 
 def splits_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: QueueFacts) -> list[tuple[Split, ...]]:
-    """The splits of a queue for each way in which its copies may have lain. They lie where they were declared until one
-    of those nodes may be away, or apart from the others."""
+    """Return the splits of a queue for each possible placement of its copies.
+
+    Copies stay where they were declared until one of those nodes may be away, or apart from the others.
+    """
     moved_us = copies_move_us(truth_of(facts, cluster), queue)
     found = []
     for holders in queue.placements:
@@ -91,7 +96,7 @@ def splits_of(facts: Facts, cluster: ClusterFacts, span_us: Period, queue: Queue
 
 
 def copies_move_us(truth: Truth, queue: QueueFacts) -> float:
-    """From when on copies may have moved; NEVER_US if they cannot."""
+    """Return the moment from which copies may have moved; NEVER_US if they cannot."""
     if not queue.elsewhere:
         return NEVER_US
     disturbed = [truth.away[node].possibly for node in queue.members & truth.away.keys()]
@@ -103,7 +108,7 @@ def copies_move_us(truth: Truth, queue: QueueFacts) -> float:
 
 
 def _choices(cluster: ClusterFacts, found: Iterable[Split]) -> Iterator[tuple[_Choice, ...]]:
-    """Of each time that a side gave way."""
+    """Yield the possible choices for each time that a side gave way."""
     for split in found:
         for round_ in split.rounds:
             choices = {
@@ -117,7 +122,7 @@ def _choices(cluster: ClusterFacts, found: Iterable[Split]) -> Iterator[tuple[_C
 
 
 def _ways(rounds: Iterable[tuple[_Choice, ...]]) -> Iterator[_Choice]:
-    """All that may have been together, one choice of each time; everything, where that is too much to look at."""
+    """Yield each combination of one choice for each time; if there are too many, one that permits everything."""
     rounds = list(rounds)
     if math.prod(map(len, rounds)) > CHOICES_MAX:
         rounds = [(tuple(permit for choice in choices for permit in choice),) for choices in rounds]
@@ -129,7 +134,7 @@ def _ways(rounds: Iterable[tuple[_Choice, ...]]) -> Iterator[_Choice]:
 
 
 def _that_overlap(found: Sequence[Sequence[Split]]) -> Iterator[list[list[Split]]]:
-    """The splits of each placement, those together that were not over when others began."""
+    """Yield groups of splits, by placement, that overlap in time."""
     spans = times((split.apart_us[0], split.over_us) for each in found for split in each)
     for start, end in periods(spans):
         yield [[split for split in each if start <= split.apart_us[0] < end] for each in found]

@@ -1,4 +1,4 @@
-"""When dead letters that go on at most once may be lost: where the brokers of their queues were disturbed meanwhile."""
+"""Find dead letters with at_most_once that may be lost, as the brokers of their queues were disturbed meanwhile."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from rabbitmq_resilience.invariants.times import Times, later, periods, times
 from rabbitmq_resilience.invariants.truth import truth_of
 from rabbitmq_resilience.invariants.verdict import History
 
-#: How long a disturbance is felt after its nodes were seen up again.
+#: How long a disturbance has an effect after its nodes were seen up again.
 FELT_FOR_S = 30.0
 
 Moments = npt.NDArray[np.float64]
 
 
 def disturbed(history: History, key: Key, began_us: Moments, settled_us: Moments) -> Flags:
-    """Return which messages were on their way when the brokers of their queue were disturbed, or of that which takes
-    their dead letters."""
+    """Return a flag for each message: whether brokers were disturbed while it, or its dead letter, was on its way.
+
+    The brokers are those of its queue and of the queue that takes its dead letters.
+    """
     publisher, number, place = key
     facts, ledger = history.facts, ledger_of(history)
     lane = ledger.messages[publisher].lanes[number]
@@ -37,9 +39,12 @@ def disturbed(history: History, key: Key, began_us: Moments, settled_us: Moments
 
 
 def _disturbed_us(facts: Facts, queues: Sequence[QueueFacts]) -> Times:
-    """When at_most_once promises nothing of these queues: while a step acts on brokers that may have them or on links
-    to these, and not on clients alone, or on queues as operators do, and for some time after such nodes that it took
-    away were seen up again."""
+    """Return when at_most_once promises nothing for these queues.
+
+    That is while a step acts on brokers that may have the queues or on links to these brokers, or may move leaders, and
+    ``FELT_FOR_S`` after that. If it took nodes away, the time counts from when they were seen up again. Steps on
+    clients alone, and operations on queues, do not count.
+    """
     if facts.cluster is None:
         disturbed = times(step.possible_us for step in facts.steps if step.injected)
     else:
@@ -56,7 +61,7 @@ def _disturbed_us(facts: Facts, queues: Sequence[QueueFacts]) -> Times:
 
 
 def meets(start_us: Moments, end_us: Moments, when: Times) -> Flags:
-    """Return which of the spans have a moment in those times."""
+    """Return a flag for each span: whether it has a moment in those times."""
     found = np.zeros(len(start_us), np.bool_)
     for start, end in periods(when):
         found |= (start_us < end) & (end_us >= start)

@@ -1,5 +1,8 @@
-"""What other programs had of this machine's processors. Looks tell of the time since the one before, and not when in it
-something was taken: so it is the most that they can have had in a time."""
+"""Estimate how much of this machine's processors other programs used.
+
+A sample covers the time since the sample before and does not show when in that time something ran. So all results are
+upper bounds.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from rabbitmq_resilience.invariants.times import Period, left, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.events import ClusterEvent, MachineEvent
 
-#: What other programs take of the processors, as a part of all of them, before what is slow may be their doing.
+#: If other programs take this part of all processors, they may be the cause of a delay.
 OTHERS_CPU_MIN = 0.25
-#: So many are named, each with so much of what all of them took.
+#: How many programs are named at most, and the part of the others' use that each must have.
 _NAMED_MAX, _NAMED_PART_MIN = 2, 0.25
 _ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
 class Look:
-    """At the machine, and the time of which it tells. What a damaged one says counts as nothing."""
+    """A sample of the machine, and the time that it covers. Values of a damaged sample count as 0."""
 
     start_us: float
     end_us: float
@@ -34,25 +37,27 @@ class Look:
 
     @property
     def others_s(self) -> float:
-        """For how long others would have had all processors, to take what they took."""
+        """Return the use by other programs, as the seconds for which they would have had all processors."""
         return part(self.event.others) * self.long_s
 
     def by_s(self) -> Iterator[tuple[str, float]]:
-        """The same of each program that is named."""
+        """Yield (name, seconds) for each program that the sample names, in the unit of ``others_s``."""
         named = self.event.by if isinstance(self.event.by, Mapping) else {}
         return ((name, part(taken) * self.long_s) for name, taken in named.items())
 
     def within_s(self, spans: Sequence[Period]) -> float:
+        """Return how many seconds of the sample lie in ``spans``."""
         return sum(seconds(max(0.0, min(self.end_us, end) - max(self.start_us, start))) for start, end in spans)
 
 
-def part(told: Any) -> float:
-    """Of the processors; 0 for what is none."""
-    return float(told) if isinstance(told, int | float) and 0 <= told <= 1 else 0.0
+def part(value: Any) -> float:
+    """Return a recorded part of the processors; 0 if the value is not a number from 0 to 1."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else 0.0
 
 
 def looks(events: Iterable[MachineEvent], *, origin_us: float) -> Iterator[Look]:
-    """Early records do not tell over which time a look goes: then it is since the one before, or since the origin."""
+    """Yield the samples with the times that they cover. In early records a sample has no ``over_s``: then it covers the
+    time since the sample before, or since ``origin_us``."""
     begun_us = origin_us
     for event in events:
         over_s = event.over_s if isinstance(event.over_s, int | float) and event.over_s > 0 else None
@@ -61,15 +66,16 @@ def looks(events: Iterable[MachineEvent], *, origin_us: float) -> Iterator[Look]
 
 
 def looks_of(facts: Facts) -> Sequence[Look]:
-    """None where brokers in containers or on other machines count as others, or are not seen."""
+    """Return the samples of a run. There are none if brokers run in containers or on other machines: there the samples
+    count brokers as other programs, or do not cover them."""
     if any(event.driver not in (None, "local") for event in facts.of_kind(ClusterEvent)):
         return ()
     return list(looks(facts.of_kind(MachineEvent), origin_us=facts.origin_us))
 
 
 def others_cpu(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> float:
-    """The part of the processors that other programs took meanwhile, at the most; 0 where nobody looked. ``without``:
-    times that do not count."""
+    """Return the largest part of the processors that other programs can have used in that time; 0 if there are no
+    samples. Times in ``without`` do not count."""
     spans = left((start_us, end_us), times(without))
     long_s = sum(seconds(end - start) for start, end in spans)
     taken_s = sum(min(look.within_s(spans), look.others_s) for look in looks_of(facts))
@@ -77,14 +83,14 @@ def others_cpu(facts: Facts, start_us: float, end_us: float, *, without: Sequenc
 
 
 def disturbed_s(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> float:
-    """For how long others can have taken ``OTHERS_CPU_MIN`` meanwhile, at the most."""
+    """Return for how many seconds of that time, at most, others can have used ``OTHERS_CPU_MIN``."""
     spans = left((start_us, end_us), times(without))
     return sum(min(look.within_s(spans), look.others_s / OTHERS_CPU_MIN) for look in looks_of(facts))
 
 
 def could_take(facts: Facts, windows: Iterable[Period]) -> bool:
-    """Whether others can have taken ``OTHERS_CPU_MIN`` in each of the windows, which have no time in common. What they
-    took in one of them they did not take in another."""
+    """Return whether others can have used ``OTHERS_CPU_MIN`` in each of the windows, which must not overlap. What they
+    used in one window, they did not use in another."""
     seen = looks_of(facts)
     left_s = [look.others_s for look in seen]
     for window in sorted(windows):
@@ -98,8 +104,9 @@ def could_take(facts: Facts, windows: Iterable[Period]) -> bool:
     return True
 
 
-def told_of_others(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> str:
-    """What other programs took meanwhile, and which; empty where it was not much."""
+def describe_others(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> str:
+    """Return in words how much other programs used in that time, and which programs; empty if they used less than
+    ``OTHERS_CPU_MIN``."""
     others = others_cpu(facts, start_us, end_us, without=without)
     if others < OTHERS_CPU_MIN:
         return ""
@@ -109,7 +116,7 @@ def told_of_others(facts: Facts, start_us: float, end_us: float, *, without: Seq
 
 
 def names_of_others(seen: Sequence[Look]) -> list[str]:
-    """Of those programs that took most of what others had."""
+    """Return the names of the programs that used most of what the others used, the largest first."""
     used_s: defaultdict[str, float] = defaultdict(float)
     for look in seen:
         for name, taken_s in look.by_s():

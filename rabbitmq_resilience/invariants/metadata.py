@@ -1,5 +1,7 @@
-"""What is declared while a run goes on is known to every node afterwards, or to none; what a broker called created is
-known to all, unless the way in which the cluster handles partitions permits its loss."""
+"""Check items that were declared during a run: in the end every node knows an item, or none does.
+
+Every node must know what a broker called created, unless the partition handling permits its loss.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,18 @@ from rabbitmq_resilience.invariants.verdict import (
 from rabbitmq_resilience.invariants.worlds import Side
 from rabbitmq_resilience.record.events import Answer, DeclarationEvent, MetadataEvent
 
-#: ``whole``: on all nodes, or on none without having been called created. ``differing``: on some. ``lost``: created,
-#: and on none.
+#: ``whole``: all nodes have the item, or none has it and it was not called created. ``differing``: some nodes have it.
+#: ``lost``: it was called created, and no node has it.
 Fate = Literal["whole", "differing", "lost"]
 _BROKEN: tuple[Fate, ...] = ("differing", "lost")
 
 
 def permits_lost_declarations(cluster: ClusterFacts) -> str:
-    """Why what one side of a split declared may be missing after it; '' where the mode lets no split happen.
+    """Return why declarations of one side of a split may be missing after it; '' if the mode allows no split.
 
-    Source: RabbitMQ, "Clustering and Network Partitions": of the sides of a split one is trusted in the end, and what
-    was changed on the others is lost. ``pause_if_all_down`` has the two ways for a split that left listed nodes on
-    more than one side.
+    Source: RabbitMQ, "Clustering and Network Partitions": one side of a split is trusted in the end, and the changes of
+    the other sides are lost. ``pause_if_all_down`` has both ways for a split that left listed nodes on more than one
+    side.
     """
     if not cluster.handles_partitions:
         return ""
@@ -54,8 +56,8 @@ def permits_lost_declarations(cluster: ClusterFacts) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One item that was asked for through ``node``, and which nodes know it in the end. ``answered_us`` is NEVER_US
-    where no answer is recorded."""
+    """One item that was to be declared through ``node``, and the nodes that know it in the end. ``answered_us`` is
+    NEVER_US if no answer is recorded."""
 
     item: str
     node: str
@@ -65,18 +67,23 @@ class Declaration:
     known_to: Side
 
     def fate(self, asked_nodes: Side) -> Fate:
+        """Return what became of the item, by the answers of ``asked_nodes`` at the end of the run."""
         if self.known_to not in (frozenset(), asked_nodes):
             return "differing"
         return "lost" if self.state == "created" and not self.known_to else "whole"
 
     def overlaps(self, period: Period) -> bool:
+        """Return whether the declaration was under way during ``period``."""
         return self.asked_us <= period[1] and self.answered_us >= period[0]
 
 
 @dataclass(frozen=True)
 class Permit:
-    """What was declared through one of ``nodes`` in that time may be lost. Where nobody ended a split, nodes may differ
-    on it instead: but for those ``stayed`` that went on together with its own on each of ``sides``."""
+    """Permits the loss of items that were declared through one of ``nodes`` during ``declared_us``.
+
+    With ``sides`` it is for a split that was never ended: nodes may differ on the item. But the nodes of ``stayed``
+    that are on the same side as the declaring node must have it.
+    """
 
     nodes: Side
     declared_us: Period
@@ -84,6 +91,7 @@ class Permit:
     stayed: Side = frozenset()
 
     def covers(self, declaration: Declaration, fate: Fate) -> bool:
+        """Return whether the permit explains the ``fate`` of the declaration."""
         if declaration.node not in self.nodes or not declaration.overlaps(self.declared_us):
             return False
         if not self.sides:
@@ -93,9 +101,10 @@ class Permit:
 
 
 class Metadata(InvariantSpec):
-    """Each item that was declared, with or without an answer, is on all nodes or on none in the end; on all if it was
-    called created. All are looked up, whatever went on when they were declared. What a split permits to be lost, or to
-    differ where nobody ended it, is counted apart: of the side on which it was declared, nodes that stayed have it.
+    """In the end each declared item, with or without an answer, is on all nodes or on none. If it was called created,
+    it is on all. All items are looked up, also those declared during a fault. Items that a split permits to be lost are
+    counted apart, and so are items on which nodes may differ because the split was not ended. Then the nodes that
+    stayed on the side of the declaration must still have the item.
 
     Where metadata is in Khepri (with the feature flag ``khepri_db``, by default in new clusters from 4.2 on, always
     from 4.3 on), a declaration needs a majority of nodes: through a node of a minority it must not be called created.
@@ -112,15 +121,16 @@ class Metadata(InvariantSpec):
             answers = event.nodes
         known = {node: frozenset(items) for node, items in answers.items() if items is not None}
         if facts.cluster is None or not known:
-            return Finding(Verdict.UNKNOWN, "no node told in the end which of the declared items it knows")
+            return Finding(Verdict.UNKNOWN, "no node reported in the end which of the declared items it knows")
         declared = list(_declarations(facts, known))
         impossible = list(_created_in_a_minority(facts, facts.cluster, declared))
         return _finding(facts, declared, frozenset(known), _permits(facts, facts.cluster), impossible)
 
 
 def _declarations(facts: Facts, known: Mapping[str, frozenset[str]]) -> Iterator[Declaration]:
-    told = [event for event in facts.of_kind(DeclarationEvent) if event.state != "asked"]
-    answers = {event.item: event for event in sorted(told, key=lambda event: event.state == "created")}
+    """Yield each declaration with its answer; ``created`` wins over other answers for the same item."""
+    answered = [event for event in facts.of_kind(DeclarationEvent) if event.state != "asked"]
+    answers = {event.item: event for event in sorted(answered, key=lambda event: event.state == "created")}
     for event in facts.of_kind(DeclarationEvent):
         if event.state == "asked":
             answer = answers.get(event.item)
@@ -137,8 +147,8 @@ def _declarations(facts: Facts, known: Mapping[str, frozenset[str]]) -> Iterator
 def _created_in_a_minority(
     facts: Facts, cluster: ClusterFacts, declared: Sequence[Declaration]
 ) -> Iterator[Declaration]:
-    """Yield what was called created although metadata surely was in Khepri, and its node surely in a minority, from
-    the question to the answer. Nodes that reach each other by way of others count as one side."""
+    """Yield the declarations that were called created although the metadata surely was in Khepri and the node surely in
+    a minority, from the request to the answer. Nodes that reach each other through others count as one side."""
     created = [d for d in declared if d.state == "created"]
     if not created:
         return
@@ -154,17 +164,17 @@ def _created_in_a_minority(
 
 
 def _permits(facts: Facts, cluster: ClusterFacts) -> Iterator[tuple[tuple[Permit, ...], ...]]:
-    """For each time that a side of a split gave way the sets of permits of which one holds: what was declared on that
-    side may be lost; where nobody ended the split, the nodes of each side keep their own."""
+    """Yield the alternative sets of permits for each time that a side of a split gave way; one of the sets holds. What
+    was declared on that side may be lost. If the split was not ended, the nodes of each side keep their own items."""
     span_us = facts.publishing_us
     if span_us is None or not permits_lost_declarations(cluster):
         return
     kept: frozenset[Side] = frozenset()
     for split in splits(facts, cluster, span_us):
         if split.ended_us == NEVER_US and not cluster.heals_splits:
-            everybody = frozenset(cluster.nodes)
-            stayed, kept = everybody - split.absences.keys(), _kept_apart(kept | split.sides.keys())
-            yield ((Permit(everybody, (split.apart_us[0], span_us[1]), tuple(kept), stayed),),)
+            all_nodes = frozenset(cluster.nodes)
+            stayed, kept = all_nodes - split.absences.keys(), _kept_apart(kept | split.sides.keys())
+            yield ((Permit(all_nodes, (split.apart_us[0], span_us[1]), tuple(kept), stayed),),)
             continue
         for round_ in split.rounds:
             yield tuple(
@@ -178,8 +188,8 @@ def _permits(facts: Facts, cluster: ClusterFacts) -> Iterator[tuple[tuple[Permit
 
 
 def _kept_apart(sides: frozenset[Side]) -> frozenset[Side]:
-    """Return all parts that nodes may be in, who were on those sides one after another: who lost each other once and
-    was not restarted stays apart."""
+    """Return all groups that nodes may end in which were on those sides one after another. Nodes that lost each other
+    once, and were not restarted, stay apart."""
     found = sides
     while more := {one & other for one, other in itertools.combinations(found, 2)} - found - {frozenset()}:
         found |= more
@@ -189,7 +199,8 @@ def _kept_apart(sides: frozenset[Side]) -> frozenset[Side]:
 def _excused(
     declared: Sequence[tuple[Declaration, Fate]], choices: Iterable[tuple[tuple[Permit, ...], ...]]
 ) -> frozenset[str]:
-    """The items that may be as they are. One side of each split was trusted: taken are those that explain the most."""
+    """Return the items that may be lost or differing. Of each split one side was trusted: the side that explains the
+    most items is assumed."""
     explained = [
         [
             np.array([any(permit.covers(d, fate) for permit in permits) for d, fate in declared], np.bool_)
@@ -214,30 +225,30 @@ def _finding(
     fates: dict[tuple[Fate, bool], list[Declaration]] = defaultdict(list)
     for d, fate in ends:
         fates[fate, d.item in excused].append(d)
-    beside_cut = [d for d in declared if _beside_cut(facts, d)]
-    wrong = [_told(facts, d, asked_nodes) for d in [*fates["differing", False], *fates["lost", False]]]
-    told = f"{counted(len(declared), 'item was', 'items were')} declared, {len(beside_cut)} of them during a cut"
-    minority = [f"{_told(facts, d, asked_nodes)}; {d.node} was in a minority" for d in impossible]
+    during_cut = [d for d in declared if _during_cut(facts, d)]
+    wrong = [_described(facts, d, asked_nodes) for d in [*fates["differing", False], *fates["lost", False]]]
+    summary = f"{counted(len(declared), 'item was', 'items were')} declared, {len(during_cut)} of them during a cut"
+    minority = [f"{_described(facts, d, asked_nodes)}; {d.node} was in a minority" for d in impossible]
     if wrong:
-        verdict, told = (
+        verdict, summary = (
             Verdict.INVALID,
-            f"{told}; {counted(len(wrong), 'is', 'are')} on some nodes only, or gone: {wrong[0]}",
+            f"{summary}; {counted(len(wrong), 'is', 'are')} on some nodes only, or gone: {wrong[0]}",
         )
     elif minority:
-        verdict, told = (
+        verdict, summary = (
             Verdict.INVALID,
-            f"{told}; {counted(len(minority), 'was', 'were')} created in a minority: {minority[0]}",
+            f"{summary}; {counted(len(minority), 'was', 'were')} created in a minority: {minority[0]}",
         )
     elif silent:
-        verdict, told = Verdict.UNKNOWN, f"{told}; {', '.join(silent)} did not tell which of them they know"
+        verdict, summary = Verdict.UNKNOWN, f"{summary}; {', '.join(silent)} did not report which of them they know"
     elif not declared:
-        verdict, told = Verdict.UNKNOWN, "nothing was declared while the run went on"
+        verdict, summary = Verdict.UNKNOWN, "nothing was declared while the run went on"
     else:
-        verdict, told = Verdict.VALID, f"{told}; the nodes agree on them, and have what was created"
+        verdict, summary = Verdict.VALID, f"{summary}; the nodes agree on them, and have what was created"
     permitted = len(fates["differing", True]), len(fates["lost", True])
     if any(permitted) and facts.cluster is not None:
         reason = permits_lost_declarations(facts.cluster)
-        told += f", but for {permitted[0]} that may differ and {permitted[1]} that may be lost: {reason}"
+        summary += f", except {permitted[0]} that may differ and {permitted[1]} that may be lost: {reason}"
     counts: dict[str, Number] = {
         f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)
     }
@@ -245,31 +256,33 @@ def _finding(
     counts["lost_through"] = " ".join(sorted({d.node for d in fates["lost", False]}))
     coverage = Coverage(0 if silent else len(declared) - len(excused), len(declared), "items")
     return Finding(
-        verdict, told, _numbers(declared, beside_cut) | counts, tuple([*wrong, *minority][:EXAMPLES_MAX]), coverage
+        verdict, summary, _numbers(declared, during_cut) | counts, tuple([*wrong, *minority][:EXAMPLES_MAX]), coverage
     )
 
 
-def _numbers(declared: Sequence[Declaration], beside_cut: Sequence[Declaration]) -> dict[str, Number]:
+def _numbers(declared: Sequence[Declaration], during_cut: Sequence[Declaration]) -> dict[str, Number]:
     states = Counter(d.state for d in declared)
     return {
         "declared": len(declared),
-        "declared_beside_cut": len(beside_cut),
+        "declared_beside_cut": len(during_cut),
         "created": states["created"],
-        "created_beside_cut": sum(d.state == "created" for d in beside_cut),
+        "created_beside_cut": sum(d.state == "created" for d in during_cut),
         "refused": states["refused"],
         "unanswered": states["unanswered"],
     }
 
 
-def _beside_cut(facts: Facts, declaration: Declaration) -> bool:
+def _during_cut(facts: Facts, declaration: Declaration) -> bool:
+    """Return whether a step may have cut nodes apart, or taken nodes away, during the declaration."""
     return any(
         (step.cut or step.down) and step.injected and declaration.overlaps(step.possible_us) for step in facts.steps
     )
 
 
-def _told(facts: Facts, declaration: Declaration, asked_nodes: Side) -> str:
+def _described(facts: Facts, declaration: Declaration, asked_nodes: Side) -> str:
     d = declaration
-    asked = f"{d.item} was declared through {d.node} at {facts.at(d.asked_us)}, {facts.beside(d.asked_us, d.asked_us)}"
+    faults = facts.faults_during(d.asked_us, d.asked_us)
+    asked = f"{d.item} was declared through {d.node} at {facts.at(d.asked_us)}, {faults}"
     answered = d.state if d.answered_us == NEVER_US else f"{d.state} at {facts.at(d.answered_us)}"
     there, missing = " ".join(sorted(d.known_to)), " ".join(sorted(asked_nodes - d.known_to))
     return f"{asked}, and {answered}; it is on {there or 'no node'}" + (f" and not on {missing}" if there else "")

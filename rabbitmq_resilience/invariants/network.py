@@ -1,9 +1,9 @@
-"""Was it the network, or RabbitMQ? Confirms beside the raw round trips that were measured at the same time.
+"""Estimate how much of the confirm time was the network's, from raw round trips measured at the same time.
 
-A confirm needs a round trip between its publisher and a broker, and one between brokers, where the queue is led by
-another than the publisher's or has copies. So much of its time, at most, was the network's: what the slowest of these
-ways took then, but for those that took longer than the confirm itself, which it cannot have needed. A way that did not
-answer had as much of the time. The rest is RabbitMQ's, or that of the machine under it.
+A confirm needs a round trip between its publisher and a broker. It needs one between brokers too, if another broker
+leads the queue or the queue has copies. The network's part is at most the slowest of these ways at that time. A way
+that took longer than the confirm itself does not count, as the confirm cannot have needed it. A way that did not answer
+counts for the part of the time in which it did not. The rest is the time of RabbitMQ, or of the machine under it.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.round_trips import KINDS, Distribution, Round, Spell, kind_of, rounds, spells
 
-#: Of all confirms.
+#: The part of all confirms that counts as the slowest.
 SLOWEST = 0.01
-#: Of these, at equal distances.
+#: How many of the slowest confirms are examined at most, at equal distances.
 LOOKED_AT_MAX = 2000
-#: An unanswered round trip has lasted for so long at least (``clusters.round_trips``).
+#: An unanswered round trip has lasted for at least this long (``clusters.round_trips``).
 LOST_AFTER_MS = 2000.0
-#: Ways are measured twice a second, and at somewhat irregular distances.
+#: Ways are measured twice a second, at somewhat irregular intervals.
 AROUND_US = 750_000
 
 Moments = npt.NDArray[np.int64]
 
 
 def network(history: History) -> dict[str, Any] | None:
-    """As ``verdict.json`` holds it; None where no round trips were measured.
+    """Return the measurements for ``verdict.json``; None if no round trips were measured.
 
-    ``round_trips``: for clients, balancers and brokers {answered, lost, mean_ms, p99_ms, max_ms, deviation_ms}, of the
-    whole run. ``median_ms`` is that of all confirms, ``slowest_ms`` the least of the slowest 1 %, and
-    ``network_ratio`` the median part that the network had of these at most; None without a confirm.
+    ``round_trips``: for clients, balancers and brokers {answered, lost, mean_ms, p99_ms, max_ms, deviation_ms} of the
+    whole run. ``median_ms`` is the median of all confirms, ``slowest_ms`` the shortest of the slowest 1 %.
+    ``network_ratio`` is the median, over the slowest confirms, of the largest part that the network can have had. These
+    are None without a confirm.
     """
     series = spells(history.events)
     if not series:
         return None
     measured = {kind: _distribution(series, kind) for kind in KINDS}
-    told: dict[str, Any] = {"round_trips": {kind: found for kind, found in measured.items() if found is not None}}
+    measures: dict[str, Any] = {"round_trips": {kind: found for kind, found in measured.items() if found is not None}}
     sent_us, confirmed_us = _confirms(history)
     if not len(sent_us):
-        return {**told, "median_ms": None, "slowest_ms": None, "network_ratio": None}
+        return {**measures, "median_ms": None, "slowest_ms": None, "network_ratio": None}
     took_us = confirmed_us - sent_us
     slowest_us = np.partition(took_us, rank := math.ceil((1 - SLOWEST) * len(took_us)) - 1)[rank]
     slow = np.flatnonzero(took_us >= slowest_us)
@@ -56,7 +57,7 @@ def network(history: History) -> dict[str, Any] | None:
     measured_then = list(rounds(series))
     ratios = [_network_ratio(measured_then, float(sent_us[row]), float(confirmed_us[row])) for row in chosen.tolist()]
     return {
-        **told,
+        **measures,
         "median_ms": round(float(np.median(took_us)) / 1000, 3),
         "slowest_ms": round(float(slowest_us) / 1000, 3),
         "network_ratio": round(float(np.median(ratios)), 4),
@@ -69,12 +70,12 @@ def _distribution(series: Sequence[Spell], kind: str) -> dict[str, float | int |
         return None
     found = Distribution.of(ms for trips in ways for ms in trips)
     names = ("mean_ms", "p99_ms", "max_ms", "deviation_ms")
-    told = {name: None if math.isnan(value := getattr(found, name)) else round(value, 3) for name in names}
-    return {"answered": found.answered, "lost": found.lost, **told}
+    numbers = {name: None if math.isnan(value := getattr(found, name)) else round(value, 3) for name in names}
+    return {"answered": found.answered, "lost": found.lost, **numbers}
 
 
 def _confirms(history: History) -> tuple[Moments, Moments]:
-    """When each message was sent and confirmed, of those that were sent while publishing lasted."""
+    """Return when each message was sent and when it was confirmed, if it was sent during the publishing time."""
     span_us = history.facts.publishing_us
     sent: list[Moments] = [np.zeros(0, np.int64)]
     confirmed: list[Moments] = [np.zeros(0, np.int64)]
@@ -88,7 +89,7 @@ def _confirms(history: History) -> tuple[Moments, Moments]:
 
 
 def _network_ratio(measured: Sequence[Round], sent_us: float, confirmed_us: float) -> float:
-    """The part of that time that the network had at most; 0 where nobody measured then."""
+    """Return the largest part of that time that the network can have had; 0 if nothing was measured then."""
     near = measured[
         bisect_left(measured, sent_us - AROUND_US, key=_moment) : bisect_right(
             measured, confirmed_us + AROUND_US, key=_moment

@@ -1,4 +1,4 @@
-"""No broker ends by itself."""
+"""Check that no broker ends by itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Findi
 
 
 class NoCrash(InvariantSpec):
-    """No node's process is seen gone, but for those that a step took away, until they are seen up again, and those that
-    a step starved of memory or CPU, which the kernel may end. A node that stops serving and keeps its process is
-    ``partition_mode``'s matter. What was gone and back between two looks is not noticed; where nobody looked at a node
-    for 10 s, it is UNKNOWN."""
+    """No node's process is seen gone. Exempt are nodes that a step took away, until they are seen up again, and nodes
+    that a step starved of memory or CPU, as the kernel may end them. ``partition_mode`` judges a node that stops
+    serving and keeps its process. A process that was gone and back between two sightings is not noticed. If the
+    observer did not look at a node for 10 s, the verdict is UNKNOWN."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
@@ -25,7 +25,7 @@ class NoCrash(InvariantSpec):
         facts = history.facts
         start_us, end_us = facts.phases.get("steady"), facts.phases.get("end", facts.phases.get("drain"))
         if facts.cluster is None or start_us is None or end_us is None or not facts.node_states:
-            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
+            return Finding(Verdict.UNKNOWN, "the events do not show the cluster and the states of its nodes")
         gone = {node: _gone_us(facts, node, may) for node, may in _may_be_gone(facts, facts.cluster).items()}
         crashed = {node: t_us for node, t_us in gone.items() if t_us is not None and t_us < end_us}
         span = float(start_us), float(end_us)
@@ -36,21 +36,22 @@ class NoCrash(InvariantSpec):
         coverage = Coverage(round(demanded_s - lasting_s(blind[least]), 3), demanded_s)
         numbers = {"crashed": " ".join(crashed)}
         if crashed:
-            told = [
+            texts = [
                 f"the process of {node} was gone at {facts.at(t_us)} though no step had taken it away, "
-                f"{facts.beside(t_us, t_us)}"
+                f"{facts.faults_during(t_us, t_us)}"
                 for node, t_us in sorted(crashed.items(), key=lambda item: item[1])
             ]
-            return Finding(Verdict.INVALID, told[0], numbers, tuple(told[:EXAMPLES_MAX]), coverage)
+            return Finding(Verdict.INVALID, texts[0], numbers, tuple(texts[:EXAMPLES_MAX]), coverage)
         if blind[least]:
             since = " to ".join(map(facts.at, blind[least][0]))
-            summary = f"nobody looked at {least} from {since}; as far as was seen, no broker ended by itself"
+            unseen = f"the observer did not look at {least} from {since}"
+            summary = f"{unseen}; in the observed time, no broker ended by itself"
             return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
         return Finding(Verdict.VALID, "no broker ended by itself", numbers, (), coverage)
 
 
 def _may_be_gone(facts: Facts, cluster: ClusterFacts) -> Mapping[str, Times]:
-    """When each node may be away, or lack what it needs to live, until it was seen up again."""
+    """Return for each node when it may be gone: away or starved by a step, until it was seen up again."""
     truth = truth_of(facts, cluster)
     starved = {node: [s for s in facts.steps if s.injected and node in s.starved] for node in cluster.nodes}
     return {
@@ -61,6 +62,6 @@ def _may_be_gone(facts: Facts, cluster: ClusterFacts) -> Mapping[str, Times]:
 
 
 def _gone_us(facts: Facts, node: str, may: Times) -> float | None:
-    """When the process of ``node`` was first seen gone at another time than it ``may`` be; None if it was not."""
+    """Return when the process of ``node`` was first seen gone outside ``may``; None if it was not."""
     seen = (t_us for t_us, states in facts.node_states if states.get(node) == "down" and t_us not in may)
     return next(seen, None)

@@ -1,4 +1,4 @@
-"""Every message that was confirmed and not returned arrives, and nothing arrives that was not sent."""
+"""Check that each message that was confirmed and not returned arrives, and that nothing else arrives."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from rabbitmq_resilience.record.history import Outcome
 
 
 class NoLoss(InvariantSpec):
-    """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID,
-    but for losses that the partition handling permits, as on the losing side of ``autoheal``: these are counted
-    apart, unless ``split_losses: judged`` demands what the mode does not promise.
+    """lost: confirmed and not received. unexpected: received and never attempted, or not intact. Both are INVALID.
+    Losses that the partition handling permits, as on the losing side of ``autoheal``, are counted apart; with
+    ``split_losses: judged`` they are INVALID too, although the mode does not promise to prevent them.
 
-    A message that comes unmarked, and had come so before from its queue, is INVALID too, unless brokers that have, or
-    may come to have, a copy of the queue were disturbed after the last of these receipts, or until 10 s and 1.25 times
-    ``net_ticktime`` before it: by a step that takes them away, starves them, acts on links to them or moves leaders,
-    as they were not seen up, or as the queue got another leader. What happens to clients alone makes brokers mark what
-    they deliver again.
+    A message that comes unmarked, and had come unmarked before from the same queue, is INVALID too. It is allowed if
+    brokers that have, or may come to have, a copy of the queue were disturbed after the last of these receipts, or
+    until 10 s and 1.25 times ``net_ticktime`` before it. A disturbance is a step that takes such brokers away, starves
+    them, acts on links to them or moves leaders; brokers that were not seen up; or a new leader of the queue. If only
+    clients are disturbed, brokers mark what they deliver again.
 
-    A message that is routed to several queues is owed, and counted, for each of them; of the queues of a consistent
-    hash exchange by one, whichever it comes from. While the node of a classic queue is away, brokers route
-    to the other queues alone, and confirm: what that one lacks is counted apart like losses of a split. What
-    arrives as a dead letter, and not from its queue, is not lost; what queues drop, where dead letters come at most
-    once and brokers were disturbed, is counted apart. Where no message was received after a fault had begun, nothing is
-    known of what that one did, and it is UNKNOWN.
+    A message that is routed to several queues is owed, and counted, for each of them. The queues of a consistent hash
+    exchange owe it together: it may come from any one of them. While the node of a classic queue is away, brokers route
+    to the other queues alone, and confirm. What such a queue lacks is counted apart, like losses of a split. A message
+    that arrives as a dead letter, and not from its queue, is not lost. Queues may drop messages while dead letters come
+    at most once and brokers were disturbed; these are counted apart. If no message was received after a fault had
+    begun, nothing is known of that fault's effect, and the verdict is UNKNOWN.
 
-    Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates,
-    split by whether the broker marked them as redelivered.
+    Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates, split
+    by whether the broker marked them as redelivered.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"watched", "faults_begun"})
@@ -59,8 +59,8 @@ class NoLoss(InvariantSpec):
         counts["lost"] -= counts["lost_permitted"]
         unexpected = counts["unexpected"]
         coverage = Coverage(counts["confirmed"] - counts["lost_permitted"], counts["confirmed"], "messages")
-        told = counts["lost"] or counts["lost_permitted"] or not counts["confirmed"]
-        unseen = "" if told else nothing_after(history, ledger)
+        decided = counts["lost"] or counts["lost_permitted"] or not counts["confirmed"]
+        unseen = "" if decided else nothing_after(history, ledger)
         doubled = forbidden(history, ledger) if counts["duplicates_unmarked"] else ()
         counts["duplicates_forbidden"] = len(doubled)
         wrong = counts["lost"] or unexpected or doubled
@@ -75,7 +75,7 @@ class NoLoss(InvariantSpec):
         if unexpected:
             summary += f", and {unexpected} arrived that were never sent, were broken or came from another queue"
         if unseen and not wrong:
-            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", counts, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{unseen}; in the observed time, {summary}", counts, (), coverage)
         return Finding(
             Verdict.INVALID if wrong else Verdict.VALID,
             summary,
@@ -86,17 +86,18 @@ class NoLoss(InvariantSpec):
 
 
 def _owed_since(history: History) -> str:
-    """What made messages owed: confirms, or that they were sent, where publishers heed none."""
+    """Return in words since when messages are owed: since their confirm, or since they were sent if publishers heed
+    none."""
     return "confirmed" if history.facts.heeds_confirms else "sent, with no confirm awaited"
 
 
-#: By publisher and lane, for each sequence.
+#: By publisher and lane: a flag for each sequence.
 Chosen = dict[tuple[int, int], Flags]
 
 
 def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[Chosen, tuple[str, ...]]:
-    """The lost messages that were confirmed where and when a loss is permitted, and why it is. ``splits_may``: what a
-    split lets happen, and what brokers do not route while a node is away, is permitted too."""
+    """Return the lost messages whose loss is permitted where and when they were confirmed, and the reasons. With
+    ``splits_may`` losses by a split are permitted, and messages that brokers do not route while a node is away."""
     facts = history.facts
     lost = _lost_rows(history, ledger)
     concerned = {shard for queue in set(lost.queue.tolist()) for shard in ledger.shards.group_of(queue)}
@@ -151,7 +152,7 @@ def _lost_rows(history: History, ledger: Ledger) -> _Rows:
 
 
 def _covered(lost: _Rows, permits: Sequence[LossPermit], shards: Shards) -> Flags:
-    """Of a lost message nobody knows which shard took it."""
+    """Return which lost messages the permits cover. It is not known which shard took a lost message."""
     covered = np.zeros(len(lost.queue), np.bool_)
     queue = shards.first(lost.queue)
     for permit in permits:
@@ -210,7 +211,7 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: Sequ
         yield (
             f"lost: publisher {row['publisher']} sequence {row['sequence']} to {facts.queue_name(row['queue'])}, "
             f"sent {facts.at(sent_us)}{fate}, "
-            f"phase {facts.phase_at(sent_us)}, {facts.beside(sent_us, confirmed_us)}"
+            f"phase {facts.phase_at(sent_us)}, {facts.faults_during(sent_us, confirmed_us)}"
         )
     for row in matching(history.deliveries(), _wanted(ledger.strangers), "queue", "received_us", "consumer"):
         yield (
@@ -226,7 +227,8 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: Sequ
         yield (
             f"duplicate: publisher {one.publisher} sequence {one.sequence} was received from "
             f"{facts.queue_name(one.queue)} at {facts.at(one.before_us)}, and again by consumer {one.consumer} at "
-            f"{facts.at(one.received_us)}, without the redelivered flag, {facts.beside(one.before_us, one.received_us)}"
+            f"{facts.at(one.received_us)}, without the redelivered flag, "
+            f"{facts.faults_during(one.before_us, one.received_us)}"
         )
     if ledger.misrouted:
         came = counted(ledger.misrouted, "delivery came", "deliveries came")
@@ -234,7 +236,7 @@ def _examples(history: History, ledger: Ledger, permitted: Chosen, doubled: Sequ
 
 
 def _missing(ledger: Ledger, permitted: Chosen) -> Iterator[tuple[int, int, int]]:
-    """Publisher, sequence and lane of what is lost, and may not be."""
+    """Yield (publisher, sequence, lane) of each message that is lost without a permit."""
     for publisher, m in sorted(ledger.messages.items()):
         for number, lane in enumerate(m.lanes):
             lost = m.lost(lane)

@@ -1,11 +1,12 @@
-"""The partition oracle: what RabbitMQ promises of a cluster that is cut, by mode, shape of the cut, queue and version.
+"""The partition oracle: what RabbitMQ promises for a cut cluster, by mode, shape of the cut, queue and version.
 
-It knows nothing of time: it says what holds once every node has noticed the cut, and what must follow when it heals.
+The oracle has no notion of time. It says what holds once every node has noticed the cut, and what must follow when the
+cut heals.
 
-Sources, RabbitMQ documentation of 3.13, the last that describes all modes: "Clustering and Network Partitions"
-(modes, split brain, autoheal), "Quorum Queues" (a majority of members), "Classic Queue Mirroring" (a mirror is promoted
-on each side), and of 4.3: "Clustering and Network Partitions" (no mode has an effect any more). Partial partitions:
-rabbit_node_monitor of 3.10, ``partial_partition``, which the log tells as "Partial partition detected".
+Sources, RabbitMQ documentation of 3.13, the last that describes all modes: "Clustering and Network Partitions" (modes,
+split brain, autoheal), "Quorum Queues" (a majority of members), "Classic Queue Mirroring" (a mirror is promoted on each
+side), and of 4.3: "Clustering and Network Partitions" (no mode has an effect any more). Partial partitions:
+rabbit_node_monitor of 3.10, ``partial_partition``, which logs "Partial partition detected".
 """
 
 from __future__ import annotations
@@ -17,28 +18,32 @@ from typing import Literal
 from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX, Side, World
 
-#: What follows once the cut is healed. ``whole``: paused nodes come back and nothing was undone. ``restarts``: all
-#: sides but one restart and take over its state. ``split``: nobody does anything until an operator restarts a side.
+#: What follows once the cut is healed. ``whole``: paused nodes come back and no change is undone. ``restarts``: all
+#: sides but one restart and take over the state of that one. ``split``: the nodes do nothing until an operator restarts
+#: a side.
 Aftermath = Literal["whole", "restarts", "split"]
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """``pauses``: each of them pauses, and stays so until the cut is healed. ``one_pauses``: of each of these groups at
-    least one does. ``may_pause_beside``: they may too, and nobody else. ``sides``: the groups of nodes that go on."""
+    """The predicted reaction of a cluster to a cut.
+
+    ``pauses``: these nodes pause until the cut is healed. ``one_pauses``: at least one node of each group pauses.
+    ``may_pause``: these nodes may pause in addition, and no others. ``sides``: the groups of nodes that continue.
+    """
 
     pauses: Side
     one_pauses: tuple[Side, ...]
-    may_pause_beside: Side
+    may_pause: Side
     sides: tuple[Side, ...]
     aftermath: Aftermath
 
 
 @lru_cache(maxsize=4096)
 def foresee(cluster: ClusterFacts, world: World) -> Forecast:
-    """What the cluster does about such a world, once every node has noticed it.
+    """Predict what the cluster does in this ``world`` once every node has noticed it.
 
-    Kept: an hour of faults has hundreds of moments and few worlds, and every queue asks about each.
+    The results are cached: an hour of faults has hundreds of moments and few worlds, and every queue asks about each.
     """
     pauses: set[str] = set()
     doubtful: set[str] = set()
@@ -57,14 +62,14 @@ def foresee(cluster: ClusterFacts, world: World) -> Forecast:
     return Forecast(
         pauses=frozenset(pauses),
         one_pauses=tuple(groups),
-        may_pause_beside=frozenset(doubtful - pauses if cluster.pauses else ()),
+        may_pause=frozenset(doubtful - pauses if cluster.pauses else ()),
         sides=tuple(whole),
         aftermath=_aftermath(cluster) if split else "whole",
     )
 
 
 def _must_pause(cluster: ClusterFacts, world: World, node: str) -> bool:
-    """A node looks at those that it reaches itself."""
+    """Return whether ``node`` must pause. A node counts only the peers that it reaches directly."""
     reach = world.reach_of(node)
     if cluster.pauses_minorities:
         return 2 * len(reach) <= len(cluster.nodes)
@@ -79,7 +84,7 @@ def _aftermath(cluster: ClusterFacts) -> Aftermath:
     return "restarts" if cluster.heals_splits else "split"
 
 
-#: How many readings of Raft's failure detector an election waits for at most (RabbitMQ, "Clustering", wide area
+#: An election waits for this many readings of Raft's failure detector at most (RabbitMQ, "Clustering", wide area
 #: networks: up to roughly twice the poll interval).
 DETECTOR_POLLS = 2
 
@@ -87,8 +92,9 @@ DETECTOR_POLLS = 2
 def noticed_within_s(cluster: ClusterFacts, queue: QueueFacts) -> float:
     """Return how long a leader that went silent may stay unnoticed by the other members of its queue, in seconds.
 
-    Quorum queues elect another leader by Raft's own detector, or as soon as the silent node is taken for dead, which a
-    short ``net_ticktime`` brings about earlier. Where metadata is in Mnesia, its transactions may wait for the latter.
+    Quorum queues elect another leader by Raft's own detector. They do so earlier if the silent node is taken for dead
+    before, as with a short ``net_ticktime``. If metadata is in Mnesia, its transactions may wait until the silent node
+    is taken for dead.
     """
     ticks_s = TICKS_MAX * cluster.net_ticktime_s
     if queue.kind != "quorum" or cluster.handles_partitions:
@@ -97,17 +103,17 @@ def noticed_within_s(cluster: ClusterFacts, queue: QueueFacts) -> float:
 
 
 def members_needed(queue: QueueFacts) -> int:
-    """How many members must be reached for a message to be written and confirmed."""
+    """Return how many members must be reached for a message to be written and confirmed."""
     return len(queue.members) // 2 + 1 if queue.kind == "quorum" else 1
 
 
 def writable_from(queue: QueueFacts, cluster: ClusterFacts, world: World) -> tuple[Side, ...]:
-    """The sides through whose nodes the queue takes messages and confirms them.
+    """Return the sides through whose nodes the queue takes messages and confirms them.
 
-    A quorum queue needs more than half of its members on one side; a mirrored one a mirror, which is promoted there;
-    a classic one its only copy. Of copies that move, those are counted that find no place elsewhere. Which mirrors are
-    synchronised is not modelled. A component in which not everybody sees everybody is promised nothing, but where no
-    node pauses for it and all copies are on nodes that see all others.
+    A quorum queue needs more than half of its members on one side. A mirrored queue needs a mirror, which is promoted
+    there. A classic queue needs its only copy. If copies move, only the copies count that have no place on another
+    side. The oracle does not model which mirrors are synchronised. A component in which some nodes do not see each
+    other promises nothing, with one exception: no node pauses for it, and all copies are on nodes that see all others.
     """
     sides = [
         *foresee(cluster, world).sides,
@@ -117,9 +123,9 @@ def writable_from(queue: QueueFacts, cluster: ClusterFacts, world: World) -> tup
 
 
 def served_if_led_by(queue: QueueFacts, cluster: ClusterFacts, world: World) -> Side:
-    """Return the nodes of which each, while it leads the queue, has it take messages and confirm them.
+    """Return the nodes that let the queue take and confirm messages while they lead it.
 
-    Members that do not see each other go on to follow a leader that all of them see, where no node pauses for it.
+    Members that do not see each other still follow a leader that all of them see, if no node pauses because of the cut.
     """
     served = [*writable_from(queue, cluster, world)]
     enough = (c for c in _unhandled(cluster, world) if _members_in(c, queue) >= members_needed(queue))
@@ -127,7 +133,7 @@ def served_if_led_by(queue: QueueFacts, cluster: ClusterFacts, world: World) -> 
 
 
 def _unhandled(cluster: ClusterFacts, world: World) -> tuple[Side, ...]:
-    """Return the components in which not everybody sees everybody, and nothing is done about it."""
+    """Return the components in which some nodes do not see each other, if the mode does nothing about it."""
     return () if cluster.handles_partitions else tuple(c for c in world.components if world.cut_within(c))
 
 
@@ -137,7 +143,7 @@ def _hubs(component: Side, world: World) -> Side:
 
 
 def _members_in(side: Side, queue: QueueFacts) -> int:
-    """At least."""
+    """Return how many members of the queue are on ``side`` at least."""
     if queue.elsewhere:
         return len(queue.members) - len(queue.holders - side)
     return len(queue.members & side)

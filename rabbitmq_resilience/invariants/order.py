@@ -1,4 +1,4 @@
-"""Messages of one publisher in one queue arrive in the order in which they were published."""
+"""Check that messages of one publisher in one queue arrive in the order in which they were published."""
 
 from __future__ import annotations
 
@@ -25,33 +25,38 @@ from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.history import Outcome
 
-#: Deliveries that are looked at one by one; beyond, a violation is certain and its exact size is not worth the memory.
+#: How many suspicious deliveries are examined one by one. Beyond this a violation is certain, and its exact size is not
+#: worth the memory.
 SUSPECTS_MAX = 1_000_000
 
-#: Deliveries that are sorted by time at once; 60 bytes each.
+#: How many deliveries are sorted by time at once; each takes 60 bytes.
 SORTED_MAX = 5_000_000
 
-#: Consumer, queue, publisher, and which messages of it are in order (``InOrder.groups``).
+#: Consumer, queue, publisher, and the group of its messages that has one order (``InOrder.groups``).
 Key = tuple[int, ...]
 #: Publisher, sequence, queue.
 Owed = tuple[int, int, int]
 
 
 class Order(InvariantSpec):
-    """A delivery jumps back if its publisher's higher sequence arrived from that queue before it. Illegal, unless
+    """A delivery jumps back if a higher sequence of its publisher arrived from that queue before it. That is
+    illegal, unless
 
-    - it is marked as redelivered, or is a duplicate of a message received earlier;
-    - the higher sequence has another priority: messages of one priority alone are in order;
-    - publishers await no confirms, and wrote the two to different connections;
-    - it was not confirmed: what has no known outcome may have waited in a lost connection while the publisher went on
-      over a new one, and the order is promised within one channel only; of what a broker refused nothing is promised.
+    - the delivery is marked as redelivered, or is a duplicate of a message received earlier;
+    - the higher sequence has another priority: only messages of one priority are in order;
+    - publishers await no confirms, and wrote the two messages to different connections;
+    - the message was not confirmed: a message without a known outcome may have waited in a lost connection while the
+      publisher continued over a new one, and the order is promised within one channel only; for a refused message
+      nothing is promised.
 
-    A queue is judged if at most one consumer at a time read from it: one that reconnects remains the same, and
-    several are fine if the last delivery to one is before the first to the next. Others are named, unless
-    ``shared_queues: judged`` demands of them too what no broker promises: then the time of receipt tells the order, of
-    whatever consumer. With deliveries and no queue to judge the finding is UNKNOWN, and where none came from a judged
-    queue after a fault had begun; without deliveries there was no disorder. What two sides of a split that the mode
-    let happen took, each for itself, has no order in common: it is counted apart.
+    A queue is judged if at most one consumer at a time read from it. A consumer that reconnects remains the same one.
+    Several consumers are fine if the last delivery to one is before the first delivery to the next. Other queues are
+    named, and not judged. With ``shared_queues: judged`` they are judged too, by the time of receipt at any consumer,
+    although brokers do not promise this order.
+
+    The verdict is UNKNOWN if there are deliveries but no queue to judge, or if no delivery came from a judged queue
+    after a fault had begun. Without deliveries there was no disorder. Messages that were taken on two sides of a split,
+    which the mode allowed, have no common order: they are counted apart.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"watched", "faults_begun"})
@@ -96,18 +101,18 @@ class Order(InvariantSpec):
             f"{counted(len(violations), 'message was', 'messages were')} overtaken in {counted(len(judged), 'queue')}"
         )
         if len(found) > len(violations):
-            summary += f", and {len(found) - len(violations)} more that one side of a split took and another did not"
+            summary += f", and {len(found) - len(violations)} more that were taken on two sides of a split"
         if shared:
-            summary += f"; not judged, for more than one consumer at a time read from it: {shared}"
+            summary += f"; not judged, as more than one consumer at a time read from it: {shared}"
         examples = tuple(_line(facts, violation) for violation in violations[:EXAMPLES_MAX])
         unseen = nothing_after(history, ledger, judged) if read and not violations else ""
         if unseen:
-            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{unseen}; in the observed time, {summary}", numbers, (), coverage)
         return Finding(Verdict.INVALID if violations else Verdict.VALID, summary, numbers, examples, coverage)
 
 
 def _turns(readings: Mapping[Key, Reading]) -> list[int] | None:
-    """The consumers of one queue in the order of their turns; None if two of them read at the same time."""
+    """Return the consumers of one queue in the order of their turns; None if two of them read at the same time."""
     spans: dict[int, tuple[float, float]] = {}
     for (consumer, *_), reading in readings.items():
         first, last = spans.get(consumer, (np.inf, -np.inf))
@@ -118,7 +123,7 @@ def _turns(readings: Mapping[Key, Reading]) -> list[int] | None:
 
 
 def _seeds(readings: Mapping[Key, Reading], turns: Sequence[int]) -> dict[Key, int]:
-    """For each reading of one queue the highest sequence that consumers before it had received."""
+    """Return, for each reading of one queue, the highest sequence that earlier consumers had received."""
     seeds: dict[Key, int] = {}
     highest: dict[Key, int] = {}  # by publisher and priority
     place = {consumer: turn for turn, consumer in enumerate(turns)}
@@ -143,7 +148,7 @@ class _Overtaken:
 
 
 def _violations(history: History, jumps: Iterable[_Overtaken]) -> Iterator[_Overtaken]:
-    """Yield those deliveries that jump back and are the first of their message, in the order of time."""
+    """Yield the deliveries that jump back and are the first of their message, in the order of time."""
     suspects = list(itertools.islice(jumps, SUSPECTS_MAX))
     first_us = _first_received(history, suspects) if suspects else {}
     counted: set[Owed] = set()
@@ -155,7 +160,7 @@ def _violations(history: History, jumps: Iterable[_Overtaken]) -> Iterator[_Over
 
 
 def _not_of_two_sides(history: History, found: Sequence[_Overtaken]) -> Iterator[_Overtaken]:
-    """Those of which both messages were not taken on two sides of a split."""
+    """Yield the jumps back whose two messages were not taken on two sides of a split."""
     facts = history.facts
     cluster, span_us = facts.cluster, facts.publishing_us
     if cluster is None or span_us is None or not cluster.splits or not found:
@@ -190,7 +195,7 @@ _COLUMNS = ("consumer", "queue", "publisher", "sequence", "received_us", "redeli
 
 
 def _suspects(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: set[Key]) -> Iterator[_Overtaken]:
-    """Look at the suspicious readings again, delivery by delivery where one jumps back."""
+    """Yield the deliveries of the suspicious readings that jump back."""
     highest = dict(seeds)
     for *keyed, sequence, received_us, redelivered, intact in pieces(history.deliveries(), *_COLUMNS):
         for key, rows in grouped(*keyed, ledger.in_order.groups(keyed[-1], sequence)):
@@ -208,8 +213,8 @@ def _suspects(history: History, ledger: Ledger, seeds: Mapping[Key, int], keys: 
 
 
 def _suspects_of_all(history: History, ledger: Ledger, queues: set[int]) -> Iterator[_Overtaken]:
-    """The same for queues that consumers share, as if one had received what all of them did, and for those that were
-    not read in the order of time. Their deliveries have to be sorted, so only some queues are looked at in a pass."""
+    """Yield the jumps back in queues that consumers share, as if one consumer had received everything, and in queues
+    that were not read in the order of time. Their deliveries must be sorted, so each pass takes only some queues."""
     counts: Counter[int] = Counter()
     for (_, queue, *_), reading in ledger.readings.items():
         counts[queue] += reading.count
@@ -239,7 +244,7 @@ def _suspects_of(history: History, ledger: Ledger, queues: Sequence[int]) -> Ite
 
 
 def _jumps_back(messages: Messages, sequence: Array, before: Array, redelivered: Array) -> list[int]:
-    """The rows of deliveries that come after a higher sequence, and may not."""
+    """Return the rows of deliveries that come after a higher sequence, and may not."""
     back = np.flatnonzero((sequence < before) & ~redelivered)
     rows: list[int] = back[_was_confirmed(messages, sequence[back])].tolist()
     return rows
@@ -254,14 +259,14 @@ def _was_confirmed(messages: Messages, sequence: Array) -> Array:
 
 
 def _first_received(history: History, suspects: list[_Overtaken]) -> dict[Owed, int]:
-    """When each suspect's message was received for the first time from its queue, by whomever."""
+    """Return when each suspect's message was first received from its queue, by any consumer."""
     table = np.array([(s.publisher, s.sequence) for s in suspects], np.uint64).reshape(-1, 2)
     wanted = np.unique(messages(table[:, 0], table[:, 1]))
     first: dict[Owed, int] = {}
     columns = ("publisher", "sequence", "queue", "received_us", "intact")
-    for *told, intact in pieces(history.deliveries(), *columns):
-        hit = np.isin(messages(*told[:2]), wanted) & intact
-        for *key, received_us in zip(*(column[hit].tolist() for column in told), strict=True):
+    for *piece, intact in pieces(history.deliveries(), *columns):
+        hit = np.isin(messages(*piece[:2]), wanted) & intact
+        for *key, received_us in zip(*(column[hit].tolist() for column in piece), strict=True):
             publisher, sequence, queue = key
             owed = (publisher, sequence, queue)
             first[owed] = min(first.get(owed, received_us), received_us)
@@ -273,5 +278,5 @@ def _line(facts: Facts, overtaken: _Overtaken) -> str:
         f"publisher {overtaken.publisher} sequence {overtaken.sequence} came out of "
         f"{facts.queue_name(overtaken.queue)} at {facts.at(overtaken.received_us)} to consumer {overtaken.consumer}, "
         f"after sequence {overtaken.highest}, phase {facts.phase_at(overtaken.received_us)}, "
-        f"{facts.beside(overtaken.received_us, overtaken.received_us)}"
+        f"{facts.faults_during(overtaken.received_us, overtaken.received_us)}"
     )

@@ -1,7 +1,7 @@
-"""When a queue confirmed nothing although somebody tried, whoever is to blame.
+"""Find the times in which a queue confirmed nothing although publishers tried, whatever the cause.
 
-An outage lasts from the time at which the first message that was not confirmed was due until the next confirm of that
-queue, or the end of publishing. Moments are the middles of ticks of ``traffic.TICK_US``.
+An outage lasts from the time at which the first unconfirmed message was due until the next confirm of that queue, or
+the end of publishing. Moments are the middles of ticks of ``traffic.TICK_US``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.times import Period, periods, times
 from rabbitmq_resilience.invariants.traffic import TICK_US, Flow, Traffic
 
-#: Shorter ones are not told: elections that nobody notices, and gaps in a slow load.
+#: Shorter outages are not reported: they are unnoticed elections, or gaps in a slow load.
 OUTAGE_S_MIN = 1.0
 
 
@@ -42,12 +42,12 @@ class Outages:
 
     @property
     def ratio(self) -> float:
-        """The part of the time."""
+        """Return the part of the span that all outages together take."""
         return self.total_s / self.span_s if self.span_s else 0.0
 
 
 def outages(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> Outages:
-    """What a queue, or several that are taken as one, confirmed nothing of what was due."""
+    """Return the outages of a queue, or of several queues that are taken as one."""
     under_way = np.cumsum(flow.under_way)
     silences = _silences(np.flatnonzero(flow.confirms), traffic.ticks, least_s)
     due = np.flatnonzero(flow.due)
@@ -58,30 +58,32 @@ def outages(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> O
 
 
 def without_deliveries(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> Outages:
-    """When the consumers of a queue received nothing: from the time at which the first message was due after the last
-    delivery until the next one."""
+    """Return when the consumers of a queue received nothing: from the time at which the first message was due after the
+    last delivery, until the next delivery."""
     due = np.flatnonzero(flow.due)
     silences = _silences(np.flatnonzero(flow.delivered), traffic.ticks, least_s)
     found = ((_first_due(before, due, tried=False), after) for before, after in silences)
     return _of(traffic, [(start, after) for start, after in found if start is not None], least_s)
 
 
-def nobody_tried(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> list[Period]:
-    """When nothing was under way and nothing due: nobody can tell whether the queue would have confirmed it."""
+def untried_periods(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> list[Period]:
+    """Return when no message was under way and none was due. It is not known whether the queue would have confirmed a
+    message then."""
     under_way = np.cumsum(flow.under_way)
     tried = np.flatnonzero((under_way > 0) | flow.due | (flow.confirms > 0))
     return list(_of(traffic, _silences(tried, traffic.ticks, least_s), least_s).periods)
 
 
 def _silences(moments: Array, ticks: int, least_s: float) -> list[tuple[int, int]]:
-    """The pairs of neighbours of -1, the moments and the last tick's end that are far apart."""
+    """Return the neighbours that are far apart among: -1, the moments, and the end of the last tick."""
     edges = np.concatenate(([-1], moments, [ticks]))
     far = np.flatnonzero(np.diff(edges) >= least_s * 1e6 / TICK_US)
     return [(int(edges[i]), int(edges[i + 1])) for i in far]
 
 
 def _first_due(before: int, due: Array, *, tried: bool) -> int | None:
-    """The tick since which something was due: that of the last confirm where something else was under way then."""
+    """Return the tick since which a message was due: the tick ``before`` of the last confirm, if another message was
+    under way then (``tried``); None if no message was due."""
     if tried:
         return before
     later = int(np.searchsorted(due, before, side="right"))
@@ -100,8 +102,8 @@ def _of(traffic: Traffic, found: Sequence[tuple[int, int]], least_s: float) -> O
 
 
 def as_if_tried(traffic: Traffic, flow: Flow, untried: Sequence[Period]) -> Outages:
-    """The outages that there may have been at most: as if the queue had confirmed nothing while nobody tried. A confirm
-    parts two of them."""
+    """Return the longest outages that are possible: as if the queue had confirmed nothing during ``untried``. A confirm
+    separates two outages."""
     confirmed_us = traffic.span_us[0] + (np.flatnonzero(flow.confirms) + 0.5) * TICK_US
     found: list[Period] = []
     for start, end in periods(times([*outages(traffic, flow).periods, *untried])):
@@ -111,7 +113,7 @@ def as_if_tried(traffic: Traffic, flow: Flow, untried: Sequence[Period]) -> Outa
 
 
 def joined(moments: Array, traffic: Traffic, *, apart_s: float = OUTAGE_S_MIN) -> list[Period]:
-    """Ticks as periods; those that are less than ``apart_s`` apart are one."""
+    """Return ticks as periods. Ticks that are less than ``apart_s`` apart belong to one period."""
     far = np.flatnonzero(np.diff(moments) - 1 > apart_s * 1e6 / TICK_US)
     first, last = ([*moments[:1], *moments[far + 1]], [*moments[far], *moments[-1:]])
     return [

@@ -1,7 +1,7 @@
-"""Messages of a queue that go to no other queue which stands still: they are to be confirmed while that one does.
+"""Find a queue's own messages: they go to no other queue that stands still, so they must be confirmed meanwhile.
 
 A channel takes no further message while ``quorum_commands_soft_limit`` of those that it sent to one quorum queue, 32 by
-default, are not applied. So a message that came when fewer were under way was taken.
+default, are not applied. So a message was taken if fewer were under way when it came.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _COLUMNS = ("publisher", "sequence", "queue", "sent_us", "outcome_us")
 
 @dataclass(frozen=True, eq=False)
 class OwnMessages:
-    """``of_queue``: when each of the own messages of a queue was sent, and answered or given up, in us."""
+    """The own messages of queues. ``of_queue``: by queue, when each message was sent, and when it was answered or given
+    up, in us."""
 
     of_queue: Mapping[int, tuple[Array, Array]]
 
     @classmethod
     def of(cls, history: History, lacking: Mapping[int, Times]) -> OwnMessages:
-        """Read them. ``lacking``: when each queue that shares messages may stand still."""
+        """Read the own messages. ``lacking``: when each queue that shares messages may stand still."""
         spans = [period for times in lacking.values() for period in periods(times)]
         if not spans:
             return cls({})
@@ -48,8 +49,8 @@ class OwnMessages:
         return cls({queue: (kept["sent_us"][mine], kept["outcome_us"][mine]) for (queue,), mine in groups})
 
     def stalls(self, queue: int, within: Period, confirms_us: Array, *, over_us: float) -> Iterator[Period]:
-        """Yield the times, longer than ``over_us``, in which own messages waited, or were refused or given up, and the
-        queue confirmed nothing. ``confirms_us`` is in order."""
+        """Yield the times longer than ``over_us`` in which the queue confirmed nothing, while own messages waited or
+        were refused or given up. ``confirms_us`` is in the order of time."""
         sent_us, answered_us = self.of_queue.get(queue, (np.zeros(0), np.zeros(0)))
         edges = [within[0], *confirms_us[(confirms_us > within[0]) & (confirms_us < within[1])], within[1]]
         for start, end in itertools.pairwise(edges) if len(sent_us) else ():
@@ -63,7 +64,7 @@ class OwnMessages:
 
 
 def _under_way(history: History, spans: Sequence[Period]) -> dict[str, Array]:
-    """Return the rows of messages that were sent, and under way in any of the periods, by column name."""
+    """Return the rows of sent messages that were under way in any of the periods, by column name."""
     found = [tuple(np.zeros(0, np.int64) for _ in _COLUMNS)]
     for *columns, outcome in pieces(history.publishes(), *_COLUMNS, "outcome"):
         kept = np.zeros(len(outcome), np.bool_)

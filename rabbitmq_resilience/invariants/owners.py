@@ -1,16 +1,18 @@
-"""Queues that their consumers declare. Exclusive ones go with the connection of their consumer, whoever ended it, and
-their messages go with them. Those that expire do so when they had no consumer for that long.
+"""Find when queues that consumers declare may be gone.
+
+An exclusive queue goes with the connection of its consumer, however the connection ended, and its messages go with it.
+A queue that expires goes when it had no consumer for that time.
 
 Sources: RabbitMQ, "Queues" (exclusive queues are deleted when their connection is closed or gone), and "Time-To-Live
 and Expiration" (a queue is deleted when it was unused for its time: it had no consumer and was not declared again; that
-may come later, and begins anew when its node starts). A broker may notice later than the client that a connection is
-gone; until then it takes messages for the queue, and does not let the consumer declare an exclusive one anew. So what
-was sent before the consumer was connected again may be gone, unless the broker must have deleted the queue before that.
-It may also notice earlier, where nothing gets through.
+may come later, and the time begins again when its node starts). A broker may notice later than the client that a
+connection is gone. Until then it takes messages for the queue, and does not let the consumer declare an exclusive queue
+again. So messages that were sent before the consumer was connected again may be gone, unless the broker must have
+deleted the queue before that. The broker may also notice earlier, if no traffic gets through.
 
-A consumer may also bind its queue to exchanges. While the queue is away, what goes to other queues too is routed
-without it and confirmed; and another node may route without it for a moment after the binding is there, as nodes get to
-know it one after another (with Khepri a majority knows it when the broker answers).
+A consumer may also bind its queue to exchanges. While the queue is away, messages that go to other queues too are
+routed without it and confirmed. Another node may route without the queue for a moment after it is bound, as the nodes
+learn of the binding one after another (with Khepri a majority knows it when the broker answers).
 """
 
 from __future__ import annotations
@@ -36,19 +38,20 @@ REASON = (
     'an exclusive queue is deleted with what it holds when the connection of its consumer is gone (RabbitMQ, "Queues")'
 )
 EXPIRED = 'a queue expires with what it holds when it had no consumer for limits.expires_ms (RabbitMQ, "Time-To-Live")'
-#: How much earlier than its client a broker may notice that a connection is gone: by two heartbeats.
+#: How much earlier than its client a broker may notice that a connection is gone: two heartbeats.
 NOTICED_EARLIER_S = 10.0
-#: How much later a broker that nothing disturbs may delete the queue: two heartbeats, over links that are slow.
+#: How much later an undisturbed broker may delete the queue: two heartbeats, over slow links.
 DELETED_LATER_S = 30.0
-#: How long after its consumer is back all nodes route to a queue that it has bound, where nothing disturbs them.
+#: How long after its consumer is back all undisturbed nodes route to a queue that the consumer has bound.
 BOUND_LATER_S = 2.0
 _CONSUMER = "consumer"
-#: What ends a connection before the end of the run.
+#: Worker events that end a connection before the end of the run.
 _ENDS = ("connection_lost", "killed")
 
 
 class Stay(NamedTuple):
-    """A connection of a consumer: to which node, from when, and until when; ``killed``: with its process."""
+    """One connection of a consumer: the node, the start and the end. ``killed``: the connection ended because the
+    consumer's process was killed."""
 
     node: str
     start_us: float
@@ -57,12 +60,14 @@ class Stay(NamedTuple):
 
 
 def lacking_of(facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float) -> Times:
-    """When a queue may stand still (``Promises.lacking``); one that its consumer declares also while that is away."""
+    """Return when a queue may stand still (``Promises.lacking``). A queue that its consumer declares may also stand
+    still while the consumer is away."""
     return unowned(facts, queue, grace_s=grace_s) | lacking_at_nodes(facts, cluster, promised, queue, grace_s=grace_s)
 
 
 def unowned(facts: Facts, queue: QueueFacts, *, grace_s: float) -> Times:
-    """When steps kept the consumer away that declares the queue: what is published to it is returned then."""
+    """Return when steps kept the consumer away that declares the queue, with ``grace_s`` after each. Messages to the
+    queue are returned then."""
     if queue.consumer is None:
         return NEVER
     return later(kept_away(facts, _CONSUMER).when(queue.consumer), end_us=grace_s * 1e6)
@@ -71,8 +76,9 @@ def unowned(facts: Facts, queue: QueueFacts, *, grace_s: float) -> Times:
 def lacking_at_nodes(
     facts: Facts, cluster: ClusterFacts, promised: Promises, queue: QueueFacts, *, grace_s: float
 ) -> Times:
-    """Return when nodes that have the queue may not serve. An exclusive one is at the node of its consumer, as a
-    classic one there, and at any node where that is not recorded; one that expires may be where it was before, too."""
+    """Return when nodes that have the queue may not serve. An exclusive queue is at the node of its consumer, like a
+    classic queue; if that node is not recorded, it may be at any node. A queue that expires may still be at an earlier
+    node."""
     if queue.consumer is None:
         return promised.lacking(queue, grace_s=grace_s)
     lacking = NEVER
@@ -88,9 +94,9 @@ def lacking_at_nodes(
 def gone_with_owners(
     history: History, publisher: Array, sequence: Array, queue: Array, sent_us: Array
 ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """Which of these lost messages may be gone with their queue, and why. One whose consumer had received a later one
-    of the same publisher, before its connection was gone, was not in the queue any more (unless priorities let that one
-    overtake it)."""
+    """Yield each reason, and which of these lost messages may be gone with their queue for it. A message was not in the
+    queue any more if its consumer had received a later one of the same publisher before the connection was gone, unless
+    priorities may have let the later one overtake it."""
     facts = history.facts
     owned = {index for index, q in enumerate(facts.queues) if q.consumer is not None}
     concerned = owned & {*queue.tolist()}
@@ -108,15 +114,15 @@ def gone_with_owners(
 def _overtaken_us(
     history: History, publisher: Array, sequence: Array, queue: Array, concerned: Set[int]
 ) -> npt.NDArray[np.float64]:
-    """For each message when a later one of its publisher first came from its queue; NEVER_US if none did."""
+    """Return for each message when a later one of its publisher first came from its queue; NEVER_US if none did."""
     found = np.full(len(queue), NEVER_US, np.float64)
     if any(event.priorities for event in history.facts.of_kind(LoadEvent)):
         return found
     read: dict[tuple[int, int], list[tuple[Array, Array]]] = defaultdict(list)
-    for name, its, *told in pieces(history.deliveries(), "publisher", "queue", "sequence", "received_us"):
+    for name, its, *numbered in pieces(history.deliveries(), "publisher", "queue", "sequence", "received_us"):
         here = np.isin(its, list(concerned))
         for key, rows in grouped(name[here], its[here]) if here.any() else ():
-            read[key[0], key[1]].append((told[0][here][rows], told[1][here][rows]))
+            read[key[0], key[1]].append((numbered[0][here][rows], numbered[1][here][rows]))
     for key, rows in grouped(publisher, queue):
         if (key[0], key[1]) not in read:
             continue
@@ -129,7 +135,8 @@ def _overtaken_us(
 
 
 def may_be_gone(facts: Facts, queue: QueueFacts) -> list[Period]:
-    """Return from when the queue had no consumer until when it may have been there, where it was gone in between."""
+    """Return the periods whose messages to the queue may be gone with it: from the loss of its consumer until the queue
+    was surely deleted, or surely there again."""
     if queue.consumer is None:
         return []
     found = []
@@ -147,12 +154,12 @@ def may_be_gone(facts: Facts, queue: QueueFacts) -> list[Period]:
 
 
 def _deleted_by_us(facts: Facts, queue: QueueFacts, gone_us: float) -> float:
-    """Return when an exclusive queue was deleted at the latest, on all nodes, after its connection was gone."""
+    """Return by when an exclusive queue was surely deleted on all nodes, after its connection was gone."""
     return _later_by_us(facts, queue, gone_us + DELETED_LATER_S * 1e6)
 
 
 def _routed_by_us(facts: Facts, queue: QueueFacts, again_us: float) -> float:
-    """Return when all nodes route to the queue at the latest, after its consumer has bound it again."""
+    """Return by when all nodes surely route to the queue, after its consumer has bound it again."""
     return _later_by_us(facts, queue, again_us + BOUND_LATER_S * 1e6)
 
 
@@ -165,8 +172,8 @@ def _later_by_us(facts: Facts, queue: QueueFacts, until_us: float) -> float:
 
 
 def _noticed_us(facts: Facts, stay: Stay) -> float:
-    """When the broker may have noticed that the connection is gone: of a process that is killed, then and not before,
-    unless something kept the two apart."""
+    """Return the earliest moment at which the broker may have noticed that the connection is gone. If the process was
+    killed, that is the moment of the kill, unless a step may have kept the two apart."""
     early_us = stay.end_us - NOTICED_EARLIER_S * 1e6
     apart = times(s.possible_us for s in facts.steps if s.injected and (s.clients_cut or s.starved or s.down))
     if stay.killed and (apart & times([(early_us, stay.end_us)])).empty:
@@ -175,19 +182,20 @@ def _noticed_us(facts: Facts, stay: Stay) -> float:
 
 
 def absences(facts: Facts, consumer: int) -> list[Period]:
-    """From when a connection of that consumer was gone until it was connected again."""
+    """Return the periods in which that consumer was without a connection, before it connected again."""
     return [(stay.end_us, again_us) for stay, again_us in _absences(facts, consumer)]
 
 
 def _absences(facts: Facts, consumer: int) -> Iterator[tuple[Stay, float]]:
-    """Each connection that ended, and when there was another one."""
+    """Return each connection that ended, and when the next one began."""
     stays = facts.once(_stays).get(consumer, ())
     again = [*(stay.start_us for stay in stays[1:]), NEVER_US]
     return ((stay, start_us) for stay, start_us in zip(stays, again, strict=False) if stay.end_us < NEVER_US)
 
 
 def _stays(facts: Facts) -> Mapping[int, list[Stay]]:
-    """The connections of each consumer by its number; the last goes on, unless it was lost before the end."""
+    """Return the connections of each consumer by its number. The last connection has no end if it was not lost before
+    the end of the run."""
     open_: dict[int, tuple[str, float]] = {}
     found: dict[int, list[Stay]] = defaultdict(list)
     for consumer, event in facts.of_clients(_CONSUMER):

@@ -1,7 +1,7 @@
-"""The partition handling does what its mode promises, and does it in time.
+"""Check that the partition handling does what its mode promises, and does it in time.
 
 The nodes that must pause do, the others do not, and none comes back before the cut is healed. After a split that the
-mode let happen, ``autoheal`` restarts all sides but one. No queue is confirmed on a side that cannot write to it.
+mode allowed, ``autoheal`` restarts all sides but one. No message is confirmed on a side that cannot write to its queue.
 """
 
 from __future__ import annotations
@@ -33,25 +33,30 @@ from rabbitmq_resilience.invariants.verdict import (
     Verdict,
 )
 
-#: When somebody looked, and in which state each node was then.
+#: The moment of each sighting, and the state of each node then.
 Sightings = Sequence[tuple[int, Mapping[str, str]]]
 
 
 class PartitionMode(InvariantSpec):
-    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default as long as it may wait for each
-    of its peers: 10 s on three nodes, 7 s more for each further one, and 7 s more from RabbitMQ 4.0 on.
+    """Nodes pause, come back and restart as the partition handling promises, and in time.
 
-    Nodes do not pause while they start, so one that starts while it is cut off need not.
+    ``margin_s``: the time that a node may need beyond 1.25 times ``net_ticktime``. The default is the longest time
+    for which a node may wait for its peers: 10 s on three nodes, 7 s more for each further node, and 7 s more from
+    RabbitMQ 4.0 on.
+
+    Nodes do not pause while they start, so a node that starts while it is cut off need not pause.
 
     Nothing is demanded from the moment on at which a step begins to upgrade nodes to 4.3 or later, or enables
     ``khepri_db``: from then on the modes have no effect.
 
-    A node may pause, and need not, where its messages are later than ticks are waited for (0.75 times
-    ``net_ticktime``, one way or both ways together), and where it is starved of CPU or memory. Where nobody looked at
-    the nodes for 10 s since the first fault began, it is UNKNOWN, and where ``autoheal`` had to restart a side and the
-    record ends, or a step takes a node away, before there had been the time for it. So is what came too late, and not
-    twice as late, where a node waited for a processor of this machine for so long that it would have been in time
-    without that, or while other programs take much of this machine."""
+    A node may pause, and need not, in two cases: it is starved of CPU or memory, or its messages are delayed by more
+    than the wait for ticks (0.75 times ``net_ticktime``, one way or both ways together).
+
+    The verdict is UNKNOWN if the observer did not look at the nodes for 10 s after the first fault began. It is UNKNOWN
+    if ``autoheal`` had to restart a side and there was no time for it, as the record ends or a step takes a node away.
+    It is also UNKNOWN if a node reacted too late, but not twice as late as allowed, and this machine may be the cause:
+    the node waited for a processor for long enough to explain the delay, or other programs took much of this machine.
+    """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun"})
 
@@ -62,7 +67,7 @@ class PartitionMode(InvariantSpec):
         span = facts.phases.get("steady", NEVER_US), facts.phases.get("end", facts.phases.get("drain", NEVER_US))
         seen = [(t, states) for t, states in facts.node_states if span[0] <= t < span[1]]
         if facts.cluster is None or not seen:
-            return Finding(Verdict.UNKNOWN, "the events do not tell the cluster and the states of its nodes")
+            return Finding(Verdict.UNKNOWN, "the events do not show the cluster and the states of its nodes")
         handled_us = span[0], min(seen[-1][0] + 1, max(span[0], handled_until_us(facts)))
         pauses = pauses_of(facts, facts.cluster, handled_us, self.margin_s)
         found = _Found.of(history, pauses, seen)
@@ -83,15 +88,15 @@ class PartitionMode(InvariantSpec):
         summary = _summary(had_to, wrong)
         unseen = "" if wrong else _unseen(facts, blind) or next(iter(found.restarts.unseen), "")
         if unseen:
-            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{unseen}; in the observed time, {summary}", numbers, (), coverage)
         verdict = Verdict.INVALID if wrong else Verdict.VALID
         return Finding(verdict, summary, numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """``late``: what had not come when there had been the time for it. ``confirmed``: what was confirmed where nothing
-    could be written by then."""
+    """The differences from what the mode promises. ``late``: what had not happened after the allowed time.
+    ``confirmed``: what was confirmed although nothing could be written any more."""
 
     pauses: Sequence[_Pause]
     restarts: Restarts
@@ -108,31 +113,33 @@ class _Found:
 
     @property
     def wrong(self) -> list[str]:
-        """What the machine explains comes last."""
+        """Return all differences in words. Those that this machine may explain come last."""
         early = [pause.early for pause in self.pauses if pause.early]
-        excused = [one.told for one in self.late if one.excuse]
-        return [*(one.told for one in self.late if not one.excuse), *early, *self.confirmed, *excused]
+        excused = [one.text for one in self.late if one.excuse]
+        return [*(one.text for one in self.late if not one.excuse), *early, *self.confirmed, *excused]
 
     def excused(self, history: History, pauses: Pauses, seen: Sightings) -> list[str]:
-        """What was only late, and may have been so for this machine; empty where anything went wrong that would have
-        with twice the time."""
+        """Return the late reactions in words if all of them may be due to this machine. The list is empty if any
+        difference would remain with twice the time."""
         if not self.late or not all(one.excuse for one in self.late) or any(pause.early for pause in self.pauses):
             return []
         if _Found.of(history, replace(pauses, patience=LATE_TIMES_MAX), seen).wrong:
             return []
-        return [f"{one.told}; {one.excuse}" for one in self.late]
+        return [f"{one.text}; {one.excuse}" for one in self.late]
 
 
 def _unseen(facts: Facts, blind: Sequence[Period]) -> str:
-    """When nobody looked at the nodes since the first fault began; empty if somebody did."""
+    """Return in words when the observer did not look at the nodes after the first fault began; empty if it always
+    did."""
     begun_us = min((step.possible_us[0] for step in facts.steps if step.is_fault), default=NEVER_US)
-    told = (f"nobody looked at the nodes from {facts.at(a)} to {facts.at(b)}" for a, b in blind if b > begun_us)
-    return next(told, "")
+    gap = next(((a, b) for a, b in blind if b > begun_us), None)
+    return f"the observer did not look at the nodes from {facts.at(gap[0])} to {facts.at(gap[1])}" if gap else ""
 
 
 @dataclass(frozen=True)
 class Spell:
-    """A time in which ``node`` must stand paused from ``paused_us`` on, as it reached too few from ``start_us`` on."""
+    """A time in which ``node`` must stay paused. It reached too few peers from ``start_us`` on, and must be paused from
+    ``paused_us`` on."""
 
     node: str
     start_us: float
@@ -141,7 +148,7 @@ class Spell:
 
 
 def _spells(pauses: Pauses) -> list[Spell]:
-    """In order; without those in which nobody looked at the node."""
+    """Return the spells in the order of time, without those in which the node was not observed."""
     found = [
         Spell(node, start - pauses.acted_within_us, start, end)
         for node, must in pauses.must.items()
@@ -152,22 +159,22 @@ def _spells(pauses: Pauses) -> list[Spell]:
 
 
 def _idle_pairs(pauses: Pauses) -> Iterator[Late]:
-    """Pairs of which at least one node had to pause, and none did in time."""
+    """Yield the pairs of which at least one node had to pause, and neither did in time."""
     facts, within_us = pauses.facts, pauses.acted_within_us
     for pair, (start_us, end_us) in pauses.idle_pairs:
         until_us = start_us + within_us
         sightings = facts.sightings(start_us, max(end_us, start_us + LATE_TIMES_MAX * within_us))
         looks = [(t, any(states.get(node) == "paused" for node in pair)) for t, states in sightings]
         if not any(paused for t, paused in looks if t <= until_us):
-            names, faults = " nor ".join(sorted(pair)), facts.beside(start_us, until_us)
-            told = f"neither {names} paused within {seconds(within_us):g} s, though they were cut apart"
+            names, faults = " nor ".join(sorted(pair)), facts.faults_during(start_us, until_us)
+            text = f"neither {names} paused within {seconds(within_us):g} s, though they were cut apart"
             excuse = seen_late(facts, pair, start_us, looks, allowed_s=seconds(within_us))
-            yield Late(f"{told} and others still saw both, {faults}", excuse)
+            yield Late(f"{text} and others still saw both, {faults}", excuse)
 
 
 @dataclass(frozen=True)
 class _Pause:
-    """``early``: that the node was up again before it was to be."""
+    """The observed reaction of a node that had to pause. ``early``: in words, that it came back too early."""
 
     node: str
     paused_after_s: float | None = None
@@ -177,31 +184,31 @@ class _Pause:
 
 
 def _observe(pauses: Pauses, spell: Spell) -> _Pause:
-    """How the spell of a node that must pause went."""
+    """Return how a node that had to pause reacted during ``spell``."""
     facts, within_us = pauses.facts, pauses.acted_within_us
     sightings = facts.sightings(spell.start_us, max(spell.end_us, spell.start_us + LATE_TIMES_MAX * within_us))
     states = [(t, s[spell.node]) for t, s in sightings if spell.node in s]
     paused_us = next((t for t, state in states if state == "paused"), None)
     up_us = next((t for t, state in states if state == "up" and spell.paused_us <= t < spell.end_us), None)
-    since, beside = facts.at(spell.start_us), facts.beside(spell.start_us, spell.end_us)
+    since, faults = facts.at(spell.start_us), facts.faults_during(spell.start_us, spell.end_us)
     if paused_us is None or paused_us >= spell.end_us or (up_us is not None and up_us < paused_us):
         what = "did not pause" if paused_us is None else f"paused only after {seconds(paused_us - spell.start_us):g} s"
         problem = f"{spell.node} {what}, though it was in a minority from {since} on"
-        told = f"{problem}; {seconds(within_us):g} s are allowed, {beside}"
+        text = f"{problem}; {seconds(within_us):g} s are allowed, {faults}"
         looks = ((t, state == "paused") for t, state in states)
         excuse = seen_late(facts, [spell.node], spell.start_us, looks, allowed_s=seconds(within_us))
-        return _Pause(spell.node, late=Late(told, excuse))
+        return _Pause(spell.node, late=Late(text, excuse))
     early = ""
     if up_us is not None:
-        early = f"{spell.node} was up at {facts.at(up_us)}, before its minority ended, {beside}"
+        early = f"{spell.node} was up at {facts.at(up_us)}, before its minority ended, {faults}"
     returned_us = facts.first_up_us(spell.node, after_us=spell.end_us)
     returned_after_s = None if returned_us == NEVER_US else seconds(returned_us - spell.end_us)
     return _Pause(spell.node, seconds(paused_us - spell.start_us), returned_after_s, early=early)
 
 
 def _unexpected_pauses(pauses: Pauses, seen: Sightings) -> Iterator[Late]:
-    """Of each node that was paused when it could have no cause, the first sight that may not just be late, or else the
-    first."""
+    """Yield for each node that was paused without a cause the first sighting that cannot just be late, or else the
+    first sighting."""
     facts = pauses.facts
     allowed: defaultdict[str, list[Period]] = defaultdict(list)
     for node, may in pauses.may.items():
@@ -213,8 +220,8 @@ def _unexpected_pauses(pauses: Pauses, seen: Sightings) -> Iterator[Late]:
                 continue
             excuse = _paused_late(pauses, node, t_us)
             reason = "" if excuse else ", though no step gave it a reason"
-            told = f"{node} was paused{' only' if excuse else ''} at {facts.at(t_us)}"
-            late = Late(f"{told}{reason}, {facts.beside(t_us, t_us)}", excuse)
+            text = f"{node} was paused{' only' if excuse else ''} at {facts.at(t_us)}"
+            late = Late(f"{text}{reason}, {facts.faults_during(t_us, t_us)}", excuse)
             allowed[node].append((t_us, facts.first_up_us(node, after_us=t_us) if excuse else NEVER_US))
             if node not in wrong or not excuse:
                 wrong[node] = late
@@ -222,8 +229,8 @@ def _unexpected_pauses(pauses: Pauses, seen: Sightings) -> Iterator[Late]:
 
 
 def _paused_late(pauses: Pauses, node: str, t_us: float) -> str:
-    """Why it may have been this machine for which the node paused only then, after it might have; empty if it had been
-    seen to in that time."""
+    """Return why this machine may have made the node pause only after the time in which it was allowed to. The text is
+    empty if the node was seen not to serve during that time, as then it had reacted."""
     due_us = max((end for _, end in periods(pauses.may.get(node, NEVER)) if end < t_us), default=None)
     if due_us is None:
         return ""
@@ -240,8 +247,8 @@ def _paused_late(pauses: Pauses, node: str, t_us: float) -> str:
 def _summary(had_to: Sequence[str], wrong: Sequence[str]) -> str:
     expected = f"{', '.join(had_to)} had to pause" if had_to else "no node had to pause"
     if not wrong:
-        return f"{expected}, and it was so"
-    return f"{expected}; {counted(len(wrong), 'thing')} went otherwise: {wrong[0]}"
+        return f"{expected}, and the nodes did as expected"
+    return f"{expected}; {counted(len(wrong), 'observation')} differed: {wrong[0]}"
 
 
 def _numbers(had_to: Sequence[str], pauses: Sequence[_Pause]) -> dict[str, Number]:

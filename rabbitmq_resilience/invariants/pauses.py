@@ -1,8 +1,8 @@
-"""Who must pause and when, and who may: from the intervals of the truth, and from how long brokers take to notice.
+"""Compute which nodes must pause and which may, and when, from the truth and from how fast brokers notice.
 
 Sources: Erlang, kernel application, ``net_ticktime`` and ``net_setuptime``; RabbitMQ, "Clustering and Network
-Partitions" (pause_minority, pause_if_all_down); rabbit_node_monitor of 3.10, which counts the nodes that Erlang is
-connected to, and of which a node that reaches too few looks again every second until it reaches enough.
+Partitions" (pause_minority, pause_if_all_down); rabbit_node_monitor of 3.10: it counts the nodes that Erlang is
+connected to. A node that reaches too few looks again every second until it reaches enough.
 """
 
 from __future__ import annotations
@@ -19,27 +19,33 @@ from rabbitmq_resilience.invariants.times import NEVER, Period, Times, at_least,
 from rabbitmq_resilience.invariants.truth import Moment, Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 
-#: To close the listeners, once a node has noticed that it must.
+#: How long a node may take to close its listeners, once it has noticed that it must pause.
 CLOSES_WITHIN_S = 3.0
-#: How long a connection that cannot be made is waited for (kernel(6), net_setuptime).
+#: How long a node waits for a connection that cannot be made (kernel(6), net_setuptime).
 NET_SETUPTIME_S = 7.0
 
-#: How long the sides that lost may take to stop and to start again once a split is healed.
+#: How long the losing sides may take to stop and to start again once a split is healed.
 RESTARTED_WITHIN_S = 30.0
 
 
 def pause_margin_s(nodes: int, version: tuple[int, ...] = ()) -> float:
-    """What a node may need beyond 1.25 times ``net_ticktime`` to pause. When it takes the first peer for dead it writes
-    that to the metadata store, and waits for each other one that is silent too and not yet taken for dead; from 4.0 on
-    for the dead one as well (seen on 4.0.5: 15 to 21 s in three cuts, where 3.10.8 took 5 to 7)."""
+    """Return how long a node may need beyond 1.25 times ``net_ticktime`` to pause, in seconds.
+
+    When a node takes the first peer for dead, it writes that to the metadata store. It then waits for each other peer
+    that is silent too and not yet taken for dead; from 4.0 on also for the dead one (seen on 4.0.5: 15 to 21 s in three
+    cuts, while 3.10.8 took 5 to 7).
+    """
     waited_for = nodes - 1 if version >= (4,) else nodes - 2
     return CLOSES_WITHIN_S + max(0, waited_for) * NET_SETUPTIME_S
 
 
 @dataclass(frozen=True, eq=False)
 class Pauses:
-    """``margin_s``: what a node may need beyond 1.25 times ``net_ticktime``, by default ``pause_margin_s``.
-    ``patience``: how many times as long everything may take."""
+    """The pauses that a schedule demands and permits during ``span_us``.
+
+    ``margin_s``: the time that a node may need beyond 1.25 times ``net_ticktime``; by default ``pause_margin_s``.
+    ``patience``: the factor by which everything may take longer.
+    """
 
     truth: Truth
     span_us: Period
@@ -56,7 +62,7 @@ class Pauses:
 
     @cached_property
     def within_us(self) -> float:
-        """The longest until every node has acted upon what it lost, on a machine that nobody else keeps busy."""
+        """Return the longest time until every node has acted on a loss, on a machine without other load."""
         cluster = self.truth.cluster
         margin_s = self.margin_s
         if margin_s is None:
@@ -78,7 +84,7 @@ class Pauses:
 
     @cached_property
     def must(self) -> Mapping[str, Times]:
-        """When each node must stand paused, having had the time for it."""
+        """Return when each node must be paused, after the time that it may need."""
         span = times([self.span_us])
         return {
             node: self._short_of(node, {peer: self._surely_acted_on(node, peer) for peer in self._peers(node)}) & span
@@ -87,7 +93,7 @@ class Pauses:
 
     @cached_property
     def may(self) -> Mapping[str, Times]:
-        """When each node may begin to stand paused, or look like it."""
+        """Return when each node may begin to be paused, or to look paused."""
         handled = times([(-NEVER_US, unhandled_from_us(self.facts))])
         return {
             node: self._weakened(node)
@@ -104,7 +110,7 @@ class Pauses:
         return [peer for peer in self.truth.cluster.nodes if peer != node]
 
     def _short_of(self, node: str, lost: Mapping[str, Times]) -> Times:
-        """When ``node`` reaches too few of its peers to serve, each being ``lost`` to it at those times."""
+        """Return when ``node`` reaches too few peers to serve, if each peer is ``lost`` to it at those times."""
         cluster = self.truth.cluster
         if cluster.pauses_minorities:
             return at_least(-(-len(cluster.nodes) // 2), list(lost.values()))
@@ -114,20 +120,22 @@ class Pauses:
 
     @cached_property
     def lonely(self) -> Mapping[str, Times]:
-        """When each node surely reached too few, whether or not it knew."""
+        """Return when each node surely reached too few peers, whether or not it had noticed."""
         return {
             node: self._short_of(node, {peer: self._loss(node, peer) for peer in self._peers(node)})
             for node in self.truth.cluster.nodes
         }
 
     def _loss(self, node: str, peer: str) -> Times:
-        """When ``peer`` surely was out of reach."""
+        """Return when ``peer`` surely was out of reach of ``node``."""
         return self.truth.cut[frozenset((node, peer))].surely | self.truth.away[peer].surely
 
     def _surely_acted_on(self, node: str, peer: str) -> Times:
-        """When ``node`` has noticed the loss and has had the time to act. Nodes do not pause while they start
-        (pause_minority), so one that did not serve when it lost the peer need not; one that was suspended notices
-        anew when it wakes up."""
+        """Return when ``node`` has noticed the loss of ``peer`` and has had the time to act.
+
+        Nodes do not pause while they start (pause_minority). So a node that did not serve when it lost the peer need
+        not pause. A node that was suspended notices the loss again when it wakes up.
+        """
         away = times(self.truth.absences(node))
         acted: list[Period] = []
         for start, end in periods(self._loss(node, peer)):
@@ -137,19 +145,19 @@ class Pauses:
         return times(acted)
 
     def _knows(self, node: str, t_us: float) -> bool:
-        """Whether ``node`` serves when it loses a peer, or stands paused and had a reason for it just before."""
+        """Return whether ``node`` serves when it loses a peer, or is paused and had a reason for it just before."""
         states = self.facts.states_at(t_us)
         state = "up" if states is None else states.get(node)
         return state == "up" or (state == "paused" and t_us - 1 in self.lonely[node])
 
     def _woke(self, node: str, t_us: float) -> bool:
-        """Whether an absence of ``node`` that ended then was a suspension, as which alone it was seen."""
+        """Return whether an absence of ``node`` that ended then was seen as a suspension, and as nothing else."""
         absence = next(a for a in self.truth.absences(node) if a[1] == t_us)
         seen = self.truth.seen(node, absence)
         return "suspended" in seen and seen <= {"suspended", "up"}
 
     def _maybe_noticed(self, node: str, peer: str) -> Times:
-        """When ``node`` may take the peer for dead, until it has surely seen that it is there again."""
+        """Return when ``node`` may take the peer for dead, until it surely sees the peer again."""
         cuts = [step for step in self.truth.steps if frozenset((node, peer)) in step.cut]
         sudden = times(step.possible_us for step in cuts if step.sudden) | self.truth.away[peer].possibly
         silent = times(step.possible_us for step in cuts if not step.sudden)
@@ -159,12 +167,12 @@ class Pauses:
         return later(sudden, end_us=self.acted_within_us) | times(noticed)
 
     def _weakened(self, node: str) -> Times:
-        """A node that was killed, stopped or suspended looks paused while it boots, and may pause when it wakes up and
-        finds its connections gone."""
+        """Return when ``node`` may look paused, or pause, after it was killed, stopped or suspended: it looks paused
+        while it boots, and may pause when it wakes up and finds its connections gone."""
         return later(times(self.truth.absences(node)), end_us=self.acted_within_us)
 
     def _doubtful(self, node: str) -> Times:
-        """When ``node`` may pause because somebody sees a node that another one does not see."""
+        """Return when ``node`` may pause because one node sees a peer that another node does not see."""
         partial = times(
             (moment.start_us, moment.end_us)
             for moment in self.moments
@@ -176,15 +184,16 @@ class Pauses:
 
     @cached_property
     def _loss_noticed(self) -> tuple[Period, ...]:
-        """When somebody may take another for dead; it may have been away first, and cut off then."""
+        """Return when any node may take another one for dead. The other node may have been away first, and cut off
+        then."""
         away = union(bounds.possibly for bounds in self.truth.away.values())
         lost = union([away, *(bounds.possibly for bounds in self.truth.cut.values())])
         return tuple((known, end) for (_, end), known in self.truth.noticeable(lost, sudden=self.truth.sudden | away))
 
     @cached_property
     def restarting(self) -> Times:
-        """When any node may be among those that restart as a split is healed; which side wins is not foreseen. Nodes
-        of a side that has to pause may have noticed too late for that."""
+        """Return when any node may be among those that restart as a split is healed; the winning side is not predicted.
+        Nodes of a side that has to pause may have noticed the cut too late to pause."""
         if not self.truth.cluster.heals_splits:
             return NEVER
         truth = self.truth.as_apart
@@ -203,8 +212,9 @@ class Pauses:
 
     @cached_property
     def idle_pairs(self) -> tuple[tuple[Pair, Period], ...]:
-        """Pairs that were cut apart while a third surely saw both, from the first on: one of them had to pause. Brokers
-        ask the third when they lose the peer, and not again when it comes back."""
+        """Return the pairs that were cut apart while a third node surely saw both from the beginning: one node of the
+        pair had to pause. Brokers ask the third node when they lose the peer, and not again when that node comes
+        back."""
         if not self.truth.cluster.pauses_minorities:
             return ()
         nodes, span = self.truth.cluster.nodes, times([self.span_us])
@@ -228,7 +238,8 @@ class Pauses:
 
     @cached_property
     def excused(self) -> tuple[Step, ...]:
-        """The times in which nodes were seen not to serve that may have paused, as if a step had taken them away."""
+        """Return the times in which nodes that may have paused were seen not to serve, as if a step had taken them
+        away."""
         return tuple(step for node, may in self.may.items() for step in self._excused(node, may))
 
     def _excused(self, node: str, may: Times) -> Iterator[Step]:
@@ -239,21 +250,24 @@ class Pauses:
             elif not away and t_us in may:
                 away = True
                 back_us = self.facts.first_up_us(node, after_us=t_us)
-                # One that had gone by itself before is excused from now on only.
+                # A node that had gone by itself before is excused from now on only.
                 seen = {"injecting": int(before_us)} | ({"healed": int(back_us)} if back_us < NEVER_US else {})
                 yield Step(number=-1, fault="paused", states=seen, down=frozenset({node}))
             before_us = t_us if node in states else before_us
 
 
 def mended_us(truth: Truth, healed_us: float, *, within_us: float = RESTARTED_WITHIN_S * 1e6) -> float:
-    """When the nodes have surely mended a split that was healed then. They begin only once all of them run and see each
-    other (rabbit_autoheal, "nodes_down"); until then each may restart whose own cut is long over."""
+    """Return by when the nodes have surely mended a split that was healed at ``healed_us``.
+
+    The nodes begin only once all of them run and see each other (rabbit_autoheal, "nodes_down"). Until then any node
+    whose own cut is long over may still restart.
+    """
     calm = truth.calm((healed_us, NEVER_US), lasts_s=RESTARTED_WITHIN_S)
     return calm[0][0] + within_us if calm else NEVER_US
 
 
 def pauses_of(facts: Facts, cluster: ClusterFacts, span_us: Period, margin_s: float | None = None) -> Pauses:
-    """The pauses of what the schedule did in ``span_us``."""
+    """Return the pauses that the schedule demands and permits in ``span_us``."""
     return facts.once(_pauses, cluster, span_us, margin_s)
 
 

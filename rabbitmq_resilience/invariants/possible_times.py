@@ -1,6 +1,7 @@
-"""Times that no run can have: answers before their messages, receipts before the sending, many receipts at one moment.
+"""Find times that no run can have.
 
-All workers of a run read one monotonic clock. So such times show that a record was damaged, or put together from two.
+These are answers before their messages, receipts before the sending, and many receipts at one moment. All workers of a
+run read one monotonic clock. So such times show that a record was damaged, or put together from two records.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.history import Outcome
 
-#: A consumer reads the clock for each message, and needs some microseconds for one.
+#: A consumer reads the clock for each message, and needs some microseconds for each one.
 AT_ONE_MOMENT_MAX = 10
 
 _ANSWERS = (Outcome.CONFIRMED, Outcome.NACKED, Outcome.RETURNED)
-#: When each message of a publisher was sent, by sequence, in milliseconds since the first event: there may be tens of
-#: millions of them.
+#: When each message was sent, in milliseconds since the first event; by publisher, then by sequence. There may be tens
+#: of millions of messages.
 Sent = dict[int, npt.NDArray[np.uint32]]
 
 
 def impossible_times(history: History) -> Iterator[str]:
-    """Yield a line for people for each kind of time that cannot be, with the first message of that kind."""
+    """Yield a line for people for each kind of impossible time, with the first message of that kind."""
     sent: Sent = {}
     yield from _of_publishes(history, sent)
     yield from _of_deliveries(history, sent)
 
 
 def _of_publishes(history: History, sent: Sent) -> Iterator[str]:
-    """Yield what is wrong with answers, and note in ``sent`` when messages were sent."""
+    """Yield a line if answers came too early, and note in ``sent`` when messages were sent."""
     found = _Found(history.facts, "were answered before they were sent")
     for publisher, sequence, *rest in pieces(
         history.publishes(), "publisher", "sequence", "sent_us", "outcome", "outcome_us"
@@ -82,18 +83,18 @@ def _of_deliveries(history: History, sent: Sent) -> Iterator[str]:
 
 
 def _crowded(at_us: Array) -> npt.NDArray[np.bool_]:
-    """Return which of the moments, as they follow each other, stand there too often in a row."""
+    """Return for each moment whether it occurs too often in a row."""
     edges = np.flatnonzero(np.diff(at_us)) + 1
     lengths = np.diff(np.concatenate(([0], edges, [len(at_us)])))
     return np.repeat(lengths > AT_ONE_MOMENT_MAX, lengths)
 
 
 class _Found:
-    """Count messages of one kind, and keep the first of them for a line."""
+    """The count of messages with one kind of impossible time, and the first of them."""
 
-    def __init__(self, facts: Facts, what: str) -> None:
+    def __init__(self, facts: Facts, problem: str) -> None:
         self._facts = facts
-        self._what = what
+        self._problem = problem
         self._count = 0
         self._first = ""
 
@@ -107,6 +108,6 @@ class _Found:
         self._count += int(np.count_nonzero(wrong))
 
     def lines(self) -> Iterator[str]:
-        """Yield one line if any was wrong."""
+        """Yield one line if any row was wrong."""
         if self._count:
-            yield f"{counted(self._count, 'message')} {self._what}, which cannot be; the first is {self._first}"
+            yield f"{counted(self._count, 'message')} {self._problem}, which cannot be; the first is {self._first}"

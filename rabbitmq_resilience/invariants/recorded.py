@@ -1,4 +1,4 @@
-"""The history of a run that was recorded, so that it can be judged again."""
+"""Load the history of a recorded run, so that the run can be judged again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from rabbitmq_resilience.record.run_directory import RunDirectory
 
 
 def load_history(run_directory: Path) -> History:
-    """The messages, events, metrics and alerts under ``run_directory``, read when a checker asks; needs no broker.
+    """Return the history under ``run_directory``. Its messages, events, metrics and alerts are read when a checker asks
+    for them; no broker is needed.
 
-    Raises ``RunDirectoryError`` if the directory lacks one of them.
+    Raise ``RunDirectoryError`` if the directory lacks one of them.
     """
     run = RunDirectory.open(run_directory)
     return History(run.owed, run.deliveries, run.events(), run.metrics, alerts=run.alerts)

@@ -1,4 +1,4 @@
-"""After the last fault is healed the cluster becomes whole again."""
+"""Check that the cluster becomes whole again after the last fault is healed."""
 
 from __future__ import annotations
 
@@ -19,38 +19,44 @@ from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.events import RecoveryEvent, SampleEvent
 
-#: What was seen at a moment to be missing; empty if nothing was.
+#: A moment, and in words what was missing then; empty if nothing was.
 Observation = tuple[int, str]
 
-#: When queues delivered nothing of what was ready.
+#: By queue: when it delivered none of its ready messages.
 Silent = Mapping[str, Sequence[Period]]
 
-#: For so long all must have been there at the end. What is there in one look, and in no other, came by chance.
+#: How long the cluster must have been whole at the end. What is there in one sample only may be there by chance.
 WHOLE_S_MIN = 2.0
-#: How much later than nodes their queues are seen to be whole: they are looked at seldomer.
+#: How much later than nodes their queues are seen to be whole, as queues are sampled less often.
 SEEN_LATER_S = 2.0
-#: A queue that is listed as ill again so soon was not slow to tell.
-SLOW_TO_TELL_EVERY_S = 10.0
-#: What is missing in more looks than this, and in more than this part of them, is missing again and again.
-SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX = 2, 0.05
+#: A queue that is listed as ill again within this time was not just slow to answer.
+SLOW_TO_ANSWER_EVERY_S = 10.0
+#: If something is missing in more samples than this, and in more than this part of them, it is missing repeatedly.
+SLOW_TO_ANSWER_MAX, SLOW_TO_ANSWER_PART_MAX = 2, 0.05
 
 
 class Recovery(InvariantSpec):
-    """From the moment at which the last fault was healed it takes at most ``within_s`` until all nodes are up, none
-    says that it is partitioned from another, and every queue has a leader, as many members online as were declared, and
-    delivers, for good: what falls ill again has not recovered (a queue that is listed as ill once only, and not again
-    for 10 s, was slow to tell, unless that happens in more than two looks, and in more than one of twenty). A queue
-    does not deliver if nothing of it arrives for 30 s while it has ready messages, and consumers that are connected and
-    hold none; where no node says how many there are meanwhile, that is UNKNOWN. A run that waited for recovery in vain,
-    confirms and deliveries included, has not recovered either. Mirrors that are there and not synchronised are told,
-    not judged. What is late and not twice as late is UNKNOWN where a broker that came last waited for a processor of
-    this machine for so long that it would have been in time without that, and while other programs take much of this
-    machine; what had not come when the record ends, not twice as late, only where such a broker also waited for half of
-    the time and more. What was never seen ill after it was due is UNKNOWN, too, if it was seen whole for less than 2 s
-    at the end, if its queues were ill in the last look alone, or if it was not looked at since it was whole and had to
-    be: its nodes for 6 s, its queues for 10 s. What nobody saw before the last fault was healed does not matter; where
-    nobody looked at the nodes for 6 s since, nothing is INVALID, as this machine may have stood still. Exclusive queues
-    go with their consumers, so with them it is looked at until the drain begins.
+    """The cluster recovers within ``within_s`` from the moment at which the last fault was healed, and stays whole.
+    Then all nodes are up, no node reports a partition, and every queue has a leader, delivers, and has as many members
+    online as were declared. What becomes ill again has not recovered. There is one exception: a queue that is listed as
+    ill once, and not again for 10 s, was slow to answer, unless that happens in more than two samples and in more than
+    one of twenty.
+
+    A queue does not deliver if none of its messages arrives for 30 s while it has ready messages, and its consumers are
+    connected and hold none. If no node reports the number of ready messages meanwhile, that is UNKNOWN. A run that
+    waited for recovery in vain, confirms and deliveries included, has not recovered either. Mirrors that exist and are
+    not synchronised are reported, not judged.
+
+    The verdict is UNKNOWN if recovery is late, but not twice as late as allowed, and this machine may be the cause: a
+    broker that came last waited for a processor for long enough to explain the delay, or other programs took much of
+    this machine. If something is still missing at the end of the record, not twice as late, the verdict is UNKNOWN only
+    if such a broker also waited for half of the time or more.
+
+    If nothing was seen ill after the allowed time, the verdict is UNKNOWN in these cases: the cluster was seen whole
+    for less than 2 s at the end; its queues were ill in the last sample alone; or, since the cluster was whole and had
+    to be, its nodes were not observed for 6 s or its queues for 10 s. Gaps before the last fault was healed do not
+    matter. If the nodes were not observed for 6 s after it, nothing is INVALID, as this machine may have stood still.
+    Exclusive queues go with their consumers, so runs with them are observed until the drain begins.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
@@ -59,7 +65,7 @@ class Recovery(InvariantSpec):
 
     @property
     def least_phases(self) -> Mapping[str, float]:
-        """What is given up before it is late cannot be told."""
+        """Return how long the recovery phase must be: a wait that is given up before the bound cannot be judged."""
         return {"recovery_s": self.within_s}
 
     def check(self, history: History) -> Finding:
@@ -72,7 +78,7 @@ class Recovery(InvariantSpec):
             end_us = facts.phases.get("drain", end_us)  # exclusive queues go with their consumers after that
         known = frozenset(facts.cluster.nodes if facts.cluster else ())
         looks = [(t, states) for t, states in facts.node_states if start_us <= t < end_us]
-        # a look that misses a node shows what is ill, and not that nothing is
+        # a sample without all nodes can show what is ill, but not that nothing is
         nodes = [(t, ill) for t, states in looks if (ill := ill_nodes(states)) or states.keys() >= known]
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
         if not nodes or not samples:
@@ -84,7 +90,7 @@ class Recovery(InvariantSpec):
         consuming = [event.t_us for event in samples if event.t_us < facts.consumers_gone_us]
         served = [(t_us, keeping_queues(keeping, t_us)) for t_us in consuming or [samples[0].t_us]]
         unwatched = gaps(facts.all_looked_at_us, (start_us, end_us), longer_than_s=UNWATCHED_S_MAX)
-        believed = [t for t, _ in queues]  # what is not believed tells nothing
+        believed = [t for t, _ in queues]  # samples that are not believed do not count as observations
         unseen = [unwatched, gaps(believed, (start_us, end_us), longer_than_s=UNSEEN_S_MAX)]
         demanded_s = seconds(end_us - start_us)
         coverage = Coverage(round(demanded_s - max(map(lasting_s, unseen)), 3), demanded_s)
@@ -102,7 +108,8 @@ class Recovery(InvariantSpec):
         return _held_to(unwatched, facts, replace(finding, coverage=coverage))
 
     def _given_up(self, facts: Facts, silent: Silent, start_us: int, given_up: RecoveryEvent) -> Finding:
-        """The run waited in vain, for what is looked at here and for confirms and deliveries besides."""
+        """Return the finding for a run that waited in vain: for what is judged here, and also for confirms and
+        deliveries."""
         waited_s = seconds(given_up.t_us - start_us)
         summary = f"not recovered {waited_s:g} s after healing: {given_up.detail}"
         certain = waited_s >= self.within_s
@@ -126,7 +133,7 @@ class Recovery(InvariantSpec):
             before = watched.without_last_look.recovered_us if watched.ill_in_one_look else None
             if before is not None and seconds(before - start_us) > self.within_s:
                 return self._finding(facts, watched.without_last_look)
-            told = "; ".join(observations[-1][1] for observations in watched.seen if observations[-1][1])
+            missing = "; ".join(observations[-1][1] for observations in watched.seen if observations[-1][1])
             certain = watched_s >= self.within_s and not watched.ill_in_one_look
             excuse = (
                 self._excuse(facts, watched.silent, (start_us, start_us + watched_s * 1e6), came=False)
@@ -134,20 +141,20 @@ class Recovery(InvariantSpec):
                 else ""
             )
             verdict = Verdict.INVALID if certain and not excuse else Verdict.UNKNOWN
-            summary = "; ".join(filter(None, [f"not recovered {watched_s:g} s after healing: {told}", excuse]))
+            summary = "; ".join(filter(None, [f"not recovered {watched_s:g} s after healing: {missing}", excuse]))
             return Finding(verdict, summary, {"recovered_after_s": None, "watched_s": watched_s}, examples)
         after_s = seconds(recovered_us - start_us)
         late = after_s > self.within_s
         excuse = self._excuse(facts, watched.silent, (start_us, recovered_us), came=True) if late else ""
         due_us = start_us + self.within_s * 1e6
         doubt = "" if watched.last_ill_us > due_us else watched.doubt(facts, recovered_us, due_us=due_us)
-        told = f"; {watched.behind} mirrors were not synchronised even at the end" if watched.behind else ""
+        remark = f"; {watched.behind} mirrors were not synchronised even at the end" if watched.behind else ""
         if excuse:
-            told += f"; {excuse}"
-        summary = f"whole {after_s:g} s after the last fault was healed; allowed are {self.within_s:g} s{told}"
+            remark += f"; {excuse}"
+        summary = f"whole {after_s:g} s after the last fault was healed; allowed are {self.within_s:g} s{remark}"
         return Finding(
             Verdict.UNKNOWN if excuse or doubt else Verdict.INVALID if late else Verdict.VALID,
-            f"{doubt}; as far as was seen, {summary}" if doubt else summary,
+            f"{doubt}; in the observed time, {summary}" if doubt else summary,
             {"recovered_after_s": after_s, "watched_s": watched_s, "mirrors_behind": watched.behind},
             examples if late else (),
         )
@@ -155,9 +162,9 @@ class Recovery(InvariantSpec):
 
 @dataclass(frozen=True)
 class _Watched:
-    """``seen`` is what was seen of the nodes, of the queues, of partitions and of deliveries; ``unseen`` when nobody
-    looked at one of them. ``silent``: when queues delivered nothing of what was ready; ``perhaps_starved``: the same,
-    also where no look found how much was."""
+    """The observations after the healing. ``seen``: those of nodes, queues, partitions and deliveries. ``unseen``: the
+    times in which one of these was not observed. ``silent``: when queues delivered none of their ready messages.
+    ``perhaps_starved``: the same, also if no sample has the number of ready messages."""
 
     start_us: int
     end_us: float
@@ -170,7 +177,7 @@ class _Watched:
 
     @property
     def recovered_us(self) -> int | None:
-        """When all was there for the first time of the last unbroken row of such looks; None if it ends ill."""
+        """Return the start of the last unbroken row of samples in which all was there; None if it ends ill."""
         whole = [t for observations in self.seen if (t := _whole_us(observations)) is not None]
         return max(whole) if len(whole) == len(self.seen) else None
 
@@ -181,21 +188,22 @@ class _Watched:
 
     @property
     def ill_in_one_look(self) -> bool:
-        """Whether only queues are ill at the end, and only in the last look: they may be slow to tell."""
+        """Return whether only queues are ill at the end, and only in the last sample: they may be slow to answer."""
         nodes, _, splits, served = self.seen
         others = (observations[-1][1] for observations in (nodes, splits, served))
         return not any(others) and self.slow_at_end
 
     @property
     def without_last_look(self) -> _Watched:
-        """Return what was seen before the last look at the queues."""
+        """Return the observations without the last sample of the queues."""
         nodes, queues, *others = self.seen
         return replace(self, seen=(nodes, queues[:-1], *others))
 
     def doubt(self, facts: Facts, recovered_us: int, *, due_us: float) -> str:
-        """Why it is not to be told whether it was whole from then on, or was so by ``due_us``; empty if it is."""
+        """Return why it is not known whether the cluster was whole from ``recovered_us`` on, or was whole by
+        ``due_us``; empty if it is known."""
         for start, end in self.unseen:
-            unlooked = f"nobody told of all nodes and queues from {facts.at(start)} to {facts.at(end)}"
+            unlooked = f"there is no sample of all nodes and queues from {facts.at(start)} to {facts.at(end)}"
             if end > max(recovered_us, min(due_us, self.end_us - 1)):
                 return f"{unlooked}, after they were whole"
             if end == recovered_us and start <= due_us < end:
@@ -203,26 +211,30 @@ class _Watched:
         for name, spans in self.perhaps_starved.items():
             for start, end in spans:
                 if recovered_us <= due_us < end:
-                    told = f"{name} delivered nothing from {facts.at(start)} to {facts.at(end)}"
-                    return f"{told}, and no node said all the while how many messages were ready"
+                    silence = f"{name} delivered nothing from {facts.at(start)} to {facts.at(end)}"
+                    return f"{silence}, and not every sample shows how many messages were ready"
         held_s = seconds(self.end_us - recovered_us)
         if recovered_us <= due_us and held_s < WHOLE_S_MIN:
-            return f"all was there for {held_s:g} s only before the record ended (make phases.settled_s longer)"
+            return f"all was there for only {held_s:g} s before the record ended (make phases.settled_s longer)"
         return ""
 
 
 def _held_to(unwatched: Sequence[Period], facts: Facts, finding: Finding) -> Finding:
-    """A machine that stands still makes all late, and nobody looks meanwhile."""
+    """Return the finding, but UNKNOWN instead of INVALID if the nodes were not observed for some time: a machine that
+    stands still makes everything late."""
     if finding.verdict is not Verdict.INVALID or not unwatched:
         return finding
     start, end = unwatched[0]
-    unlooked = f"nobody looked at all nodes from {facts.at(start)} to {facts.at(end)}"
-    return replace(finding, verdict=Verdict.UNKNOWN, summary=f"{unlooked}; as far as was seen, {finding.summary}")
+    unlooked = f"the observer did not look at all nodes from {facts.at(start)} to {facts.at(end)}"
+    return replace(finding, verdict=Verdict.UNKNOWN, summary=f"{unlooked}; in the observed time, {finding.summary}")
 
 
 def _last_to_come(facts: Facts, silent: Silent, start_us: float, end_us: float) -> frozenset[str]:
-    """Return the nodes on which it depended in the end: those that were not up in the last look that misses one, or
-    those of what was ill after that (members of queues, nodes that were partitioned); all where neither was."""
+    """Return the nodes that recovery was waiting for in the end.
+
+    These are the nodes that were not up in the last sample that misses one, or the nodes of what was ill after that
+    (members of queues, partitioned nodes). If nothing was ill, they are all nodes.
+    """
     all_nodes = frozenset(facts.cluster.nodes if facts.cluster else ())
     members = {queue.name: frozenset(queue.members) for queue in facts.queues}
     away = [(t, frozenset(n for n in all_nodes if states.get(n) != "up")) for t, states in facts.node_states]
@@ -240,11 +252,12 @@ def _last_to_come(facts: Facts, silent: Silent, start_us: float, end_us: float) 
 
 
 def ill_nodes(states: Mapping[str, str]) -> str:
-    """Return which nodes are not up, in words; empty if all are."""
+    """Return in words which nodes are not up; empty if all are."""
     return _listed(f"{node} is {state}" for node, state in states.items() if state != "up")
 
 
 def ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return in words which queues are not listed, have no leader or lack members; empty if all are whole."""
     ill = []
     for queue in declared:
         row = seen.get(queue.name)
@@ -258,12 +271,14 @@ def ill_queues(declared: Iterable[QueueFacts], seen: Mapping[str, Mapping[str, A
 
 
 def ill_partitions(partitions: Mapping[str, Sequence[str]]) -> str:
+    """Return in words which nodes report partitions; empty if none does."""
     return _listed(f"{node} says that it is partitioned from {' '.join(peers)}" for node, peers in partitions.items())
 
 
 def keeping_queues(starved_us: Silent, t_us: float) -> str:
+    """Return in words which queues deliver nothing at that moment; empty if none."""
     now = [name for name, spans in starved_us.items() if any(start <= t_us <= end for start, end in spans)]
-    return _listed(f"{name} delivers nothing of what is ready" for name in now)
+    return _listed(f"{name} delivers none of its ready messages" for name in now)
 
 
 def _listed(parts: Iterable[str]) -> str:
@@ -272,8 +287,8 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -> tuple[list[Observation], bool]:
-    """Return what was missing of the queues in each look that can be believed of all of them, and whether all that was
-    missing in the last look may only have been slow to tell."""
+    """Return what was missing of the queues in each sample that can be believed for all of them, and whether all that
+    was missing in the last sample may just be slow to answer."""
     ill: dict[str, dict[int, str]] = {}
     for place, sample in enumerate(samples):
         for queue in declared:
@@ -283,7 +298,7 @@ def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -
     doubted: set[int] = set()
     last, are_slow = len(samples) - 1, True
     for of_queue in ill.values():
-        slow = _slow_to_tell([(sample.t_us, of_queue.get(place, "")) for place, sample in enumerate(samples)])
+        slow = _slow_to_answer([(sample.t_us, of_queue.get(place, "")) for place, sample in enumerate(samples)])
         are_slow = are_slow and (last not in of_queue or last in slow)
         for place, text in of_queue.items():
             if place not in slow or place == last:
@@ -294,17 +309,17 @@ def _of_queues(declared: Sequence[QueueFacts], samples: Sequence[SampleEvent]) -
     return [(samples[place].t_us, _listed(texts.get(place, ()))) for place in kept], are_slow
 
 
-def _slow_to_tell(observations: list[Observation]) -> frozenset[int]:
-    """Return the places of looks in which something was missing while all was there in all others for a while: a member
-    that is slow to answer is listed as one that is not there. The first look is believed, and all of them where that
-    happens in more than two looks, and in more than one of twenty."""
+def _slow_to_answer(observations: list[Observation]) -> frozenset[int]:
+    """Return the places of samples in which something was missing, while nothing was in all other samples for a while.
+    A member that is slow to answer is listed as missing. The first sample is believed. All samples are believed if that
+    happens in more than two samples, and in more than one of twenty."""
     ill = [(place, t_us) for place, (t_us, missing) in enumerate(observations) if missing]
     alone = {
         place
         for place, t_us in ill
-        if place and not any(0 < abs(t - t_us) < SLOW_TO_TELL_EVERY_S * 1e6 for _, t in ill)
+        if place and not any(0 < abs(t - t_us) < SLOW_TO_ANSWER_EVERY_S * 1e6 for _, t in ill)
     }
-    seldom = len(alone) <= max(SLOW_TO_TELL_MAX, SLOW_TO_TELL_PART_MAX * len(observations))
+    seldom = len(alone) <= max(SLOW_TO_ANSWER_MAX, SLOW_TO_ANSWER_PART_MAX * len(observations))
     return frozenset(alone if seldom else ())
 
 
@@ -313,7 +328,7 @@ def _last_ill(observations: list[Observation]) -> Observation:
 
 
 def _whole_us(observations: list[Observation]) -> int | None:
-    """When nothing was missing for the first time of the last unbroken row of such; None if it ends ill."""
+    """Return the start of the last unbroken row of moments at which nothing was missing; None if it ends ill."""
     whole_us = None
     for t_us, missing in observations:
         whole_us = None if missing else whole_us if whole_us is not None else t_us

@@ -1,7 +1,7 @@
-"""What must follow when a split is healed that nodes mend by themselves: all sides but one restart.
+"""Check that all sides but one restart when a split is healed that the nodes mend by themselves.
 
-Source: RabbitMQ, "Clustering and Network Partitions", autoheal: a winning side is decided on when the cut is over, and
-all nodes that are not of it restart.
+Source: RabbitMQ, "Clustering and Network Partitions", autoheal: a winning side is chosen when the cut is over, and all
+other nodes restart.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.worlds import Side
 
-#: A node that a step takes away so soon after the healing had no time to show what it would have done.
+#: If a step takes a node away within this time after the healing, the node had no time to restart by itself.
 DECIDED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
 class Restarts:
-    """``parted``: when each pair of nodes was known to be on two sides that both went on. ``late``: which sides had not
-    restarted as they must when there had been the time for it. ``unseen``: the pairs of which no node was seen to
-    restart, as the record ended, or a step took a node away, before there had been the time for it."""
+    """The restarts that were due after splits.
+
+    ``parted``: when each pair of nodes was surely on two sides that both continued. ``late``: the sides that had to
+    restart and had not done so in time. ``unseen``: the pairs of which no node was seen to restart, as the record
+    ended, or a step took a node away, before the time was over.
+    """
 
     parted: Mapping[Pair, Times]
     restarted: tuple[str, ...]
@@ -55,17 +58,17 @@ class Restarts:
             if not _all_at_once(pauses, pairs[0][1], (since_us, healed_us)):
                 sides = []
             others = frozenset(pauses.truth.cluster.nodes) - nodes
-            is_over = due_us <= calm[1]  # by then all have restarted that must
+            is_over = due_us <= calm[1]  # by then all sides that must have restarted
             judged |= set(pairs) if is_over else set()
             if not _as_promised(sides, pairs, away, others=others, is_over=is_over):
                 late.append(
-                    Late(_told(pauses, sides, pairs, away, healed_us), _excuse(pauses, nodes - away, healed_us))
+                    Late(_described(pauses, sides, pairs, away, healed_us), _excuse(pauses, nodes - away, healed_us))
                 )
         return cls(parted, tuple(restarted), tuple(late), tuple(_unseen(pauses, parted, judged)))
 
 
 def _unseen(pauses: Pauses, parted: Mapping[Pair, Times], judged: Collection[tuple[Pair, Period]]) -> Iterator[str]:
-    """Yield which pairs were parted, and of neither node of which it was seen that it gave way."""
+    """Yield in words the pairs that were parted and of which neither node was seen to give way."""
     for pair, when in parted.items():
         for start, end in periods(when):
             if (pair, (start, end)) not in judged and not any(_gave_way(pauses, node, (start, end)) for node in pair):
@@ -75,7 +78,7 @@ def _unseen(pauses: Pauses, parted: Mapping[Pair, Times], judged: Collection[tup
 
 
 def _gave_way(pauses: Pauses, node: str, parted_us: Period) -> bool:
-    """Whether the node restarted by itself after it was parted, or a step took it away before it could."""
+    """Return whether the node restarted by itself after the split, or a step took it away before it could."""
     start, end = parted_us
     taken = pauses.truth.absences(node)
     soon_us = end + DECIDED_WITHIN_S * 1e6
@@ -89,7 +92,7 @@ def _gave_way(pauses: Pauses, node: str, parted_us: Period) -> bool:
 
 
 def _parted(pauses: Pauses, pair: Pair) -> Times:
-    """From when both must have noticed that they are on two sides."""
+    """Return the periods in which both nodes must have noticed that they are on two sides."""
     one, other = pair
     apart = times(
         (moment.start_us, moment.end_us)
@@ -107,8 +110,9 @@ def _parted(pauses: Pauses, pair: Pair) -> Times:
 def _healed_at(
     pauses: Pauses, parted: Mapping[Pair, Times], whole: Sequence[Period]
 ) -> Mapping[float, list[tuple[Pair, Period]]]:
-    """The pairs that were parted, by when all was whole again for as long as restarting may take. None of which a node
-    was not there at first or was taken away meanwhile: that one has given way in any case."""
+    """Return the pairs that were parted, by the moment at which all was whole again for as long as restarting may take.
+    Pairs are left out if one node was away at first or was taken away meanwhile, as that node has given way in any
+    case."""
     truth, settle_us = pauses.truth, RESTARTED_WITHIN_S * 1e6
     found: dict[float, list[tuple[Pair, Period]]] = defaultdict(list)
     for pair, when in parted.items():
@@ -126,12 +130,14 @@ def _healed_at(
 
 
 def _away(facts: Facts, period_us: Period) -> Side:
+    """Return the nodes that were seen not to be up in that time."""
     seen = [states for _, states in facts.sightings(*period_us)]
     return frozenset(node for states in seen for node, state in states.items() if state != "up")
 
 
 def _sides(nodes: Side, pairs: Sequence[tuple[Pair, Period]]) -> list[Side]:
-    """The nodes by whom each is not parted from; none if these are no sides, or were not the same all the time."""
+    """Return the sides: the groups of nodes that are not parted from each other. The list is empty if the groups
+    overlap, or were not the same all the time."""
     parted = {pair for pair, _ in pairs}
     sides = {frozenset(m for m in nodes if m == n or frozenset((n, m)) not in parted) for n in nodes}
     plain = sum(map(len, sides)) == len(nodes) and len({period for _, period in pairs}) == 1
@@ -139,7 +145,7 @@ def _sides(nodes: Side, pairs: Sequence[tuple[Pair, Period]]) -> list[Side]:
 
 
 def _all_at_once(pauses: Pauses, parted_us: Period, since_us: Period) -> bool:
-    """Whether all that was ever cut in ``since_us`` was so from before the nodes were parted to the end of it."""
+    """Return whether each cut in ``since_us`` lasted from before the nodes were parted until the end of it."""
     cuts = [step for step in pauses.truth.as_apart.steps if step.cut and step.injected]
     return not any(
         step.possible_us[0] < since_us[1]
@@ -154,8 +160,11 @@ def _all_at_once(pauses: Pauses, parted_us: Period, since_us: Period) -> bool:
 def _as_promised(
     sides: Sequence[Side], pairs: Sequence[tuple[Pair, Period]], away: Side, *, others: Side, is_over: bool
 ) -> bool:
-    """``sides``: none where nodes were parted one by one, and not all of a side need have been on it all the time. The
-    side that is trusted may be that of ``others``, of whom it is not known when they were parted."""
+    """Return whether the restarts of the nodes in ``away`` are as promised.
+
+    ``sides`` is empty if nodes were parted one by one, so that nodes of a side need not have been on it all the time.
+    The trusted side may be that of ``others``, for which no time of parting is known.
+    """
     if not sides:
         return not is_over or all(pair & away for pair, _ in pairs)
     kept = [side for side in sides if not side & away]
@@ -164,22 +173,23 @@ def _as_promised(
     return not is_over or (len(kept) <= 1 and all(side <= away for side in sides if side not in kept))
 
 
-def _told(
+def _described(
     pauses: Pauses, sides: Sequence[Side], pairs: Sequence[tuple[Pair, Period]], away: Side, healed_us: float
 ) -> str:
-    told = "of the sides " + " | ".join(" ".join(sorted(side)) for side in sides)
+    """Return in words which sides had to restart, and which nodes restarted."""
+    expected = "of the sides " + " | ".join(" ".join(sorted(side)) for side in sides)
     if not sides:
-        told = "of " + ", ".join(" and ".join(sorted(pair)) for pair, _ in pairs if not pair & away)
-    names, within_s = " ".join(sorted(away)) or "nobody", seconds(pauses.restarted_within_us)
+        expected = "of " + ", ".join(" and ".join(sorted(pair)) for pair, _ in pairs if not pair & away)
+    names, within_s = " ".join(sorted(away)) or "no node", seconds(pauses.restarted_within_us)
     return (
-        f"{told} all but one had to restart within {within_s:g} s after {pauses.facts.at(healed_us)}; "
-        f"it was {names} that did"
+        f"{expected} all but one had to restart within {within_s:g} s after {pauses.facts.at(healed_us)}; "
+        f"{names} restarted"
     )
 
 
 def _excuse(pauses: Pauses, stayed: Side, healed_us: float) -> str:
-    """Why none of those who ``stayed`` was seen to restart in time; empty where nobody stayed. Nodes decide together,
-    so that any of them may have kept the others waiting."""
+    """Return why this machine may be the cause that no node of ``stayed`` was seen to restart in time; empty if it is
+    not, or if there is no such node. Nodes decide together, so any node may have kept the others waiting."""
     if not stayed:
         return ""
     within_us = pauses.restarted_within_us

@@ -1,4 +1,4 @@
-"""Of the consumers of a queue one at a time receives messages, and keeps doing so as long as it is there."""
+"""Check that one consumer of a queue at a time receives messages, and keeps doing so while it is connected."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.invariants.worlds import TICKS_MIN
 
-#: A broker drops a connection that went silent, and its client the same one, each by heartbeats of its own.
+#: The broker and the client each drop a silent connection by their own heartbeats, within this time.
 NOTICED_WITHIN_S = 30.0
-#: One that stops in good order says so at once, or closes its connection after a moment.
+#: A consumer that stops in an orderly way reports that at once, or closes its connection after a moment.
 STOPPED_WITHIN_S = 5.0
 _SECOND_US = 1_000_000
 
 
 class SingleActiveConsumer(InvariantSpec):
-    """It is broken where a consumer received a message, then another one received a message that was sent only after
-    that, and then the first one, *over the same connection*, a message that was sent only after that again: it was
-    registered all the time, so it was active, was not, and was again, though the broker lets go of an active consumer
-    only when it is gone (RabbitMQ, "Consumers", single active consumer). Times of sending make this sure: what one that
-    was replaced receives late, as it was under way to it, was sent before.
+    """One consumer of a queue is active at a time. This is broken if a consumer received a message, then another
+    consumer received a message that was sent only after that, and then the first consumer received, *over the same
+    connection*, a message that was sent only after that again. The first consumer was registered all the time; so it
+    was active, was not, and was again. But the broker replaces an active consumer only when it is gone (RabbitMQ,
+    "Consumers", single active consumer). The times of sending make this sure: messages that a replaced consumer
+    receives late, as they were under way to it, were sent before.
 
-    Brokers that may have the queue, or to which consumers are connected, and that lost each other, or a queue that got
-    another leader, may replace a consumer that is still connected. So nothing is demanded from such a disturbance on
-    until it must have been noticed and mended; where a queue has no message received after that, it is UNKNOWN, so the
-    load goes on for 20 s after recovery.
+    Brokers that may have the queue, or to which consumers are connected, may lose each other, or the queue may get
+    another leader. Then a consumer that is still connected may be replaced. So nothing is demanded from such a
+    disturbance on until it must have been noticed and mended. If a queue has no message received after that, the
+    verdict is UNKNOWN; so the load goes on for 20 s after recovery.
 
-    Where consumers took turns and nothing is known that would allow it, but their messages were sent too early to prove
-    it, it is UNKNOWN. So it is where one took over from another that stayed connected. It judges every queue of the
-    load, also those that were declared without ``single_active_consumer``.
+    The verdict is UNKNOWN if consumers took turns and no known event allows it, but their messages were sent too early
+    to prove it. It is also UNKNOWN if one consumer took over from another one that stayed connected. Every queue of the
+    load is judged, also queues that were declared without ``single_active_consumer``.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "watched", "faults_begun"})
@@ -67,7 +68,7 @@ class SingleActiveConsumer(InvariantSpec):
             "queues": len(found),
             "handovers": sum(one.handovers for one in found),
             "handovers_unexplained": len(unexplained),
-            "received_beside": sum(one.beside for one in found),
+            "received_beside": sum(one.misplaced for one in found),
         }
         coverage = Coverage(sum(one.judged for one in found), sum(one.received for one in found), "deliveries")
         if broken:
@@ -77,7 +78,7 @@ class SingleActiveConsumer(InvariantSpec):
         if unexplained:
             lines = tuple(_change_line(facts, change) for change in unexplained[:EXAMPLES_MAX])
             summary = (
-                f"{counted(len(unexplained), 'time')} another consumer took over, and nothing tells why: {lines[0]}"
+                f"{counted(len(unexplained), 'time')} another consumer took over, and no event explains why: {lines[0]}"
             )
             return Finding(Verdict.UNKNOWN, summary, numbers, lines, coverage)
         summary = (
@@ -85,19 +86,19 @@ class SingleActiveConsumer(InvariantSpec):
             f"{counted(numbers['handovers'], 'time')} another took over"
         )
         if unseen := nothing_after(history, ledger_of(history)) or _unsettled(facts, queues):
-            return Finding(Verdict.UNKNOWN, f"{unseen}; as far as was seen, {summary}", numbers, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{unseen}; in the observed time, {summary}", numbers, (), coverage)
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
 
 def _unknown(facts: Facts, queues: Iterable[Stints]) -> list[int]:
-    """The consumers of which no connection is recorded, though they were not the only ones of their queues."""
+    """Return the consumers without a recorded connection that were not the only consumers of their queues."""
     known = connection_ends(facts)
     consumers = ({stint.consumer for stint in stints} for stints in queues)
     return sorted({one for of_queue in consumers if len(of_queue) > 1 for one in of_queue - known.keys()})
 
 
 def _unsettled(facts: Facts, queues: Mapping[int, Stints]) -> str:
-    """Of which queue nothing came after the brokers had settled; empty if there is none."""
+    """Return in words which queue gave no message after its brokers had settled; empty if there is none."""
     for queue, stints in sorted(queues.items()):
         if calm_of(facts, queue).at_last_us > max(one.last_us for one in stints.values()):
             name = facts.queue_name(queue)
@@ -106,17 +107,18 @@ def _unsettled(facts: Facts, queues: Mapping[int, Stints]) -> str:
 
 
 def _broken(facts: Facts, found: Sequence[_OfQueue]) -> tuple[Verdict, str]:
+    """Return the verdict and the summary for queues with breaches."""
     names = ", ".join(facts.queue_name(one.breaches[0].queue) for one in found[:5])
-    beside = sum(one.beside for one in found)
-    summary = f"{counted(beside, 'message')} of {names} came to a consumer while another one was active"
+    misplaced = sum(one.misplaced for one in found)
+    summary = f"{counted(misplaced, 'message')} of {names} came to a consumer while another one was active"
     if all(_perhaps_parted(facts, one) for one in found):
         return Verdict.UNKNOWN, f"{summary}; other programs took so much of the machine that brokers may have parted"
     return Verdict.INVALID, summary
 
 
 def _perhaps_parted(facts: Facts, found: _OfQueue) -> bool:
-    """Whether brokers that got too little of the machine may have taken each other for gone, unseen. Each time takes as
-    long as ticks have to be missing, and lets a consumer be replaced, and another one when it is over."""
+    """Return whether brokers that got too little of the machine may have taken each other for gone, unseen. Each time
+    takes as long as ticks have to be missing. It lets a consumer be replaced once, and once more when it is over."""
     missing_us = TICKS_MIN * facts.cluster.net_ticktime_s * 1e6 if facts.cluster else np.inf
     if found.handovers > 2 * (1 + found.handed_over_us / missing_us):
         return False
@@ -124,8 +126,8 @@ def _perhaps_parted(facts: Facts, found: _OfQueue) -> bool:
 
 
 def _perhaps_unheard(facts: Facts, span_us: Period, missing_us: float) -> bool:
-    """Whether others may have kept brokers from hearing of each other for so long, at any time that ends in the
-    span. It was longest where the beginning or the end of it is that of a look."""
+    """Return whether other programs may have kept brokers from hearing of each other for ``missing_us``, at any time
+    that ends in the span. Their use is highest if such a time begins or ends together with a sample."""
     start, end = span_us
     edges = (edge for look in looks_of(facts) for edge in (look.end_us, look.start_us + missing_us))
     ends = {start, end, *(edge for edge in edges if start < edge < end)}
@@ -134,7 +136,8 @@ def _perhaps_unheard(facts: Facts, span_us: Period, missing_us: float) -> bool:
 
 @dataclass(frozen=True)
 class Breach:
-    """``between`` was received by another consumer than the other two, which came over one connection."""
+    """Three deliveries that prove a breach. ``between`` was received by another consumer than the other two, which came
+    over one connection."""
 
     queue: int
     before: Delivery
@@ -144,7 +147,7 @@ class Breach:
 
 @dataclass(frozen=True)
 class Change:
-    """One consumer received its last message for the time being, then another one its first."""
+    """A handover: one consumer received its last message for the time being, then another one its first."""
 
     queue: int
     before: Stint
@@ -155,14 +158,17 @@ class Change:
 
 @dataclass
 class _OfQueue:
+    """What was found for one queue."""
+
     received: int
     judged: int
     handovers: int = 0
-    #: From the first to the last of these, if there were breaches.
+    #: The time from the first to the last of these, if there were breaches.
     handed_over_us: float = 0
-    beside: int = 0
+    #: Messages that another consumer received than the active one.
+    misplaced: int = 0
     breaches: list[Breach] = field(default_factory=list)
-    #: In which whole seconds the other one took over before each of them, of those too that are no examples.
+    #: The whole seconds in which the other consumer took over before each breach, including breaches without example.
     taken_over_us: set[Period] = field(default_factory=set)
     unexplained: list[Change] = field(default_factory=list)
 
@@ -178,7 +184,7 @@ def _judged(history: History, queue: int, stints: Stints, rows: Rows | None) -> 
     found = _OfQueue(received, judged)
     if rows is not None:
         _find_breaches(found, queue, rows, calm)
-    if found.beside and rows is not None:  # they are as many as messages
+    if found.misplaced and rows is not None:  # there are as many changes as messages
         found.handovers = len(rows.changes)
         found.handed_over_us = float(np.ptp(rows.received_us[rows.changes]))
         return found
@@ -191,18 +197,18 @@ def _judged(history: History, queue: int, stints: Stints, rows: Rows | None) -> 
 
 def _find_breaches(found: _OfQueue, queue: int, rows: Rows, calm: Calm) -> None:
     """Enter each delivery that came while the consumer of another connection was, and remained, the active one."""
-    beside = np.zeros(len(rows.stint), np.bool_)
+    misplaced = np.zeros(len(rows.stint), np.bool_)
     sent_us, received_us = rows.sent_us, rows.received_us
     for (number,), of_stint in grouped(rows.stint) if len(rows.stint) else ():
         mine = np.arange(len(rows.stint))[of_stint]
         first, alive_us = int(mine[0]), sent_us[mine].max()
         meanwhile = np.arange(first, max(first, np.searchsorted(received_us, alive_us)))
         others = meanwhile[(rows.stint[meanwhile] != number) & (sent_us[meanwhile] > received_us[first])]
-        # of all that it had received when the other's message was sent, the one that was sent last
+        # of all that it had received when the other's message was sent, the message that was sent last
         had = np.searchsorted(received_us[mine], sent_us[others]) - 1
         latest_us = np.maximum.accumulate(sent_us[mine])[had]
         broken = np.flatnonzero(calm.within(latest_us, received_us[others]))
-        beside[others[broken]] = True
+        misplaced[others[broken]] = True
         if len(broken):
             begun = received_us[mine[had[broken]]] // _SECOND_US * _SECOND_US
             over = -(-received_us[others[broken]] // _SECOND_US) * _SECOND_US
@@ -211,13 +217,13 @@ def _find_breaches(found: _OfQueue, queue: int, rows: Rows, calm: Calm) -> None:
             other = int(others[row])
             before = mine[: int(had[row]) + 1]
             after = mine[sent_us[mine] > received_us[other]]
-            told = (int(before[np.argmax(sent_us[before])]), other, int(after[0]))
-            found.breaches.append(Breach(queue, *map(rows.delivery, told)))
-    found.beside = int(np.count_nonzero(beside))
+            places = (int(before[np.argmax(sent_us[before])]), other, int(after[0]))
+            found.breaches.append(Breach(queue, *map(rows.delivery, places)))
+    found.misplaced = int(np.count_nonzero(misplaced))
 
 
 def _changes(queue: int, stints: Stints, rows: Rows | None) -> Iterator[Change]:
-    """In the order of time. Two connections of one consumer are one after the other, and no change."""
+    """Yield the handovers in the order of time. Two connections of one consumer in a row are no handover."""
     if rows is None:
         ordered = sorted(stints.items(), key=lambda one: one[1].first_us)
         for (before, one), (after, other) in itertools.pairwise(ordered):
@@ -230,8 +236,8 @@ def _changes(queue: int, stints: Stints, rows: Rows | None) -> Iterator[Change]:
 
 
 def _explained(change: Change, stints: Stints, calm: Calm) -> bool:
-    """Whether either of the two connections ended about then, of which one end may know later than the other; or
-    brokers were disturbed."""
+    """Return whether one of the two connections ended about then, or brokers were disturbed. One end of a connection
+    may notice later than the other that it is gone."""
     for one in (stints[change.before], stints[change.after]):
         noticed_within_s = STOPPED_WITHIN_S if one.ended_by == "stopped" else NOTICED_WITHIN_S
         if one.ended_us <= change.first_us + noticed_within_s * 1e6:
@@ -240,18 +246,21 @@ def _explained(change: Change, stints: Stints, calm: Calm) -> bool:
 
 
 def _breach_line(facts: Facts, breach: Breach) -> str:
-    told = [
+    received = [
         f"consumer {one.consumer} received publisher {one.publisher} sequence {one.sequence} "
         f"(sent {facts.at(one.sent_us)}) at {facts.at(one.received_us)}"
         for one in (breach.before, breach.between, breach.after)
     ]
-    beside = facts.beside(breach.before.received_us, breach.after.received_us)
-    return f"{facts.queue_name(breach.queue)}: {told[0]}, {told[1]}, and over the same connection {told[2]}, {beside}"
+    faults = facts.faults_during(breach.before.received_us, breach.after.received_us)
+    return (
+        f"{facts.queue_name(breach.queue)}: {received[0]}, {received[1]}, "
+        f"and over the same connection {received[2]}, {faults}"
+    )
 
 
 def _change_line(facts: Facts, change: Change) -> str:
     return (
         f"{facts.queue_name(change.queue)}: consumer {change.after.consumer} at {facts.at(change.first_us)} after "
         f"consumer {change.before.consumer} at {facts.at(change.last_us)}, which stayed connected, "
-        f"{facts.beside(change.last_us, change.first_us)}"
+        f"{facts.faults_during(change.last_us, change.first_us)}"
     )

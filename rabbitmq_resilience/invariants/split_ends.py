@@ -1,4 +1,4 @@
-"""When a split was seen to be over: all sides but one restarted, and the cluster was whole again.
+"""Find when a split was seen to be over: all sides but one have restarted, and the cluster is whole again.
 
 Source: RabbitMQ, "Clustering and Network Partitions": nodes of a side that gave way restart, and take over what the
 trusted side has. From then on they are part of one cluster.
@@ -14,17 +14,18 @@ from rabbitmq_resilience.invariants.times import Period
 from rabbitmq_resilience.invariants.truth import Truth
 from rabbitmq_resilience.invariants.worlds import Side
 
-#: A node that goes away by itself so soon after that may still be one of a side that gives way.
+#: A node that goes away by itself within this time may still be one of a side that gives way.
 STAYS_S = 30.0
 
 
 def seen_over_us(
     truth: Truth, sides: Collection[Side], absences: Mapping[str, tuple[Period, ...]], healed_us: float
 ) -> float:
-    """Return the first look after ``healed_us`` at which all nodes were up, and those of all ``sides`` but one had been
-    away since; NEVER_US where that was not seen, or a node went away by itself soon after.
+    """Return the first sighting after ``healed_us`` with all nodes up, and the nodes of all ``sides`` but one restarted
+    before.
 
-    ``absences``: when each node was away. Sides that may have had nodes in common cannot be distinguished.
+    Return NEVER_US if there is no such sighting, or a node went away by itself soon after it. ``absences``: when each
+    node was away. Sides that may have had nodes in common cannot be distinguished.
     """
     if len(sides) < 2 or any(one & other for one, other in itertools.combinations(sides, 2)):
         return NEVER_US
@@ -45,11 +46,12 @@ def seen_over_us(
 
 
 def _back_us(side: Side, absences: Mapping[str, tuple[Period, ...]], healed_us: float) -> float:
-    """Return when all nodes of the side were back that went away after the healing; NEVER_US if one did not."""
+    """Return when all nodes of the side had restarted after the healing and were back; NEVER_US if one did not
+    restart."""
     backs = [min((end for start, end in absences.get(n, ()) if start >= healed_us), default=NEVER_US) for n in side]
     return max(backs, default=NEVER_US)
 
 
 def _taken(truth: Truth, node: str, t_us: float) -> bool:
-    """Whether a step may have taken the node away then."""
+    """Return whether a step may have taken the node away then."""
     return any(start <= t_us <= end for start, end in truth.absences(node))

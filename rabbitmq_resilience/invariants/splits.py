@@ -1,7 +1,7 @@
-"""Splits that a mode let happen, and which nodes gave way in the end: who lost, and what that permits.
+"""Find the splits that a mode allowed, the nodes that gave way in the end, and the losses that this permits.
 
-Source: RabbitMQ, "Clustering and Network Partitions": of the sides of a split one is trusted in the end, and what was
-changed on the others is gone. ``autoheal`` restarts these by itself; of ``ignore`` an operator does.
+Source: RabbitMQ, "Clustering and Network Partitions": one side of a split is trusted in the end, and the changes of the
+other sides are lost. ``autoheal`` restarts the other sides by itself; with ``ignore`` an operator does.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.truth import Truth, truth_of
 from rabbitmq_resilience.invariants.worlds import Side, World
 
-#: A node that restarts is away for longer than one look at it; a look that failed is no restart.
+#: A node that restarts is away in more than one sighting; a single failed sighting is no restart.
 LOOKS_AWAY_MIN = 2
 
 
 @dataclass(frozen=True)
 class Round:
-    """A time in which some node was away. ``gave_way_us``: who went away in it, or before within the split, and when
-    last: what each alone knew is gone then. ``survivors``: the nodes of which one was trusted in it."""
+    """A time in which at least one node was away.
+
+    ``gave_way_us``: the nodes that went away in it, or before it within the split, and when each last went; what such a
+    node alone knew is lost then. ``survivors``: the nodes of which one was trusted in it.
+    """
 
     gave_way_us: Mapping[str, float]
     survivors: tuple[str, ...]
@@ -37,13 +40,14 @@ class Round:
 
 @dataclass(frozen=True)
 class Split:
-    """A time in which nodes may have gone on apart from each other, until what follows from it is over; the next one
+    """A time in which nodes may have continued apart from each other, until its consequences are over. The next split
     may begin before that.
 
-    ``apart_us``: the time itself. ``over_us``: when what follows is over. ``holders``: the nodes that have what it is
-    about. ``partial``: whether a node may have seen others that did not see each other. ``sides``: when each group of
-    nodes may have been one; who is left of it goes on until all is over. ``absences``: when each node went away, until
-    all was over, and came back. ``returned_us``: when each first did so within that time: it joins one of the sides.
+    ``apart_us``: the time itself. ``over_us``: when the consequences are over. ``holders``: the nodes that have the
+    item or queue in question. ``partial``: whether a node may have seen others that did not see each other. ``sides``:
+    when each group of nodes may have been a side; the remaining nodes of it continue until all is over. ``absences``:
+    when each node went away and came back, until all was over. ``returned_us``: when each node first came back within
+    that time; it joins one of the sides.
     """
 
     apart_us: Period
@@ -56,8 +60,12 @@ class Split:
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        """A cut that comes and goes is healed more than once, and each time another side may be trusted. If all nodes
-        went away at once, that was any of them, but not all. One that was back and goes again begins another round."""
+        """Return the rounds of the split.
+
+        A cut that comes and goes is healed more than once, and each time another side may be trusted. If all nodes went
+        away at once, any of them may have been trusted, but not all. A node that was back and goes away again begins
+        another round.
+        """
         all_away = times(period for absences in self.absences.values() for period in absences)
         return tuple(self._round(part) for period in periods(all_away) for part in self._parted(period))
 
@@ -80,8 +88,8 @@ class Split:
 
     @cached_property
     def ended_us(self) -> float:
-        """When all nodes of a side had given way, after nobody was parted anew, to come back when it was over; of one
-        that was seen in part, when all nodes had."""
+        """Return when the split surely ended: after the last parting, all nodes of one side had gone away, to come back
+        when the cut was over. For a partial split all nodes must have gone away."""
         sides = [frozenset().union(*self.sides)] if self.partial else list(self.sides)
         parted_us = max(start for spans in self.sides.values() for start, _ in spans)
         gone_us = {
@@ -92,8 +100,8 @@ class Split:
         return min((max(end) for end in ends if min(end) >= parted_us), default=NEVER_US)
 
     def lost_with(self, survivor: str, round_: Round) -> Mapping[str, Times]:
-        """For each node when what it took may have been known on its side alone, all holders of which gave way
-        afterwards; the ``survivor`` was not of that side."""
+        """Return for each node the times whose changes only its own side may have known, if all holders of that side
+        gave way afterwards. The ``survivor`` was not on that side."""
         found: dict[str, list[Period]] = defaultdict(list)
         gave_way_us = round_.gave_way_us
         for side, spans in self.sides.items():
@@ -112,7 +120,7 @@ class Split:
         return {node: times(spans) for node, spans in found.items()}
 
     def were_apart(self, one: str, other: str, taken_us: Period) -> bool:
-        """Whether what the nodes took within that time may have been on two sides of it."""
+        """Return whether the two nodes may have taken something on two sides of the split within that time."""
         first_us, last_us = taken_us
         return (
             self.apart_us[0] <= first_us
@@ -122,7 +130,7 @@ class Split:
 
 
 def _gone_again(absences: Sequence[Period], within_us: Period) -> Iterator[float]:
-    """Yield when a node went away that had gone and come back within that time."""
+    """Yield the moments at which a node went away that had gone and come back within that time."""
     back_us = NEVER_US
     for start, end in absences:
         if within_us[0] <= start < within_us[1]:
@@ -132,8 +140,8 @@ def _gone_again(absences: Sequence[Period], within_us: Period) -> Iterator[float
 
 
 def splits(facts: Facts, cluster: ClusterFacts, span_us: Period, holders: Side | None = None) -> tuple[Split, ...]:
-    """The splits as far as nodes can have noticed them, in which more than one side had what ``holders`` have; None:
-    all nodes."""
+    """Return the splits that nodes can have noticed, in which more than one side had what ``holders`` have. None: all
+    nodes are holders."""
     return facts.once(_splits, cluster, span_us, holders or frozenset(cluster.nodes)) if cluster.splits else ()
 
 
@@ -156,7 +164,7 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
             partial.append(period_us)
     apart = times(period for spans in found.values() for period in spans)
     for (start, healed), _ in truth.noticeable(apart, sudden=truth.sudden):
-        # An operator may come at any time, and until then each side keeps its own.
+        # An operator may end the split at any time, and until then each side keeps its own changes.
         end = mended_us(as_it_was, healed) if cluster.heals_splits else NEVER_US
         here = times([(start, healed)])
         if (times(partial) & here).empty:
@@ -179,11 +187,11 @@ def _found(as_it_was: Truth, span_us: Period, holders: Side) -> Iterator[Split]:
 
 
 def sides_apart(cluster: ClusterFacts, world: World, holders: Side, still: Side = frozenset()) -> Iterator[Side]:
-    """Yield the nodes that may go on alone with something that ``holders`` have.
+    """Yield the groups of nodes that may continue alone with something that ``holders`` have.
 
     Brokers that see each other in part break off further connections by themselves, and then any node may be alone
-    (rabbit_node_monitor, "Partial partition detected"); one that has nothing itself takes things for any of those that
-    have. Nodes that were suspended together, ``still``, did not pause meanwhile: they go on as they were.
+    (rabbit_node_monitor, "Partial partition detected"). A node that is no holder takes changes for any of the holders.
+    Nodes that were suspended together, ``still``, did not pause meanwhile: they continue where they were.
     """
     forecast = foresee(cluster, world)
     woken = [c for c in world.components if c <= still and c not in forecast.sides and not world.cut_within(c)]
@@ -200,6 +208,7 @@ def sides_apart(cluster: ClusterFacts, world: World, holders: Side, still: Side 
 
 
 def _absences(truth: Truth, period_us: Period) -> Iterator[tuple[str, tuple[Period, ...]]]:
+    """Yield each node with its absences in that time: by steps, and by itself."""
     for node in truth.cluster.nodes:
         taken = [absence for absence in truth.absences(node) if period_us[0] <= absence[0] < period_us[1]]
         own = [(t_us, truth.facts.first_up_us(node, after_us=t_us)) for t_us in _went_us(truth.facts, node, period_us)]
@@ -210,6 +219,7 @@ def _absences(truth: Truth, period_us: Period) -> Iterator[tuple[str, tuple[Peri
 def _returned(
     truth: Truth, absences: Mapping[str, tuple[Period, ...]], period_us: Period
 ) -> Iterator[tuple[str, float]]:
+    """Yield each node that came back in that time, and when it first did."""
     for node in truth.cluster.nodes:
         backs_us = [back_us for _, back_us in (*truth.absences(node), *absences.get(node, ()))]
         within = [t_us for t_us in backs_us if period_us[0] <= t_us < period_us[1]]
@@ -218,11 +228,11 @@ def _returned(
 
 
 def _went_us(facts: Facts, node: str, period_us: Period) -> Iterator[float]:
-    """When ``node`` was first seen to be away, each time that it was for more than one look."""
+    """Yield when ``node`` was first seen to be away, each time that it was away in more than one sighting."""
     looks, away_us = 0, 0.0
     for t_us, states in facts.sightings(*period_us):
         state = states.get(node)
-        if state == "up" or (state == "suspended" and not looks):  # in these it has what it had before
+        if state == "up" or (state == "suspended" and not looks):  # in these states it keeps what it had before
             looks = 0
             continue
         looks += 1

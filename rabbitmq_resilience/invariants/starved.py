@@ -1,4 +1,4 @@
-"""Queues that keep their messages: some are ready, the consumers are connected and hold none, and nothing arrives."""
+"""Find queues that keep their messages: some are ready, the consumers are connected and hold none, none arrives."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from rabbitmq_resilience.invariants.times import Period, Times, periods, times
 from rabbitmq_resilience.invariants.verdict import History
 from rabbitmq_resilience.record.events import LoadEvent, QueuesEvent, SampleEvent, WorkerEvent
 
-#: A broker or a client that gets little of a busy machine is slow for seconds; nobody is for as long as this.
+#: On a busy machine a broker or a client may be slow for seconds, but not for as long as this.
 STARVED_S = 30.0
 
 _GOES = frozenset({"connection_lost", "killed", "hung", "stopped"})
 
 
 def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapping[str, Sequence[Period]]:
-    """Return, for each queue that did so, when it delivered nothing for ``STARVED_S`` or longer (and the time that a
-    consumer takes for a message) although each look found ready messages in it, and none that was delivered and not
-    acknowledged, and all consumers were connected. Queues that are read at the drain only count from then on.
-    ``perhaps``: also where a look did not find how many there were."""
+    """Return, for each queue that delivered nothing for too long, when that was.
+
+    Too long is ``STARVED_S`` and the time that a consumer takes for a message. In that time each sample has ready
+    messages in the queue and no unacknowledged ones, and all consumers are connected. Queues that are read only at the
+    drain count from then on. With ``perhaps`` a sample without these numbers counts too.
+    """
     facts = history.facts
     least_s = STARVED_S + _processing_s(facts)
     served = times([span_us]) & _all_connected(facts)
@@ -49,8 +51,9 @@ def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapp
 
 
 def _could_deliver(facts: Facts, least_s: float, *, perhaps: bool) -> Mapping[str, Sequence[Period]]:
-    """For each queue, from the first to the last of each row of looks that found ready messages in it, and none that
-    consumers hold, if that is long enough; all queues in one pass, as they may be thousands."""
+    """Return, for each queue, the unbroken rows of samples with ready messages and none that consumers hold, from the
+    first to the last sample of each row, if that is long enough. One pass serves all queues, as there may be
+    thousands."""
     found: dict[str, list[Period]] = {}
     rows: dict[str, Period] = {}
     for sample in itertools.chain(facts.of_kind(SampleEvent), [None]):
@@ -66,12 +69,13 @@ def _could_deliver(facts: Facts, least_s: float, *, perhaps: bool) -> Mapping[st
 
 
 def _keeps(row: Mapping[str, Any], *, perhaps: bool) -> bool:
+    """Return whether a sample of a queue has ready messages and none that consumers hold."""
     ready, unacked = row.get("ready"), row.get("unacked")
     return bool(ready or (perhaps and ready is None)) and (unacked == 0 or (perhaps and unacked is None))
 
 
 def _all_connected(facts: Facts) -> Times:
-    """Never where there are no consumers."""
+    """Return when all consumers were connected; never if there are no consumers."""
     away: set[str] = set()
     seen: set[str] = set()
     changes: list[tuple[float, bool]] = []
@@ -93,18 +97,18 @@ def _lasting(of: Times, least_s: float) -> list[Period]:
 
 
 def _processing_s(facts: Facts) -> float:
-    """What a consumer takes for a message at most."""
+    """Return the longest time that a consumer takes for a message, in seconds."""
     loads = list(facts.of_kind(LoadEvent))
-    told = [
+    processing = [
         *((load.processing_ms, load.variable_processing) for load in loads),
         *((each["processing_ms"], each["variable_processing"]) for load in loads for each in load.services),
     ]
-    longest_ms = (max([plain_ms, *(step["processing_ms"] for step in steps)]) for plain_ms, steps in told)
+    longest_ms = (max([plain_ms, *(step["processing_ms"] for step in steps)]) for plain_ms, steps in processing)
     return max(longest_ms, default=0.0) / 1000
 
 
 def _arrivals(history: History, suspects: Mapping[int, Sequence[Period]]) -> Mapping[int, Array]:
-    """When deliveries of each of the queues arrived, in order."""
+    """Return when deliveries of each of the queues arrived, in order."""
     found: dict[int, list[Array]] = {index: [np.empty(0, np.int64)] for index in suspects}
     for queue, received_us in pieces(history.deliveries(), "queue", "received_us") if suspects else ():
         for index, arrived_us in found.items():

@@ -1,4 +1,4 @@
-"""The steps of a schedule as they went."""
+"""Represent the steps of a schedule as they were observed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from rabbitmq_resilience.invariants.links import Pair, clients_cut, pairs, slow_s
 from rabbitmq_resilience.record.events import Effect, FaultEvent
 
-#: The time of what has not happened within the record.
+#: The time of an event that has not happened within the record.
 NEVER_US = math.inf
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the schedule as it went. ``states`` gives the first moment of each state that was reached.
+    """A step of the schedule as it was observed. ``states`` has the first moment of each state that it reached.
 
-    Its effect lasts at least over ``sure_us`` and at most over ``possible_us``: injecting and healing take time, and
-    an ``intermittent`` effect is never sure. A ``sudden`` cut closes connections, so that both ends know at once.
+    Its effect lasts at least during ``sure_us`` and at most during ``possible_us``, as injecting and healing take time.
+    An ``intermittent`` effect is never sure. A ``sudden`` cut closes connections, so that both ends know of it at once.
     """
 
     number: int
@@ -28,14 +28,14 @@ class Step:
     cut: frozenset[Pair] = frozenset()
     sudden: bool = False
     intermittent: bool = False
-    #: By how much messages between two nodes are later, there and back together, in seconds.
+    #: The delay of messages between two nodes, in seconds, both directions together.
     slow_s: Mapping[Pair, float] = field(default_factory=dict)
     #: Nodes that lack CPU or memory.
     starved: frozenset[str] = frozenset()
-    #: The alarm that it raises ("memory" or "disk"; empty if none), and on which nodes.
+    #: The alarm that the step raises ("memory" or "disk"; empty if none), and on which nodes.
     alarm: str = ""
     alarmed: frozenset[str] = frozenset()
-    #: Of clients (``publisher:0``) and load balancers what they are cut off from, one way at least.
+    #: By client (``publisher:0``) or load balancer: what it is cut off from, in at least one direction.
     clients_cut: Mapping[str, frozenset[str]] = field(default_factory=dict)
     operation: bool = False
     #: A version, an image or a feature flag that the cluster has from then on.
@@ -43,12 +43,12 @@ class Step:
 
     @property
     def blocks_publishers(self) -> bool:
-        """An alarm on any node blocks them on all."""
+        """Return whether the step blocks publishers: an alarm on any node blocks them on all nodes."""
         return bool(self.alarmed)
 
     @property
     def is_fault(self) -> bool:
-        """What operators do takes nothing away, so that there is nothing to heal."""
+        """Return whether the step is a fault, and not an operation, which takes nothing away and needs no healing."""
         return not self.operation
 
     @property
@@ -72,6 +72,7 @@ class Step:
 
 
 def step_of(number: int, changes: Sequence[FaultEvent]) -> Step:
+    """Build the step with that number from its recorded events, of which there must be one at least."""
     states: dict[str, int] = {}
     for event in changes:
         states.setdefault(event.state, event.t_us)

@@ -1,4 +1,7 @@
-"""Which connection of which consumer received what from which queue: a queue's consumers are told apart by it."""
+"""Find which connection of which consumer received what from which queue.
+
+The connections make the stints of a consumer distinguishable.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.verdict import History
 
 _ENDS = frozenset({"connection_lost", "killed", "hung", "stopped", "started"})
-#: What the time of sending is where nothing is known of a message.
+#: The time of sending of a message that is not known to be sent.
 _NOT_SENT = -1
 _NOTHING = np.zeros(0, np.int64)
 
 
 class Stint(NamedTuple):
-    """A connection of a consumer, from 0, over which it received something of a queue."""
+    """A connection of a consumer, counted from 0, that received something from a queue."""
 
     consumer: int
     connection: int
 
 
 class Delivery(NamedTuple):
-    """One message, as it was received."""
+    """One message as it was received."""
 
     consumer: int
     publisher: int
@@ -43,12 +46,12 @@ class Received:
 
     first_us: int
     last_us: int
-    #: When the connection ended, as far as the consumer knows; infinite where it did not.
+    #: When the connection ended for the consumer; infinite if it did not.
     ended_us: float
-    #: What ended it, by the names of ``record.events.WorkerEvent``.
+    #: What ended it: a name of ``record.events.WorkerEvent``.
     ended_by: str
     count: int = 0
-    #: Of these, what came while nothing disturbed the brokers.
+    #: The part of ``count`` that came while nothing disturbed the brokers.
     calm: int = 0
 
 
@@ -56,7 +59,7 @@ Stints = Mapping[Stint, Received]
 
 
 def stints_of(history: History) -> dict[int, dict[Stint, Received]]:
-    """What came over each connection, by queue."""
+    """Return what came over each connection, by queue."""
     ends = connection_ends(history.facts)
     queues: dict[int, dict[Stint, Received]] = {}
     for queue, consumer, received_us, intact in pieces(
@@ -78,13 +81,14 @@ def stints_of(history: History) -> dict[int, dict[Stint, Received]]:
 
 
 class Ends(NamedTuple):
-    """When a consumer was without a connection, and what ended the one before; between two there was one at most."""
+    """When a consumer lost its connection, and what ended it. Between two of these moments there was at most one
+    connection."""
 
     t_us: Array
     events: Sequence[str]
 
     def of(self, connection: int) -> tuple[float, str]:
-        """When that connection ended, and by what."""
+        """Return when that connection ended, and what ended it."""
         if connection < len(self.events):
             return float(self.t_us[connection]), self.events[connection]
         return np.inf, ""
@@ -94,15 +98,15 @@ NO_ENDS = Ends(_NOTHING, ())
 
 
 def connection_ends(facts: Facts) -> Mapping[int, Ends]:
-    """Of each consumer that is recorded at all."""
+    """Return the ends of connections of each consumer that is recorded at all."""
     ends: dict[int, list[tuple[int, str]]] = {}
     for consumer, event in facts.of_clients("consumer"):
         mine = ends.setdefault(consumer, [])
         if event.event in _ENDS:
             mine.append((event.t_us, event.event))
     return {
-        consumer: Ends(np.array([t_us for t_us, _ in told], np.int64), [event for _, event in told])
-        for consumer, told in ends.items()
+        consumer: Ends(np.array([t_us for t_us, _ in recorded], np.int64), [event for _, event in recorded])
+        for consumer, recorded in ends.items()
     }
 
 
@@ -119,7 +123,7 @@ class Rows:
 
     @cached_property
     def changes(self) -> Array:
-        """The rows that another consumer received than the one before."""
+        """Return the rows that another consumer received than the row before."""
         consumers = np.array([stint.consumer for stint in self.stints])[self.stint]
         changes: Array = np.flatnonzero(np.diff(consumers)) + 1
         return changes
@@ -130,7 +134,7 @@ class Rows:
 
 
 def rows_of(history: History, queues: Collection[int]) -> Mapping[int, Rows]:
-    """Of those queues; what nobody is known to have sent is left out."""
+    """Return the deliveries of those queues. Messages that are not known to be sent are left out."""
     sent = _sent(history)
     ends = connection_ends(history.facts)
     parts: dict[int, list[tuple[Array, ...]]] = {}
@@ -148,9 +152,9 @@ def _in_order(parts: Sequence[tuple[Array, ...]], sent: Mapping[int, Array], end
     consumer, publisher, sequence, received_us = (column[order] for column in columns)
     sent_us, connection, stint = (np.full(len(order), _NOT_SENT, np.int64) for _ in range(3))
     for (name,), rows in grouped(publisher):
-        told = sent.get(name, _NOTHING)
-        wanted = np.minimum(sequence[rows], len(told))
-        sent_us[rows] = np.append(told, _NOT_SENT)[wanted]
+        known_us = sent.get(name, _NOTHING)
+        wanted = np.minimum(sequence[rows], len(known_us))
+        sent_us[rows] = np.append(known_us, _NOT_SENT)[wanted]
     for (name,), rows in grouped(consumer):
         connection[rows] = np.searchsorted(ends[name].t_us, received_us[rows], "right")
     stints: list[Stint] = []
@@ -162,15 +166,15 @@ def _in_order(parts: Sequence[tuple[Array, ...]], sent: Mapping[int, Array], end
 
 
 def _sent(history: History) -> Mapping[int, Array]:
-    """When each publisher sent each message, by sequence."""
+    """Return when each publisher sent each message, by sequence."""
     sent: dict[int, Array] = {}
     for publisher, sequence, sent_us in pieces(history.publishes(), "publisher", "sequence", "sent_us"):
         for (name,), rows in grouped(publisher):
             mine, moments = sequence[rows], sent_us[rows]
-            told = sent.setdefault(name, _NOTHING)
+            known_us = sent.setdefault(name, _NOTHING)
             size = int(mine.max()) + 1
-            if size > len(told):
-                more = max(size, 2 * len(told)) - len(told)
-                told = sent[name] = np.concatenate((told, np.full(more, _NOT_SENT, np.int64)))
-            told[mine] = moments
+            if size > len(known_us):
+                more = max(size, 2 * len(known_us)) - len(known_us)
+                known_us = sent[name] = np.concatenate((known_us, np.full(more, _NOT_SENT, np.int64)))
+            known_us[mine] = moments
     return sent

@@ -1,4 +1,7 @@
-"""Sets of times, in microseconds of the run's clock: unions of periods that have their beginning and not their end."""
+"""Represent sets of times, in microseconds of the run's clock.
+
+A set is a union of periods. The start of a period belongs to it, the end does not.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TypeAlias
 
 import portion
 
-#: From the beginning, which belongs to it, to the end, which does not.
+#: The start, which belongs to the period, and the end, which does not.
 Period = tuple[float, float]
 
 Times: TypeAlias = portion.Interval
@@ -16,7 +19,7 @@ NEVER: Times = portion.empty()
 
 
 def times(periods: Iterable[Period]) -> Times:
-    """The union of the periods."""
+    """Return the union of the periods."""
     return Times(*(portion.closedopen(start, end) for start, end in periods if start < end))
 
 
@@ -25,12 +28,12 @@ def union(of: Iterable[Times]) -> Times:
 
 
 def periods(of: Times) -> Iterator[Period]:
-    """The longest periods of which the set consists, in order."""
+    """Return the longest periods of which the set consists, in order."""
     return ((piece.lower, piece.upper) for piece in of if not piece.empty)
 
 
 def at_least(count: int, sets: Sequence[Times]) -> Times:
-    """When ``count`` or more of the sets hold at once."""
+    """Return when ``count`` or more of the sets hold at once."""
     changes = sorted(change for one in sets for start, end in periods(one) for change in ((start, 1), (end, -1)))
     found, holding, begun = [], 0, 0.0
     for t_us, change in changes:
@@ -43,10 +46,11 @@ def at_least(count: int, sets: Sequence[Times]) -> Times:
 
 
 def left(span_us: Period, exempt: Times) -> list[Period]:
-    """What is left of ``span_us``."""
+    """Return the parts of ``span_us`` that are not in ``exempt``."""
     return list(periods(times([span_us]) - exempt))
 
 
 def later(of: Times, *, begin_us: float = 0, end_us: float = 0) -> Times:
-    """Each period begins and ends so much later; what would end before it begins is left out."""
+    """Return the set with the start and the end of each period moved later by these amounts. A period that would end
+    before it begins is left out."""
     return times((start + begin_us, end + end_us) for start, end in periods(of))

@@ -1,6 +1,7 @@
-"""When each queue was tried, confirmed and delivered: counts in ticks of time, from the pass that fills the ledger.
+"""Count in ticks of time when each queue was tried, confirmed and delivered.
 
-Ten bytes for each queue and tick, whatever the number of messages.
+The pass that fills the ledger also fills these counts. They take ten bytes for each queue and tick, whatever the number
+of messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rabbitmq_resilience.invariants.columns import Array, grouped
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.record.history import Outcome
 
-#: Resolution at which moments are kept.
+#: The resolution at which moments are kept.
 TICK_US = 20_000
 
 Flags = npt.NDArray[np.bool_]
@@ -23,8 +24,9 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """One queue, or several together, tick by tick: how many ``confirms``, by how many the messages ``under_way``
-    (due, and not answered in any way) changed, whether any message was ``due``, and any ``delivered``."""
+    """The ticks of one queue, or of several queues together: the number of ``confirms``; the change in the number of
+    messages ``under_way`` (due, and not answered in any way); whether any message was ``due``; and whether any was
+    ``delivered``."""
 
     confirms: npt.NDArray[np.uint32]
     under_way: npt.NDArray[np.int32]
@@ -33,18 +35,19 @@ class Flow:
 
     @classmethod
     def of_ticks(cls, ticks: int) -> Flow:
+        """Return an empty flow of that length."""
         flags = np.zeros(ticks, np.bool_), np.zeros(ticks, np.bool_)
         return cls(np.zeros(ticks, np.uint32), np.zeros(ticks, np.int32), *flags)
 
 
 @dataclass
 class Traffic:
-    """Of each queue, by its index, from ``span_us[0]`` to ``span_us[1]``: the start of the steady phase and the end of
-    publishing.
+    """The flows of all queues, by index, from ``span_us[0]`` (the start of the steady phase) to ``span_us[1]`` (the end
+    of publishing).
 
-    ``nacks`` counts those of the queues that sent any. ``late_us`` is, for queues with messages under way at the end,
-    when the first of them was confirmed, and ``given_up_us`` when the last of those was answered that were not.
-    ``repeated`` are the confirms that are counted for a second queue, or a further one, of their messages.
+    ``nacks`` has the queues that sent any. ``late_us`` is, for queues with messages under way at the end, when the
+    first of these was confirmed. ``given_up_us`` is when the last of the unconfirmed ones was answered. ``repeated``
+    are the confirms that are counted for a second or a further queue of their messages.
     """
 
     span_us: tuple[int, int]
@@ -64,12 +67,12 @@ class Traffic:
 
     @property
     def confirms(self) -> Mapping[int, npt.NDArray[np.uint32]]:
-        """Of the queues that confirmed anything."""
+        """Return the confirms of each queue that confirmed anything, by tick."""
         return {queue: flow.confirms for queue, flow in self.flows.items() if flow.confirms.any()}
 
     @property
     def messages(self) -> npt.NDArray[np.uint64]:
-        """The messages confirmed in each tick, however many queues they went to."""
+        """Return the number of messages confirmed in each tick; a message counts once, not for each of its queues."""
         total = np.zeros(self.ticks, np.uint64)
         for confirms in self.confirms.values():
             total += confirms
@@ -78,6 +81,7 @@ class Traffic:
         return total
 
     def enter_repeated(self, outcome_us: Array) -> None:
+        """Count confirms that are counted for another queue of their messages already."""
         within = (outcome_us >= self.span_us[0]) & (outcome_us < self.span_us[1])
         if not len(self.repeated):
             self.repeated = np.zeros(self.ticks, np.uint32)
@@ -85,11 +89,12 @@ class Traffic:
 
     @property
     def waited_us(self) -> Mapping[int, int]:
-        """For each queue with messages under way at the end, when the first of them was confirmed, or the last given
-        up if none was."""
+        """Return, for each queue with messages under way at the end, when the first of these was confirmed, or the last
+        one given up if none was confirmed."""
         return {**self.given_up_us, **self.late_us}
 
     def enter_publishes(self, queue: Array, due_us: Array, outcome: Array, outcome_us: Array) -> None:
+        """Enter rows of published messages; messages that were never sent are left out."""
         sent = outcome != Outcome.NEVER_SENT
         columns = [queue, due_us, outcome, outcome_us]
         for (name,), rows in grouped(queue) if sent.all() else ():
@@ -126,6 +131,7 @@ class Traffic:
                 self.given_up_us[name] = max(self.given_up_us.get(name, last_us), last_us)
 
     def enter_deliveries(self, queue: Array, received_us: Array) -> None:
+        """Enter rows of deliveries."""
         received = self._tick(received_us)
         within = (received >= 0) & (received < self.ticks)
         if not within.all():
@@ -134,7 +140,7 @@ class Traffic:
             self._flow(name).delivered[received[rows]] = True
 
     def all_queues(self) -> Flow:
-        """All of them as if they were one."""
+        """Return the flow of all queues as if they were one."""
         whole = Flow.of_ticks(self.ticks)
         for flow in self.flows.values():
             for name in ("confirms", "under_way", "due", "delivered"):

@@ -1,9 +1,9 @@
-"""The intervals of the truth: when links were cut and nodes away, surely and possibly, whatever steps overlap.
+"""Compute the truth: when links were cut and nodes away, surely and possibly, whichever steps overlap.
 
-Injecting and healing take time. So a step acts surely from the end of the one to the beginning of the other, and
-possibly from the beginning of the one to the end of the other; what is cut and whole in turns is never surely cut. A
-node that a step took away is possibly so until it was seen up again. Of a step that takes nodes away in turns, such as
-a rolling restart, sightings decide which of them was away, and when.
+Injecting and healing take time. So a step surely acts from the end of its injection to the beginning of its healing. It
+possibly acts from the beginning of its injection to the end of its healing. A link that is cut and whole in turns is
+never surely cut. A node that a step took away is possibly away until it was seen up again. For a step that takes nodes
+away in turns, such as a rolling restart, sightings decide which of them was away, and when.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rabbitmq_resilience.invariants.steps import Step
 from rabbitmq_resilience.invariants.times import NEVER, Period, Times, left, periods, times, union
 from rabbitmq_resilience.invariants.worlds import TICKS_MIN, Side, World
 
-#: So many cuts, of each of which nobody knows whether it was on, are looked at in all their combinations.
+#: Up to this number of cuts that may or may not act are combined in all ways.
 COMBINED_MAX = 6
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """When something surely was so, and when it possibly was."""
+    """When a state surely held, and when it possibly held."""
 
     surely: Times = NEVER
     possibly: Times = NEVER
@@ -37,7 +37,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Moment:
-    """A time in which nothing that is known changed: the ``worlds`` of which one was the true one, at each instant."""
+    """A period without a known change. At each instant of it one of the ``worlds`` was the true one."""
 
     start_us: float
     end_us: float
@@ -45,7 +45,7 @@ class Moment:
 
     @property
     def worst(self) -> World:
-        """All is away and cut that may be."""
+        """Return the world in which everything is away and cut that may be."""
         return World(
             frozenset.intersection(*(world.up for world in self.worlds)),
             frozenset().union(*(world.cut for world in self.worlds)),
@@ -54,7 +54,7 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """``steps``: those of the schedule and, if need be, what else took nodes away."""
+    """What happened to nodes and links. ``steps``: those of the schedule and, if need be, other absences of nodes."""
 
     facts: Facts
     cluster: ClusterFacts
@@ -66,12 +66,12 @@ class Truth:
 
     @cached_property
     def cut(self) -> Mapping[Pair, Bounds]:
-        """When each pair of nodes was cut apart."""
+        """Return when each pair of nodes was cut apart."""
         return {pair: _bounds([step for step in self.steps if pair in step.cut]) for pair in self.pairs}
 
     @cached_property
     def away(self) -> Mapping[str, Bounds]:
-        """When each node was taken away."""
+        """Return when each node was taken away."""
         return {
             node: Bounds(
                 union(times([self._surely_away(step, node)]) for step in self.steps if node in step.down),
@@ -81,13 +81,16 @@ class Truth:
         }
 
     def absences(self, node: str) -> list[Period]:
-        """Return the longest that each step may have taken ``node`` away: until it was seen up again."""
+        """Return the longest periods in which steps may have taken ``node`` away: until it was seen up again."""
         return [absence for step in self.steps for absence in self.absences_by(step, node)]
 
     def absences_by(self, step: Step, node: str) -> list[Period]:
-        """Return when the step may have taken ``node`` away. One that takes its nodes away in turns did so only when
-        that was seen, or when the node was not looked at. Of a node that is up again before the step begins to heal, as
-        where something else starts it, only what healing does may still be of the step."""
+        """Return when the step may have taken ``node`` away.
+
+        A step that takes its nodes away in turns did so only if that was seen, or if the node was not observed. If a
+        node is up again before the step begins to heal, as after another step has started it, only the healing may
+        still act on it.
+        """
         if node not in step.down or not step.injected:
             return []
         if step.intermittent:
@@ -97,12 +100,13 @@ class Truth:
         return [(start_us, end_us)] if up_us is None else [(start_us, up_us), (step.sure_us[1], end_us)]
 
     def _surely_away(self, step: Step, node: str) -> Period:
+        """Return when the step surely kept ``node`` away."""
         away_us, up_us = self._up_within(step, node)
         return step.sure_us if up_us is None else (step.sure_us[0], away_us)
 
     def _up_within(self, step: Step, node: str) -> tuple[float, float | None]:
-        """Return the last look that found ``node`` away before it was seen up again, and that look, if both are within
-        the time in which the step surely acted."""
+        """Return the last sighting of ``node`` away before it was seen up again, and that next sighting, if both are
+        within the time in which the step surely acted; else 0 and None."""
         away_us: float | None = None
         for t_us, states in self.facts.sightings(*step.sure_us):
             if states.get(node, "up") != "up":
@@ -112,9 +116,9 @@ class Truth:
         return 0.0, None
 
     def _seen_away(self, step: Step, node: str) -> list[Period]:
-        """Return the times within a step, each from the look before ``node`` was seen away until it was seen up.
+        """Return the times within a step, each from the sighting before ``node`` was seen away until it was seen up.
 
-        A step takes the process of each node away once: what comes after that was seen is not of this step.
+        A step takes the process of each node away once. Absences after that was seen are not of this step.
         """
         start_us, end_us = step.possible_us
         looks = [(t_us, states[node]) for t_us, states in self.facts.sightings(start_us, end_us) if node in states]
@@ -136,9 +140,9 @@ class Truth:
 
     @cached_property
     def as_apart(self) -> Truth:
-        """The same with nodes that were suspended cut off instead: they come back as they were, and the others have
-        gone on without them (RabbitMQ, "Clustering and Network Partitions", suspend and resume). Those that one step
-        suspended missed nothing of each other."""
+        """Return the same truth with suspended nodes as cut off instead. They come back as they were, and the others
+        have continued without them (RabbitMQ, "Clustering and Network Partitions", suspend and resume). Nodes that one
+        step suspended together missed nothing of each other."""
         return Truth(self.facts, self.cluster, [self._cut_off(step) for step in self.steps])
 
     def suspended_at(self, t_us: float) -> Side:
@@ -150,37 +154,39 @@ class Truth:
         return frozenset(node for node in step.down if self._was_suspended(step, node))
 
     def _cut_off(self, step: Step) -> Step:
+        """Return the step with a cut of the nodes that it suspended, instead of their absence."""
         suspended = self._suspended_by(step)
         cut = frozenset(pair for pair in self.pairs if len(pair & suspended) == 1)
         return replace(step, down=step.down - suspended, cut=step.cut | cut) if suspended else step
 
     def _was_suspended(self, step: Step, node: str) -> bool:
-        """What another step does to it as it wakes up is not of this one."""
+        """Return whether the step suspended ``node``. What another step does to the node as it wakes up does not
+        count."""
         if not step.injected or "suspended" not in self.seen(node, self._absence(step, node)):
             return False
         return "down" not in self.seen(node, (step.possible_us[0], step.sure_us[1] - 1))
 
     def seen(self, node: str, period: Period) -> frozenset[str]:
-        """The states in which ``node`` was seen then."""
+        """Return the states in which ``node`` was seen in that period."""
         return frozenset(states[node] for _, states in self.facts.sightings(*period) if node in states)
 
     @cached_property
     def broken(self) -> Times:
-        """When not all nodes were there and saw each other, as far as is sure."""
+        """Return when it is not sure that all nodes were there and saw each other."""
         return union(bounds.possibly for bounds in (*self.cut.values(), *self.away.values()))
 
     def calm(self, span_us: Period, *, lasts_s: float) -> list[Period]:
-        """When all was whole for as long."""
+        """Return the periods of at least ``lasts_s`` in which all nodes were there and saw each other."""
         return [(start, end) for start, end in left(span_us, self.broken) if end - start >= lasts_s * 1e6]
 
     @cached_property
     def sudden(self) -> Times:
-        """When connections may be closed, so that both ends know of a cut at once."""
+        """Return when connections may be closed, so that both ends learn of a cut at once."""
         return times(step.possible_us for step in self.steps if step.cut and step.sudden)
 
     def noticeable(self, of: Times, *, sudden: Times) -> Iterator[tuple[Period, float]]:
-        """The periods of ``of`` that brokers may notice, and from when: at once where one is in part ``sudden``, else
-        when the ticks are missed, if it lasts until then."""
+        """Yield the periods of ``of`` that brokers may notice, and from when: at once if a part of the period is
+        ``sudden``, else when the ticks are missed, if the period lasts until then."""
         ticks_us = TICKS_MIN * self.cluster.net_ticktime_s * 1e6
         for start, end in periods(of):
             if not (times([(start, end)]) & sudden).empty:
@@ -190,11 +196,11 @@ class Truth:
 
     @property
     def suspended_edges_us(self) -> Sequence[float]:
-        """When steps may have begun or ceased to suspend nodes."""
+        """Return when steps may have begun or ceased to suspend nodes."""
         return [t for step in self.steps if self._suspended_by(step) for t in step.possible_us]
 
     def moments(self, span_us: Period, *, also_us: Sequence[float] = ()) -> Iterator[Moment]:
-        """``span_us`` in its order, split wherever something changes, and at those moments also."""
+        """Yield the moments of ``span_us`` in order. It is split at each change, and at the moments ``also_us``."""
         cuts = [(step, step.sure_us, step.possible_us) for step in self.steps if step.cut and step.injected]
         edges = {t for _, *acts in cuts for period in acts for t in period} | {*also_us}
         edges |= {
@@ -214,13 +220,13 @@ class Truth:
             yield Moment(start, end, frozenset(worlds))
 
     def _up(self, t_us: float, *, surely: bool) -> Side:
-        """The nodes that were surely there, or all that possibly were."""
+        """Return the nodes that were surely up, or those that possibly were."""
         away = {node: both.possibly if surely else both.surely for node, both in self.away.items()}
         return frozenset(node for node in self.cluster.nodes if t_us not in away[node])
 
 
 def truth_of(facts: Facts, cluster: ClusterFacts) -> Truth:
-    """The truth of the schedule."""
+    """Return the truth of the schedule."""
     return facts.once(_truth, cluster)
 
 
@@ -229,8 +235,11 @@ def _truth(facts: Facts, cluster: ClusterFacts) -> Truth:
 
 
 def _feared(step: Step, cluster: ClusterFacts) -> Step:
-    """The step with the cuts that brokers may see in it, and which are never sure: a peer whose ticks come later than
-    they are waited for, and one that is starved, which the kernel may end besides, is taken for dead now and then."""
+    """Return the step with additional cuts that brokers may see in it, and which are never sure.
+
+    A peer is taken for dead now and then if its ticks come later than brokers wait for them. So is a starved peer,
+    which the kernel may also end.
+    """
     patience_s = TICKS_MIN * cluster.net_ticktime_s
     late = {pair for pair, slow_s in step.slow_s.items() if slow_s >= patience_s}
     starved = {frozenset((node, peer)) for node in step.starved for peer in cluster.nodes if peer != node}
@@ -244,7 +253,8 @@ def _bounds(steps: Sequence[Step]) -> Bounds:
 
 
 def _combined(sure: Sequence[frozenset[Pair]], open_: Sequence[frozenset[Pair]]) -> Iterator[frozenset[Pair]]:
-    """What may be cut: all that surely is, and any of what is open; none or all of it, where that is too much."""
+    """Yield what may be cut: everything that surely is, with any combination of ``open_``. If there are too many
+    combinations, only none and all of it."""
     known: frozenset[Pair] = frozenset().union(*sure)
     chosen = range(len(open_) + 1) if len(open_) <= COMBINED_MAX else (0, len(open_))
     for count in chosen:

@@ -1,4 +1,4 @@
-"""What was delivered is acknowledged in the end."""
+"""Check that each delivered message is acknowledged in the end."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.record.events import DrainEvent
 
-#: Nodes are asked every second: one that spoke at last so shortly before the others spoke to the end.
+#: Nodes are asked every second. A node whose last answer is this close to the latest one reported to the end.
 TO_THE_END_S = 2.0
 
 
 class Unacked(InvariantSpec):
     """After the drain, and before the consumers go, no queue holds a message that is delivered and not acknowledged.
-    The number of the node that led the queue for the last 15 s counts: another node may go on reporting what it held
-    when it led. If no such node reported to the end, the nodes that did must agree on whether anything is held; where
-    they do not, it is UNKNOWN. So it is for a queue of which no node reported since the drain was over, or for the
-    last 15 s.
+
+    The number counts that the queue's leader of the last 15 s reports, as another node may go on reporting what it held
+    when it led. If no such node reported to the end, the nodes that did must agree on whether anything is held. If they
+    do not agree, the verdict is UNKNOWN. It is also UNKNOWN if no node reported on a queue since the drain was over, or
+    for the last 15 s.
     """
 
     needs_metrics: ClassVar[bool] = True
@@ -55,21 +56,22 @@ class Unacked(InvariantSpec):
 
 @dataclass(frozen=True)
 class _Held:
-    """``least``: how many messages a queue held at least; ``why``: why it is not known whether it held any."""
+    """The last known state of a queue. ``least``: how many messages it held at least. ``why``: why it is not known
+    whether it held any."""
 
     least: int = 0
     why: str = ""
 
 
 def _leader(facts: Facts, queue: str, end_us: float) -> str | None:
-    """Return the node that led the queue at each look of the last 15 s; None if there was none, or another one too."""
+    """Return the node that led the queue in each sample of the last 15 s; None if there was none, or several."""
     looks = leaders(facts).get(queue, ())
     lately = {node for t_us, node in looks if end_us - UNSEEN_S_MAX * 1e6 <= t_us <= end_us}
     return lately.pop() if len(lately) == 1 else None
 
 
 def _held_at_last(reported: Mapping[str, Curve], leader: str | None) -> _Held:
-    """Return what a queue held by the last numbers of nodes that reported to the end."""
+    """Return what a queue held by the last numbers of the nodes that reported to the end."""
     last = {node: (int(curve.t_us[-1]), int(curve.values[-1])) for node, curve in reported.items() if len(curve)}
     ends_us = max((t_us for t_us, _ in last.values()), default=0)
     counts = {node: count for node, (t_us, count) in last.items() if ends_us - t_us <= TO_THE_END_S * 1e6}

@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Format numbers for people."""
 
 from __future__ import annotations
 
 
 def seconds(us: float) -> float:
-    """Microseconds as seconds, to the millisecond."""
+    """Return microseconds as seconds, rounded to the millisecond."""
     return round(us / 1e6, 3)
 
 

@@ -1,6 +1,9 @@
-"""Messages that go to several queues, one of them classic on a node that is away: a broker knows no such queue then,
-routes to the others alone and confirms. Nothing is returned, as another queue took it (seen on 3.10.8). Queues with
-copies remain known."""
+"""Find messages to several queues that brokers did not route to one of them.
+
+If one of the queues is a classic queue on a node that is away, a broker does not know that queue. The broker routes to
+the other queues alone and confirms. Nothing is returned, as another queue took the message (seen on 3.10.8). Queues
+with copies remain known.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ from rabbitmq_resilience.record.history import Outcome
 
 Flags = npt.NDArray[np.bool_]
 
-#: A queue is known again when its node has begun again, which takes longer.
+#: How long a node takes at least to be missed and to start again; its queue is known again after that.
 SILENT_S_MIN = 3.0
 
 #: Why such a message may be lost.
-REASON = "brokers route without {queue} what goes to other queues too while its node is away"
+REASON = "while the node of {queue} is away, brokers route messages to their other queues alone"
 
 
 def sharing(facts: Facts, ledger: Ledger) -> frozenset[int]:
-    """The queues, by index, that share messages with others and that brokers may pass over."""
+    """Return the queues, by index, that share messages with others and that brokers may pass over."""
     shared = ledger.sharing_queues()
     return frozenset(
         i for i, queue in enumerate(facts.queues) if queue.kind == "classic" and len(queue.members) == 1 and i in shared
@@ -38,10 +41,15 @@ def sharing(facts: Facts, ledger: Ledger) -> frozenset[int]:
 def passed_over(
     history: History, ledger: Ledger, rows: Mapping[str, Array], excused: Flags | None = None
 ) -> Iterator[tuple[str, Flags]]:
-    """Which lost messages may never have been routed to their queue, and why, queue by queue: another queue took them,
-    the node that confirmed them may have missed that of this one on their way, and nothing that it took came from there
-    for as long as a node takes to be missed and to begin again. ``rows``: ``publisher``, ``sequence``, ``queue``,
-    ``node``, ``sent_us`` and ``outcome_us``; ``excused``: those that another queue may have taken and lost."""
+    """Yield for each queue the reason, and which lost messages may never have been routed to it.
+
+    Three things must hold for such a message. Another queue took it. The node that confirmed it may have missed the
+    node of this queue meanwhile. And around that time, for as long as a node takes to be missed and to start again, no
+    message that this node confirmed came from the queue.
+
+    ``rows`` has ``publisher``, ``sequence``, ``queue``, ``node``, ``sent_us`` and ``outcome_us``. ``excused`` are the
+    messages that another queue may have taken and lost.
+    """
     facts = history.facts
     cluster, queues = facts.cluster, sharing(facts, ledger)
     if cluster is None or not queues:
@@ -67,8 +75,8 @@ def passed_over(
 
 
 def _came_us(history: History, ledger: Ledger, queues: frozenset[int]) -> Mapping[tuple[int, int], Array]:
-    """For each of the queues and each node, in order, when messages were sent that the node confirmed and that came
-    from the queue."""
+    """Return for each queue and node, in order, when the messages were sent that the node confirmed and that came from
+    the queue."""
     found: dict[tuple[int, int], list[Array]] = {}
     columns = ("publisher", "queue", "lane", "node", "sequence", "sent_us", "outcome")
     for piece in pieces(history.publishes(), *columns):
@@ -81,7 +89,7 @@ def _came_us(history: History, ledger: Ledger, queues: frozenset[int]) -> Mappin
 
 
 def _silence_us(sent_us: Array, known_us: Array | None) -> Array:
-    """For how long around each moment nothing came that was sent then."""
+    """Return, around each moment, the time between the neighbouring messages that came, in us."""
     if known_us is None or not len(known_us):
         return np.full(len(sent_us), np.inf)
     after = np.searchsorted(known_us, sent_us, "right")
@@ -92,7 +100,7 @@ def _silence_us(sent_us: Array, known_us: Array | None) -> Array:
 
 
 def _taken_elsewhere(ledger: Ledger, rows: Mapping[str, Array]) -> Flags:
-    """Of which messages another queue had its copy."""
+    """Return for each row whether another queue gave its copy of the message."""
     taken = np.zeros(len(rows["sequence"]), np.bool_)
     for (publisher,), mine in grouped(rows["publisher"]) if len(taken) else ():
         taken[mine] = ledger.messages[publisher].received[rows["sequence"][mine]]
@@ -100,9 +108,12 @@ def _taken_elsewhere(ledger: Ledger, rows: Mapping[str, Array]) -> Flags:
 
 
 def _missed(facts: Facts, cluster: ClusterFacts, node: str, by: str) -> Times:
-    """When ``by`` may have missed ``node``: that was away, until it was seen up again, or a cut between them lasted
-    until it may be noticed, until one of them was seen to be back from a restart after it: until then nobody declares
-    its queues again."""
+    """Return when ``by`` may have missed ``node``.
+
+    This is while ``node`` was away, until it was seen up again. It is also from when a cut between them may be noticed
+    until one of them was seen back from a restart after it, as the queues of ``node`` are not declared again before
+    that.
+    """
     truth = truth_of(facts, cluster)
     cut = truth.cut[frozenset({node, by})].possibly
     noticed = [
@@ -113,7 +124,8 @@ def _missed(facts: Facts, cluster: ClusterFacts, node: str, by: str) -> Times:
 
 
 def _not_seen(facts: Facts, cluster: ClusterFacts, node: str) -> Times:
-    """When it was seen away, from a tick before: a look shows what had begun before it."""
+    """Return when the node was seen away, from one ``net_ticktime`` before: a sighting shows what had begun before
+    it."""
     tick_us = cluster.net_ticktime_s * 1e6
     seen: list[Period] = []
     for t_us, states in facts.node_states:
@@ -123,7 +135,8 @@ def _not_seen(facts: Facts, cluster: ClusterFacts, node: str) -> Times:
 
 
 def _restarted_us(facts: Facts, nodes: tuple[str, ...], *, noticed_us: float, healed_us: float) -> float:
-    """When the first of the nodes was up again that had been seen away since, and not before the cut was healed."""
+    """Return when the first of the nodes was up again that had been seen away since ``noticed_us``, and not before the
+    cut was healed."""
     backs = [
         facts.first_up_us(node, after_us=max(t_us, healed_us))
         for t_us, states in facts.sightings(noticed_us, NEVER_US)

@@ -1,4 +1,4 @@
-"""Queues confirm for so much of the time, whatever happens."""
+"""Check that queues confirm during a stated part of the time, under any fault."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rabbitmq_resilience.invariants.facts import Facts
 from rabbitmq_resilience.invariants.gaps import lasting_s
 from rabbitmq_resilience.invariants.ledger import ledger_of
 from rabbitmq_resilience.invariants.liveness import pauses
-from rabbitmq_resilience.invariants.outages import OUTAGE_S_MIN, Outages, as_if_tried, nobody_tried, outages
+from rabbitmq_resilience.invariants.outages import OUTAGE_S_MIN, Outages, as_if_tried, outages, untried_periods
 from rabbitmq_resilience.invariants.times import Period, Times, left
 from rabbitmq_resilience.invariants.traffic import Flow, Traffic
 from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 
 
 class Uptime(InvariantSpec):
-    """For those who have an objective: no outage of a queue is longer than ``outage_s_max``, and each queue is without
+    """For users who have an objective: no outage of a queue is longer than ``outage_s_max``, and each queue is without
     an outage for ``ratio_min`` of the time, from the start of the steady phase to the end of publishing. No fault is an
     excuse.
 
-    An outage lasts from the time at which the first message that was not confirmed was due, or from the queue's last
-    confirm where one was waiting already then, until its next confirm, or the end of publishing. Outages of less than
-    1 s are not told and do not count. Time in which nobody tried to publish may hide an outage: where that decides, it
-    is UNKNOWN. The load's own pauses hide none.
+    An outage begins when the first unconfirmed message was due, or at the queue's last confirm if a message was waiting
+    then already. It lasts until the queue's next confirm, or the end of publishing. Outages of less than 1 s are not
+    reported and do not count. Time in which no publisher tried to publish may hide an outage. If that decides, the
+    verdict is UNKNOWN. The load's own pauses hide none.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -45,7 +45,7 @@ class Uptime(InvariantSpec):
         if not facts.heeds_confirms:
             return Finding(Verdict.UNKNOWN, "publishers await no confirms, so it is not known what a queue took")
         if traffic is None or not facts.queues:
-            return Finding(Verdict.UNKNOWN, "the events do not tell the queues and when they were used")
+            return Finding(Verdict.UNKNOWN, "the events do not show the queues and when they were used")
         found = [_Queue.of(facts, traffic, index) for index in facts.published_queues]
         worst = max(found, key=lambda queue: queue.known.longest_s)
         least = max(found, key=lambda queue: queue.known.ratio)
@@ -61,20 +61,22 @@ class Uptime(InvariantSpec):
         if worst.known.longest is None:
             summary = "no queue was out for a second"
         else:
-            summary = f"the longest outage was {told(facts, worst.name, worst.known.longest)}"
+            summary = f"the longest outage was {described(facts, worst.name, worst.known.longest)}"
         summary += f"; {least.name} was up for {1 - least.known.ratio:.1%} of the time; {self._demanded()}"
         if broken:
             return Finding(Verdict.INVALID, summary, numbers, tuple(broken[:EXAMPLES_MAX]), coverage)
         if hidden:
             since = " and ".join(f"{facts.at(a)} to {facts.at(b)}" for a, b in hidden[0].untried[:EXAMPLES_MAX])
-            unknown = f"nobody tried to publish to {hidden[0].name} from {since}; as far as was tried, {summary}"
-            return Finding(Verdict.UNKNOWN, unknown, numbers, (), coverage)
+            summary = (
+                f"no publisher tried to publish to {hidden[0].name} from {since}; in the rest of the time, {summary}"
+            )
+            return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
     def _broken(self, facts: Facts, queue: str, found: Outages) -> list[str]:
         bound_s, ratio = self.outage_s_max, 1 - found.ratio
         too_long = [period for period in found.periods if bound_s is not None and lasting_s([period]) > bound_s]
-        texts = [told(facts, queue, period) for period in sorted(too_long, key=lambda p: p[0] - p[1])]
+        texts = [described(facts, queue, period) for period in sorted(too_long, key=lambda p: p[0] - p[1])]
         if self.ratio_min is not None and ratio < self.ratio_min:
             texts.append(f"{queue} was up for {ratio:.1%} of the time, and out for {found.total_s:g} s")
         return texts
@@ -98,16 +100,16 @@ class _Queue:
     def of(cls, facts: Facts, traffic: Traffic, index: int) -> _Queue:
         flow = traffic.flows.get(index, Flow.of_ticks(traffic.ticks))
         paused = pauses(facts, traffic.span_us)
-        untried = [part for period in nobody_tried(traffic, flow) for part in _outside(period, paused)]
+        untried = [part for period in untried_periods(traffic, flow) for part in _outside(period, paused)]
         possible = as_if_tried(traffic, flow, untried)
         return cls(facts.queue_name(index), outages(traffic, flow), possible, untried)
 
 
 def _outside(period: Period, others: Times) -> list[Period]:
-    """What is left of the period, as far as it lasts as long as an outage."""
+    """Return the parts of the period that are not in ``others`` and last as long as an outage."""
     return [(start, end) for start, end in left(period, others) if end - start >= OUTAGE_S_MIN * 1e6]
 
 
-def told(facts: Facts, queue: str, period: Period) -> str:
+def described(facts: Facts, queue: str, period: Period) -> str:
     start, end = period
-    return f"{lasting_s([period]):g} s on {queue} from {facts.at(start)}, {facts.beside(start, end)}"
+    return f"{lasting_s([period]):g} s on {queue} from {facts.at(start)}, {facts.faults_during(start, end)}"

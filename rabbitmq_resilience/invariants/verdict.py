@@ -1,4 +1,4 @@
-"""The words in which every judgement is given."""
+"""Define the types in which every judgement is given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Number = int | float | str | bool | None
 
 
 class Verdict(StrEnum):
-    """VALID: the promise held. INVALID: it was broken. UNKNOWN: this run cannot tell."""
+    """VALID: the promise was kept. INVALID: it was broken. UNKNOWN: this run cannot show which."""
 
     VALID = "VALID"
     INVALID = "INVALID"
@@ -37,13 +37,15 @@ def _no_alerts() -> Alerts | None:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What a run recorded. ``publishes`` starts a fresh pass over the batches of messages and queues (schema
-    ``record.routes.OWED``), ``deliveries`` one over those of deliveries (``record.history.DELIVERIES``); ``events`` are
-    in the order of time (``record.events``); ``metrics`` reads the named ones of what the brokers said of themselves
-    (schema ``record.metrics.SERIES``), without rows if that was not measured; ``recorded`` is what the record has to
-    hold, None of a history that was not recorded; ``alerts`` reads those of the user's rules, None where there were no
-    rules.
-    Two histories are equal only if they are the same object."""
+    """What a run recorded. Two histories are equal only if they are the same object.
+
+    ``publishes`` starts a new pass over the batches of messages and queues (schema ``record.routes.OWED``),
+    ``deliveries`` a new pass over the batches of deliveries (``record.history.DELIVERIES``). ``events`` are in the
+    order of time (``record.events``). ``metrics`` reads the named metrics of the brokers (schema
+    ``record.metrics.SERIES``); it has no rows if they were not measured. ``recorded`` is what the record has to hold;
+    it is None for a history that was not recorded. ``alerts`` reads the alerts of the user's rules; it gives None if
+    there were no rules.
+    """
 
     publishes: Callable[[], Iterable[pa.RecordBatch]]
     deliveries: Callable[[], Iterable[pa.RecordBatch]]
@@ -54,21 +56,21 @@ class History:
 
     @cached_property
     def facts(self) -> Facts:
-        """What the events say; made once for all who ask."""
+        """Return what the events say. It is computed once."""
         return Facts(self.events)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much was ``judged`` of what is ``demanded``, in ``unit``: "s" for time, "messages", "alarms" and the like.
-    Time of several queues or nodes is that of the one of which the least was judged."""
+    """How much of what is ``demanded`` was ``judged``, in ``unit``: "s" for time, "messages", "alarms" and the like.
+    Time of several queues or nodes is that of the least judged one."""
 
     judged: float
     demanded: float
     unit: str = "s"
 
     def as_dict(self) -> dict[str, float]:
-        """``judged_s`` and ``demanded_s``, or the same with another unit."""
+        """Return ``judged_s`` and ``demanded_s``, or the same names with another unit."""
         return {f"judged_{self.unit}": self.judged, f"demanded_{self.unit}": self.demanded}
 
 
@@ -76,10 +78,10 @@ class Coverage:
 class Finding:
     """The judgement of one invariant or assumption.
 
-    ``summary`` is one sentence for people; ``numbers`` have their unit last in the name; ``examples``
-    are at most EXAMPLES_MAX lines that show the first violations: which message, published where and when.
-    ``coverage`` tells how much of what is demanded was judged, where that can be counted: what is VALID though
-    nothing of it was judged is UNKNOWN to ``judge``.
+    ``summary`` is one sentence for people. ``numbers`` have their unit last in the name. ``examples`` are at most
+    EXAMPLES_MAX lines that show the first violations: which message, published to which queue and when. ``coverage``
+    says how much of what is demanded was judged, if that can be counted. A VALID finding of which nothing was judged
+    becomes UNKNOWN in ``judge``.
     """
 
     verdict: Verdict
@@ -90,7 +92,7 @@ class Finding:
 
 
 class Invariant(Protocol):
-    """A property that must hold. Its fields are its bounds, its ``check`` a pure function."""
+    """A property that must hold. Its fields are its bounds; its ``check`` is a pure function."""
 
     forgives: ClassVar[frozenset[str]]
 
@@ -98,34 +100,35 @@ class Invariant(Protocol):
 
 
 class InvariantSpec(Spec):
-    """An invariant as a fault file states it: its fields are the bounds."""
+    """An invariant as a fault file states it; its fields are the bounds."""
 
-    #: The assumptions, by name, that this invariant can do without; it is UNKNOWN where another one fails.
+    #: The names of the assumptions that this invariant can do without. It is UNKNOWN if another assumption fails.
     forgives: ClassVar[frozenset[str]] = frozenset()
-    #: Whether it can only be told of a scenario with ``metrics: true``.
+    #: Whether the invariant can only be judged if the scenario has ``metrics: true``.
     needs_metrics: ClassVar[bool] = False
 
     @property
     def least_phases(self) -> Mapping[str, float]:
-        """How long phases must be at least, in seconds by their names in a fault file, for it to be judged at all."""
+        """Return how long phases must last at least for the invariant to be judged at all: in seconds, by the phases'
+        names in a fault file."""
         return {}
 
     @property
     def settled_s(self) -> float:
-        """How long the load should go on after recovery for it to be judged in full."""
+        """Return for how many seconds the load should go on after recovery, to judge the invariant in full."""
         return 0.0
 
     @abstractmethod
     def check(self, history: History) -> Finding: ...
 
 
-#: What means nothing without an assumption: the whole run; the invariants that do not forgive it; or these, and no run
-#: is VALID without it whatever they forgive.
+#: What becomes UNKNOWN if an assumption fails. ``run``: the whole run. ``invariants``: the invariants that do not
+#: forgive it. ``invariants_and_valid``: these invariants, and each run that would be VALID.
 Scope = Literal["run", "invariants", "invariants_and_valid"]
 
 
 class Assumption(Protocol):
-    """What must be true of a run before its invariants mean anything; VALID or UNKNOWN."""
+    """A condition that must be true of a run before its invariants mean anything. Its verdict is VALID or UNKNOWN."""
 
     scope: ClassVar[Scope]
 

@@ -1,7 +1,7 @@
-"""How long each message took, from when it was due and from when it was sent, to its confirm or its receipt.
+"""Compute how long each message took: from when it was due, and from when it was sent, to its confirm or its receipt.
 
-A publisher that stalls sends less, so that a stall would hide itself. So what its schedule had meanwhile is counted as
-well: each such message is taken as sent and answered together with the first one after the stall.
+A publisher that stalls sends less, so a stall would hide itself (coordinated omission). So messages that its schedule
+had meanwhile count as well: each is taken as sent and answered together with the first message after the stall.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from rabbitmq_resilience.record.events import LoadEvent, WorkerEvent
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.variation import Variation
 
-#: A publisher that is connected, not blocked, and has room in flight sends what is due within this time; if not, it is
-#: this machine that does not hold the load. Where thousands share a process, each has its turn every 130 ms.
+#: A publisher that is connected, not blocked, and has room in flight sends due messages within this time. If it does
+#: not, this machine does not hold the load. If thousands of publishers share a process, each has its turn every 130 ms.
 LAGS_US = 200_000
-#: How long before the end of publishing a publisher may have sent its last message in good order, at whatever rate.
+#: An undisturbed publisher, at any rate, sends its last message at most this long before the end of publishing.
 STOPS_WITHIN_US = 1_000_000
-#: Of messages that were late because their publisher lagged: of more, the load was not the one that is stated.
+#: The part of all messages that may be late because their publisher lagged. If there are more, the load was not the
+#: stated one.
 LAGGED_MAX = 0.01
 NOT_HELD = "this machine does not hold the load"
 _GONE = ("connection_lost", "killed", "stopped", "hung")
@@ -36,15 +37,18 @@ _NAMES = ("sequence", "lane", "queue", "due_us", "sent_us", "outcome", "outcome_
 Moments = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: The moment of what never came.
+#: The moment of an event that never came.
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """A row each message, or each message and queue: when it was due, sent and answered (NEVER: it was not), whether
-    it was late because the publisher itself ``lagged``, and whether it was ``omitted``: the schedule had it, and it
-    was never sent. Omitted ones have a part in how long messages took, and none in how many there were."""
+    """One row for each message, or for each message and queue.
+
+    The rows have when the message was due, sent and answered (NEVER: it was not). ``lagged``: the message was late
+    because the publisher itself lagged. ``omitted``: the schedule had the message, and it was never sent. Omitted
+    messages count for how long messages took, and not for how many messages there were.
+    """
 
     due_us: Moments
     sent_us: Moments
@@ -66,7 +70,7 @@ class Waits:
         return self.chosen((self.due_us >= start_us) & (self.due_us < end_us))
 
     def sent_within(self, start_us: float, end_us: float) -> Waits:
-        """Without what was omitted, which nobody sent."""
+        """Return the rows that were sent in that time. Omitted messages were not sent and are left out."""
         return self.chosen((self.sent_us >= start_us) & (self.sent_us < end_us) & ~self.omitted)
 
     @property
@@ -78,8 +82,8 @@ class Waits:
 
 
 def confirm_waits(history: History) -> Waits:
-    """Of all messages that were sent, but those that no queue took. What was refused, and of what nobody knows, was not
-    confirmed."""
+    """Return the waits for confirms of all messages that were sent, except messages that no queue took. Refused
+    messages and messages with unknown outcome count as never confirmed."""
     parts, rows = [], sent_rows(history)
     for publisher, sent in rows.items():
         first = {name: column[_is_first(sent)] for name, column in sent.items()}
@@ -96,7 +100,8 @@ def publishers_recorded(facts: Facts) -> bool:
 
 
 def delivery_waits(history: History) -> Waits:
-    """Of each message and queue: those that were received, and those that were confirmed and were not."""
+    """Return the waits for deliveries of each message and queue: of those that were received, and of those that were
+    confirmed and not received."""
     sent = sent_rows(history)
     parts = []
     for publisher, received_us in first_received(history, sent).items():
@@ -112,28 +117,29 @@ def delivery_waits(history: History) -> Waits:
 
 
 def sent_rows(history: History) -> Mapping[int, Mapping[str, Array]]:
-    """The rows of what each publisher sent, by sequence and lane."""
+    """Return the rows of what each publisher sent, by sequence and lane."""
     parts: dict[int, list[list[Array]]] = {}
     for publisher, *columns in pieces(history.publishes(), "publisher", *_NAMES):
         sent = columns[_NAMES.index("outcome")] != Outcome.NEVER_SENT
         for (index,), rows in grouped(publisher[sent]) if sent.any() else ():
             parts.setdefault(index, []).append([column[sent][rows] for column in columns])
-    told = {}
+    ordered = {}
     for index, of_one in parts.items():
         columns = [np.concatenate(column) for column in zip(*of_one, strict=True)]
         order = np.lexsort((columns[1], columns[0]))
-        told[index] = dict(zip(_NAMES, (column[order] for column in columns), strict=True))
-    return told
+        ordered[index] = dict(zip(_NAMES, (column[order] for column in columns), strict=True))
+    return ordered
 
 
 def _is_first(rows: Mapping[str, Array]) -> Flags:
-    """Of a publisher's rows, which are by sequence, those that stand for a message: one for each."""
+    """Return which rows of a publisher stand for a message, one row for each message. The rows are in the order of
+    sequences."""
     first: Flags = np.diff(rows["sequence"], prepend=-1) != 0
     return first
 
 
 def first_received(history: History, sent: Mapping[int, Mapping[str, Array]]) -> Mapping[int, Moments]:
-    """For each row when the message first came from that queue, or from another shard of it."""
+    """Return for each row when the message first came from that queue, or from another shard of it."""
     shards = Shards.of(history.facts)
     first = {publisher: np.full(len(rows["sequence"]), NEVER, np.int64) for publisher, rows in sent.items()}
     keys = {publisher: _key(rows["sequence"], shards.first(rows["queue"])) for publisher, rows in sent.items()}
@@ -160,8 +166,12 @@ def _waits(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us:
 
 
 def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
-    """Of what was sent late, what its publisher let lie for ``LAGS_US`` when it was due and there was room in flight,
-    for it and all that was to be sent before it; and what was due while such a message lay, and waited behind it."""
+    """Return which messages were late because their publisher lagged.
+
+    These are messages that their publisher left unsent for ``LAGS_US`` while they were due and there was room in flight
+    for them and all messages before them. Late messages that were due while such a message waited lagged behind it, and
+    count too.
+    """
     late: Flags = rows["sent_us"] - rows["due_us"] > LAGS_US
     if not late.any():
         return late
@@ -175,18 +185,18 @@ def _lagged(facts: Facts, publisher: int, rows: Mapping[str, Array]) -> Flags:
 
 
 def _room_us(facts: Facts, rows: Mapping[str, Array]) -> Moments:
-    """Return from when on there was room in flight for each of a publisher's rows; NEVER where that is not recorded."""
+    """Return from when on there was room in flight for each of a publisher's rows; NEVER if that is not recorded."""
     load = next(facts.of_kind(LoadEvent), None)
     if load is None or load.in_flight is None:
         return np.full(len(rows["due_us"]), NEVER, np.int64)
     of_messages = _is_first(rows)
-    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the place of the answer that does
+    makes_room = np.cumsum(of_messages) - 1 - load.in_flight  # the place of the answer that makes room
     answered_us = np.sort(rows["outcome_us"][of_messages])
     return np.where(makes_room >= 0, answered_us[np.maximum(makes_room, 0)], 0)
 
 
 def _ready_us(facts: Facts, publisher: int, due_us: Moments, sent_us: Moments, room_us: Moments) -> Moments:
-    """Return from when on a publisher could have sent what was due then, and was sent then."""
+    """Return from when on a publisher could have sent the messages that were due and sent at these moments."""
     ready_us = np.maximum(due_us, room_us)
     for start_us, end_us in kept_us(facts, f"publisher-{publisher}"):
         ready_us[(ready_us < end_us) & (start_us <= sent_us - LAGS_US)] = min(end_us, NEVER)
@@ -194,7 +204,7 @@ def _ready_us(facts: Facts, publisher: int, due_us: Moments, sent_us: Moments, r
 
 
 def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
-    """When it was of no use: without a connection, or blocked by the broker."""
+    """Yield the periods in which a worker could not work: without a connection, or blocked by the broker."""
     since: dict[str, float] = {"connection": -NEVER_US}
     for event in facts.of_kind(WorkerEvent):
         if event.worker != worker:
@@ -211,8 +221,9 @@ def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
 
 
 def _unsent(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us: Moments, *, of: int) -> Waits:
-    """What the schedule had between messages of one publisher: ``rows``, one for each, by their sequences. ``of``: how
-    many publishers sent something; so many there were at the least, where their number is not recorded."""
+    """Return the messages that the schedule had between messages of one publisher. ``rows`` has one row for each
+    message, in the order of sequences. ``of``: how many publishers sent something; it is used if the number of
+    publishers is not recorded."""
     load = next(facts.of_kind(LoadEvent), None)
     if load is None:
         return Waits.together([])
@@ -234,7 +245,7 @@ def _unsent(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us
 
 
 def _given_up(history: History, *, of: int) -> Iterator[Waits]:
-    """What the schedule had from a publisher's last message to the end of publishing, where that is long."""
+    """Yield the messages that the schedule had from a publisher's last message to the end of publishing."""
     facts = history.facts
     load, span_us = next(facts.of_kind(LoadEvent), None), facts.publishing_us
     if load is None or span_us is None:
@@ -255,8 +266,9 @@ def _limits(rate: Variation) -> list[float]:
 
 
 def _scheduled(rate: Variation, publishers: int, start_us: int, end_us: int) -> Moments:
-    """When one publisher's messages were due between two of them: at equal distances, from the first one on and from
-    each change of the rate on. One that would fall together with the second, but for rounding, is that one."""
+    """Return when one publisher's messages were due between two of its messages. They are at equal distances, from the
+    first message on and from each change of the rate on. A message that would, except for rounding, coincide with the
+    second message is that message."""
     moments = [np.zeros(0, np.int64)]
     if end_us <= start_us:
         return moments[0]

@@ -1,4 +1,4 @@
-"""Whether all of a record is there: nothing that a worker saw, and nothing that happened, is missing."""
+"""Check that a record is complete: nothing that a worker observed, and no event, is missing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.record.recorded import Account, Recorded
 
 PHASES = ("steady", "chaos", "recovery", "drain", "end")
-#: What a run that was played to its end tells at least once.
-TOLD = (ClusterEvent, QueuesEvent, LoadEvent, RecoveryEvent, DrainEvent)
+#: A run that was played to its end has at least one event of each of these kinds.
+EXPECTED_KINDS = (ClusterEvent, QueuesEvent, LoadEvent, RecoveryEvent, DrainEvent)
 
-#: The states of a step in their order, a letter each: a proof comes before healing, or after it where it has to. What
-#: cannot be injected is healed all the same; what cannot be healed has no proof.
+#: The states of a step in their order, one letter each. A proof comes before healing, or after it if necessary. A step
+#: that cannot be injected is healed all the same. A step that cannot be healed has no proof.
 _LETTERS = {
     "skipped": "s",
     "injecting": "i",
@@ -49,10 +49,10 @@ _STEP = re.compile(r"s|i(u|j[pu]?)h(n|e[pu]?[qn])")
 
 @dataclass(frozen=True)
 class HistoryWhole:
-    """Every worker stopped in order or was killed on purpose, and wrote down all that it counted; every step of the
-    schedule and every phase has its events; no message has times that cannot be; and no file was damaged since.
+    """Every worker stopped in order or was killed on purpose, and recorded all that it counted. Every step of the
+    schedule and every phase has its events. No message has impossible times, and no file was damaged since.
 
-    Of a history that was not recorded, only those times and what workers say of their end are known.
+    For a history that was not recorded, only those times and the workers' own reports of their end are checked.
     """
 
     scope: ClassVar[Scope] = "run"
@@ -67,7 +67,7 @@ class HistoryWhole:
             problems += _problems_of_record(history, recorded, lives) if recorded is not None else ()
         numbers = {"workers": len(lives)}
         if not problems:
-            return Finding(Verdict.VALID, f"{counted(len(lives), 'worker')} told all that they saw", numbers)
+            return Finding(Verdict.VALID, f"{counted(len(lives), 'worker')} recorded all that they saw", numbers)
         more = len(problems) - EXAMPLES_MAX
         summary = "; ".join(problems[:EXAMPLES_MAX]) + (f"; and {more} more" if more > 0 else "")
         return Finding(Verdict.UNKNOWN, summary, numbers, tuple(problems[:EXAMPLES_MAX]))
@@ -75,15 +75,18 @@ class HistoryWhole:
 
 @dataclass
 class Life:
-    """One process of a worker: whether it said that it began, and how it ended (stopped, killed, hung, or '')."""
+    """One process of a worker: whether it reported its start, and how it ended (stopped, killed, hung, or '')."""
 
     started: bool = False
     end: str = ""
 
 
 def lives_of(facts: Facts) -> Mapping[str, Mapping[int, Life]]:
-    """The lives of each worker, by their number. Early records do not number them, and do not tell from a worker that
-    was killed on purpose one that hung: that one was killed after the load had ended."""
+    """Return the lives of each worker, by their number.
+
+    Early records do not number lives, and do not distinguish a worker that was killed on purpose from one that hung.
+    There a worker hung if it was killed after the load had ended.
+    """
     found: dict[str, dict[int, Life]] = {}
     drain_us = facts.phases.get("drain", np.inf)
     for event in facts.of_kind(WorkerEvent):
@@ -106,7 +109,7 @@ def _problems_of_ends(lives: Mapping[str, Mapping[int, Life]]) -> Iterator[str]:
             if life.end == "hung":
                 yield f"{worker} hung at the end, and had to be killed"
             elif not life.end:
-                yield f"{worker} ended without a word"
+                yield f"{worker} ended without reporting its end"
 
 
 def _problems_of_record(history: History, recorded: Recorded, lives: Mapping[str, Mapping[int, Life]]) -> Iterator[str]:
@@ -117,8 +120,8 @@ def _problems_of_record(history: History, recorded: Recorded, lives: Mapping[str
         yield from _problems_of_events(history.facts)
         yield from _problems_of_steps(history.facts, recorded.steps)
     known = {account.worker for account in recorded.accounts}
-    told = {worker for worker, of_worker in lives.items() if any(life.end == "hung" for life in of_worker.values())}
-    strange = lives.keys() - known - told  # one of those that only keep connections may hang, too
+    hung = {worker for worker, of_worker in lives.items() if any(life.end == "hung" for life in of_worker.values())}
+    strange = lives.keys() - known - hung  # a worker that only keeps connections may hang, too
     yield from (f"{worker} is no worker of the load, and has events" for worker in sorted(strange))
     for account in recorded.accounts:
         of_worker = lives.get(account.worker, {})
@@ -134,18 +137,18 @@ def _problems_of_record(history: History, recorded: Recorded, lives: Mapping[str
 def _problems_of_events(facts: Facts) -> Iterator[str]:
     phases = tuple(event.phase for event in facts.of_kind(PhaseEvent))
     if phases != PHASES:
-        yield f"the events tell of the phases {', '.join(phases)}; they should be {', '.join(PHASES)}"
-    for kind in TOLD:
+        yield f"the events are of the phases {', '.join(phases)}; they should be {', '.join(PHASES)}"
+    for kind in EXPECTED_KINDS:
         if not any(facts.of_kind(kind)):
-            yield f"the events tell nothing of the kind {kind.kind}"
+            yield f"there is no event of the kind {kind.kind}"
 
 
 def _problems_of_steps(facts: Facts, steps: Sequence[str]) -> Iterator[str]:
-    told: dict[int, list[FaultEvent]] = {}
+    by_step: dict[int, list[FaultEvent]] = {}
     for event in facts.of_kind(FaultEvent):
-        told.setdefault(event.step, []).append(event)
+        by_step.setdefault(event.step, []).append(event)
     for number, fault in enumerate(steps):
-        events = told.pop(number, [])
+        events = by_step.pop(number, [])
         states = [event.state for event in events]
         if not _STEP.fullmatch("".join(_LETTERS.get(state, "?") for state in states)):
             yield f"the events of step {number} ({fault}) are not those of a step: {', '.join(states) or 'none'}"
@@ -153,12 +156,12 @@ def _problems_of_steps(facts: Facts, steps: Sequence[str]) -> Iterator[str]:
             yield f"step {number} is {fault} in the schedule, and {events[0].fault} in the events"
         elif events[-1].t_us > facts.phases["end"]:
             yield f"step {number} ({fault}) has events after the end of the run"
-    yield from (f"the schedule has no step {number}, of which events tell" for number in told)
+    yield from (f"the schedule has no step {number}, and events refer to it" for number in by_step)
 
 
 def _problems_of_streams(account: Account, lives: Mapping[int, Life]) -> Iterator[str]:
     if not any(life.started for life in lives.values()):
-        yield f"nothing tells that {account.worker} began: its events are missing"
+        yield f"there is no event for the start of {account.worker}: its events are missing"
     for number, life in lives.items():
         there, ended = number in account.streams, account.streams.get(number, False)
         if life.started and not there:
@@ -166,14 +169,14 @@ def _problems_of_streams(account: Account, lives: Mapping[int, Life]) -> Iterato
         elif life.end == "stopped" and there and not ended:
             yield f"the stream of {account.worker}, life {number}, has no end mark, though it stopped in order"
     yield from (
-        f"{account.worker} has a stream of a life {number} that no event tells of"
+        f"{account.worker} has a stream of a life {number} that no event mentions"
         for number in account.streams
         if number not in lives
     )
 
 
 def _problems_of_count(account: Account, rows: int, kills: int) -> Iterator[str]:
-    """A life that is killed may have written what it did not come to count."""
+    """Yield a problem if rows are missing, or too many. A life that is killed may write rows that it does not count."""
     if account.recorded is None:
         return
     if not account.recorded <= rows <= account.recorded + kills * account.rows_a_write:
@@ -181,13 +184,14 @@ def _problems_of_count(account: Account, rows: int, kills: int) -> Iterator[str]
 
 
 def _problems_of_publisher(account: Account, messages: Messages, kills: int) -> Iterator[str]:
-    """Each message that was sent has one row. What is unknown of those that were killed was added for them."""
-    worker, told = account.worker, messages.outcome != NO_ROW
-    rows = int(np.count_nonzero(told))
-    missing = account.sent - int(np.count_nonzero(told[: account.sent]))
+    """Yield the problems of a publisher's rows. Each message that was sent has one row. Rows of unknown outcome were
+    added for publishers that were killed."""
+    worker, has_row = account.worker, messages.outcome != NO_ROW
+    rows = int(np.count_nonzero(has_row))
+    missing = account.sent - int(np.count_nonzero(has_row[: account.sent]))
     if missing:
-        yield f"{worker} sent {account.sent} messages, and of {missing} nothing is recorded"
-    if told[account.sent :].any():
+        yield f"{worker} sent {account.sent} messages, and {missing} of them are not recorded"
+    if has_row[account.sent :].any():
         yield f"{worker} sent {account.sent} messages, and there are rows of later ones"
     if sum(int(np.count_nonzero(lane.there)) for lane in messages.lanes) < messages.rows:
         yield f"there are several rows of one message of {worker}"
@@ -215,4 +219,4 @@ def _problems_of_time(facts: Facts, ledger: Ledger) -> Iterator[str]:
     if first_us > last_us:
         return
     if not facts.events or first_us < facts.events[0].t_us or last_us > facts.events[-1].t_us:
-        yield "there are messages of another time than that of the events: the streams are of another run, or damaged"
+        yield "some messages are of another time than the events: the streams are of another run, or damaged"

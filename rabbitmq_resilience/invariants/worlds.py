@@ -1,4 +1,4 @@
-"""What the network and the nodes may be like at a moment: who runs, and who is cut from whom."""
+"""Represent what the network and the nodes may be like at a moment: which nodes run, and which are cut apart."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Side = frozenset[str]
 
 @dataclass(frozen=True)
 class World:
-    """``up``: who runs. ``cut``: which pairs of nodes are cut apart."""
+    """A possible state. ``up``: the running nodes. ``cut``: the pairs of nodes that are cut apart."""
 
     up: Side
     cut: frozenset[Pair]
 
     @property
     def components(self) -> tuple[Side, ...]:
-        """The running nodes, grouped by whom they reach, if need be by way of others."""
+        """Return the running nodes in groups that reach each other, directly or through other nodes."""
         left, groups = set(self.up), []
         while left:
             group, border = set(), {left.pop()}
@@ -37,14 +37,14 @@ class World:
         return tuple(sorted(groups, key=sorted))
 
     def reach_of(self, node: str) -> Side:
-        """The running nodes with which ``node`` talks itself, and ``node``."""
+        """Return the running nodes that ``node`` reaches directly, and ``node``."""
         return frozenset(other for other in self.up if frozenset((node, other)) not in self.cut)
 
     def cut_within(self, component: Collection[str]) -> frozenset[Pair]:
-        """Pairs of the component that are cut apart and still reach each other by way of a third."""
+        """Return the pairs of the component that are cut apart and reach each other through other nodes."""
         members = frozenset(component)
         return frozenset(pair for pair in self.cut if pair <= members)
 
     def lost_since(self, before: World) -> bool:
-        """Whether a node or a link is missing that was there before."""
+        """Return whether a node or a link is missing that was there before."""
         return bool(before.up - self.up or self.cut - before.cut)

@@ -1,18 +1,18 @@
-"""Which of the user's alerts were active, as the page draws it."""
+"""Prepare the user's active alerts for the page."""
 
 from __future__ import annotations
 
 from rabbitmq_resilience.pages.timeline import Interval, Lane
 from rabbitmq_resilience.record.alerts import Active, Alerts
 
-#: Alerts of more labels share a lane with those of their name.
+#: If there would be more lanes, all alerts of a name share one.
 LANES_MAX = 24
-#: Of the labels, these tell people which one it is.
-_TELLING = ("node", "queue")
+#: The labels that identify an alert for people.
+_IDENTIFYING = ("node", "queue")
 
 
 def alert_lanes(alerts: Alerts | None, *, origin_us: int) -> tuple[Lane, ...]:
-    """One lane for each alert that ever was pending or fired, by its name and what it is of."""
+    """Return a lane for each alert that ever was pending or fired, by its name and its identifying labels."""
     active = list(alerts.active) if alerts else []
     names = {id(one): _name(one) for one in active}
     if len(set(names.values())) > LANES_MAX:
@@ -26,12 +26,15 @@ def alert_lanes(alerts: Alerts | None, *, origin_us: int) -> tuple[Lane, ...]:
 
 
 def _name(one: Active) -> str:
-    """What tells it from others first: there is little room."""
-    return " ".join([*(one.labels[label] for label in _TELLING if label in one.labels), one.alert])
+    """Return a short name of an alert, with its identifying labels first, as there is little room."""
+    return " ".join([*(one.labels[label] for label in _IDENTIFYING if label in one.labels), one.alert])
 
 
 def _joined(intervals: list[Interval], apart_s: float) -> list[Interval]:
-    """In order, firing over pending where they overlap; what is pending lasts until it fires at the next evaluation."""
+    """Return the intervals in order and without overlap; firing takes precedence over pending.
+
+    A pending interval lasts until the alert fires at the next evaluation.
+    """
     found: list[Interval] = []
     for one in sorted(intervals, key=lambda interval: (interval.start_s, interval.state)):
         last = found[-1] if found else None

@@ -1,4 +1,4 @@
-"""What goes on beside the messages of a load: connections that do nothing, and what is opened and closed at a rate."""
+"""Prepare the load in addition to messages for the page: idle connections, and objects opened and closed at a rate."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ Curves = dict[str, list[float | None]]
 
 
 def idle_curves(events: Iterable[Event], moments_us: Sequence[float]) -> Curves:
-    """How many idle connections are there at each moment, beside how many are wanted; None before the first is told."""
-    told = [event for event in events if isinstance(event, IdleEvent)]
-    if not told:
+    """Return the idle connections at each moment, connected and wanted; None before the first report."""
+    reports = [event for event in events if isinstance(event, IdleEvent)]
+    if not reports:
         return {}
-    there: dict[str, IdleEvent] = {}
+    latest: dict[str, IdleEvent] = {}
     curves: Curves = {"connected": [], "wanted": []}
-    waiting = iter([*told, None])
+    waiting = iter([*reports, None])
     after = next(waiting)
     for moment_us in moments_us:
         while after is not None and after.t_us <= moment_us:
-            there[after.worker] = after
+            latest[after.worker] = after
             after = next(waiting)
-        curves["connected"].append(sum(event.connected for event in there.values()) if there else None)
-        curves["wanted"].append(sum(event.wanted for event in there.values()) if there else None)
+        curves["connected"].append(sum(event.connected for event in latest.values()) if latest else None)
+        curves["wanted"].append(sum(event.wanted for event in latest.values()) if latest else None)
     return curves
 
 
 def idle_lost(events: Iterable[Event]) -> int:
-    """How many idle connections were lost in all."""
+    """Return how many idle connections were lost in all."""
     return sum(event.lost for event in events if isinstance(event, IdleEvent))
 
 
 def churn_curves(events: Iterable[Event], bucket_of: Callable[[int], int], *, buckets: int, bucket_s: float) -> Curves:
-    """Connections, channels, queues and bindings that were opened and closed again, a second; what failed has curves of
-    its own. ``bucket_of`` a moment in microseconds."""
+    """Return how many connections, channels, queues and bindings were opened and closed again in a second.
+
+    Failed attempts have curves of their own. ``bucket_of`` returns the bucket of a moment in microseconds.
+    """
     counts: dict[str, list[float]] = defaultdict(lambda: [0.0] * buckets)
     for event in events:
         if isinstance(event, ChurnEvent):

@@ -1,4 +1,4 @@
-"""What the brokers said of themselves, as the page draws it; empty where a run was not measured."""
+"""Prepare the brokers' own metrics for the page; all is empty if a run was not measured."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rabbitmq_resilience.record.metrics import ReadMetrics
 #: The alarms by the metric that shows them.
 ALARMS = {"alarm_memory": "memory", "alarm_disk": "disk"}
 
-#: From this part of the watermark on, the watermark stands in the chart; below, it would only flatten the curves.
+#: From this part of the watermark on, the chart shows the watermark. Below, it would only flatten the curves.
 NEAR_WATERMARK = 0.4
 
 
 @dataclass(frozen=True)
 class Brokers:
-    """Memory of each node in bytes, with the watermark if one came near; bytes/s that each received from the others;
-    one lane for each alarm that was ever raised on a node."""
+    """The brokers' metrics. ``memory``: bytes of each node, with the watermark if a node came near it. ``received``:
+    bytes/s that each node received from the others. ``alarms``: a lane for each alarm that was raised on a node."""
 
     memory: Samples = field(default_factory=Samples)
     memory_note: str = ""
@@ -30,7 +30,7 @@ class Brokers:
 
 
 def brokers(read: ReadMetrics, *, origin_us: int) -> Brokers:
-    """Read the series (schema ``record.metrics.SERIES``) as curves from ``origin_us`` on."""
+    """Return the series (schema ``record.metrics.SERIES``) as curves, in seconds since ``origin_us``."""
     table = read("memory_used", "memory_limit", "replication_received", *ALARMS)
     used, limits = (_rows(table, metric, origin_us) for metric in ("memory_used", "memory_limit"))
     ratio = max((_ratio(row, limits.get(at_s, {})) for at_s, row in used.items()), default=0.0)
@@ -45,12 +45,12 @@ def brokers(read: ReadMetrics, *, origin_us: int) -> Brokers:
 
 
 def _ratio(used: Mapping[str, float], limits: Mapping[str, float]) -> float:
-    """The largest part of its limit that a node used; 0 where no limit is known."""
+    """Return the largest part of its limit that a node used; 0 if no limit is known."""
     return max((n_bytes / limits[node] for node, n_bytes in used.items() if limits.get(node)), default=0.0)
 
 
 def _rows(table: pa.Table, metric: str, origin_us: int) -> dict[float, dict[str, float]]:
-    """One metric of the nodes, in the order of time."""
+    """Return one metric of the nodes: {seconds: {node: value}}, in the order of time."""
     found = table.filter(pc.equal(table["metric"], metric)).sort_by([("t_us", "ascending"), ("node", "ascending")])
     columns = (found[name].to_pylist() for name in ("t_us", "node", "value"))
     rows: dict[float, dict[str, float]] = {}
@@ -60,7 +60,7 @@ def _rows(table: pa.Table, metric: str, origin_us: int) -> dict[float, dict[str,
 
 
 def _alarm_lanes(table: pa.Table, metric: str, origin_us: int) -> list[Lane]:
-    """From each moment at which the alarm was seen to the first at which it was not."""
+    """Return a lane for each node with intervals from a sample with the alarm to the next sample without it."""
     intervals: dict[str, list[Interval]] = {}
     since: dict[str, float] = {}
     rows = _rows(table, metric, origin_us)

@@ -1,4 +1,4 @@
-"""What the page's script draws: panels above one another on one time axis, as plain data.
+"""Build the data for the page's script: panels above one another on one time axis.
 
 A panel of kind ``curves`` has ``unit``, ``at_s`` and ``curves``; one of kind ``lanes`` has ``lanes`` of intervals, and
 ``states`` for its legend. Colours are names of the style sheet's variables.
@@ -17,11 +17,11 @@ from rabbitmq_resilience.record.round_trips import KINDS
 Panel = dict[str, Any]
 
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
-#: Curves that bound others.
+#: Curves that bound others are thin.
 THIN = ("max", "target", "wanted", "watermark", *(f"{kind}, most" for kind in KINDS))
-#: Each fault has a lane of its own, unless there are more: then those that are alike share one.
+#: With more faults than this, similar faults share a lane.
 FAULT_LANES_MAX = 12
-#: Of the median and the most of the ways of a kind.
+#: The colours of the median and the maximum of each kind of way.
 TRIP_COLOURS = {
     f"{kind}{most}": colour for kind, colour in zip(KINDS, COLOURS, strict=False) for most in ("", ", most")
 }
@@ -29,7 +29,7 @@ LATENCY_COLOURS = {"p50": "c2", "p95": "c1", "p99": "c3", "max": "c4"}
 
 
 def charts(series: Series) -> dict[str, Any]:
-    """Everything that the script needs; panels without anything to show are left out."""
+    """Return all data that the script needs; panels without data are left out."""
     line, brokers = series.timeline, series.brokers
     trips = line.round_trips
     left = f"{series.idle_lost:,} were lost" if series.idle_lost else ""
@@ -78,7 +78,7 @@ def _schedule(series: Series) -> Panel | None:
 
 
 def _fault_lanes(faults: Sequence[FaultWindow]) -> list[dict[str, Any]]:
-    """One lane a fault; of many, one for those of a kind that act on the same, or if these too are many, for a kind."""
+    """Return a lane for each fault. Many faults share lanes by kind and target, or, if still too many, by kind."""
     if len(faults) <= FAULT_LANES_MAX:
         return [{"name": f"{fault.step} {fault.fault}", "intervals": [_fault_bar(fault)]} for fault in faults]
     together: dict[str, list[FaultWindow]] = {}
@@ -95,7 +95,7 @@ def _fault_lanes(faults: Sequence[FaultWindow]) -> list[dict[str, Any]]:
 
 
 def _fault_bar(fault: FaultWindow, *, shared: bool = False) -> dict[str, Any]:
-    """In a ``shared`` lane there is no room for words, but for doubts."""
+    """Return the bar of a fault. In a ``shared`` lane its text has only doubts, as there is little room."""
     doubts = [
         word
         for word, holds in (
@@ -161,7 +161,7 @@ def _lanes(title: str, lanes: Iterable[Lane], states: Sequence[str]) -> Panel | 
     return {
         "kind": "lanes",
         "title": title,
-        "tell": True,
+        "in_tip": True,
         "states": [state for state in states if state in seen],
         "lanes": shown,
     }

@@ -1,4 +1,4 @@
-"""The pages' templates (Jinja2): whatever they are given is escaped, and a name that they are not given is an error."""
+"""Render the pages' templates (Jinja2). All values are escaped, and a missing value is an error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 def render(template: str, **shown: object) -> str:
+    """Return the template of that file name, filled with the values ``shown``."""
     return _TEMPLATES.get_template(template).render(shown)
 
 
 def asset(name: str) -> str:
+    """Return the text of a file in ``assets``."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 

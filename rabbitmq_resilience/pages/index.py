@@ -1,4 +1,4 @@
-"""All runs on one page: newest first, and how throughput, recovery and outages of each scenario went over time."""
+"""Write the page of all runs: newest first, with throughput, recovery and outages of each scenario over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPARK_WIDTH, SPARK_HEIGHT = 120, 26
 
 @dataclass(frozen=True)
 class Row:
-    """One run as the index shows it; texts are empty where nothing is known."""
+    """A run as the index shows it; texts are empty if nothing is known."""
 
     run: RunDirectory
     verdict: Mapping[str, Any]
@@ -56,16 +56,17 @@ class Row:
 
     @property
     def throughput_ratio(self) -> float | None:
-        """The throughput under faults against the steady one."""
+        """Return the throughput during faults divided by that of the steady phase; None if not known."""
         return _number(self.verdict, "throughput", "ratio")
 
     @property
     def kept(self) -> str:
+        """Return ``throughput_ratio`` as text."""
         return "" if self.throughput_ratio is None else _percent(self.throughput_ratio)
 
     @property
     def outage_s(self) -> float | None:
-        """The longest outage of a queue."""
+        """Return the longest outage of a queue in seconds; None if not known."""
         return longest_outage_s(self.verdict)
 
     @property
@@ -83,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Trend:
-    """A curve from 0 up to the highest value, as points of a picture, and its last value."""
+    """A curve from 0 up to the highest value, as points of a picture, with its last value as text."""
 
     points: Sequence[tuple[float, float]]
     last: str
@@ -93,7 +94,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Scenario:
-    """How the runs of one scenario went, from the oldest to the newest."""
+    """The results of the runs of one scenario, from the oldest to the newest."""
 
     title: str
     runs: int
@@ -114,13 +115,13 @@ def write_index(runs_root: Path) -> Path:
 
 
 def renew_index(runs_root: Path) -> None:
-    """Write ``index.html`` again where there is one: a run was judged anew."""
+    """Write ``index.html`` again if it exists, after a run was judged again."""
     if (runs_root / INDEX_FILE).exists():
         write_index(runs_root)
 
 
 def _age(folder: Path) -> tuple[str, str, int]:
-    """Time, name, and which of those that share both."""
+    """Return the time, the name, and the number among runs that share both, as a key for sorting."""
     time, _, name = folder.name.partition("-")
     name, _, number = name.rpartition("-") if re.search(r"-\d+$", name) else (name, "", "1")
     return time, name, int(number)

@@ -1,6 +1,6 @@
-"""What brokers logged around the time of a finding, so that a page shows it next to what it explains.
+"""Select the log lines of brokers around the time of a finding, so that a page can show them next to it.
 
-Times are those that the logs state, by the brokers' own clocks.
+Times are those of the logs, by the brokers' own clocks.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-#: So many lines are shown with a finding, each of so many characters at most.
+#: The most lines that are shown with a finding, and the most characters of each.
 LINES_MAX, CHARACTERS_MAX = 12, 220
-#: How long before and after a moment is looked at where no fault explains more.
+#: The time before and after a moment that is searched; an earlier fault extends it.
 BEFORE_S, AFTER_S = 3.0, 25.0
-#: Lines of one node that differ in names and numbers only are one within this time.
+#: Lines of a node within this time that differ only in names and numbers count as one.
 SAME_S = 2.0
 
 _HEAD = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+[+-]\d\d:\d\d) \[(\w+)\] <[\d.]+> ?(.*)$")
 _MOMENT = re.compile(r"\+(\d+(?:\.\d+)?) s\b")
-#: What brokers say when they lose or find each other, pause, mend a split, elect leaders or run out of something.
-_TELLING = re.compile(
+#: Brokers log this when they lose or find each other, pause, heal a split, elect leaders or lack a resource.
+_NOTABLE = re.compile(
     r"not responding|rabbit on node|\bnode \S+ (?:down|up)\b|partition|\bpaus|minority|autoheal|inconsistent|alarm|"
     r"terminat|crash|-> leader|Stopping RabbitMQ|Starting RabbitMQ|Server startup complete|timed? ?out|no quorum",
     re.IGNORECASE,
 )
-#: What a load makes brokers say all the time.
+#: Brokers log this all the time during a load.
 _NOISE = re.compile(r"AMQP connection|authenticated|client-provided name|pending publisher confirms|vhost '\S+' \(desc")
 _VIRTUAL_HOST = re.compile(r" in vhost '[^']*'|\b\d{8}T\d{6}Z-[\w-]*(?=_)_?")
 _PARTICULAR = re.compile(r"'[^']*'|<[^>]*>|\d+")
@@ -35,7 +35,7 @@ _GRAVE = frozenset({"warning", "error", "critical", "alert", "emergency"})
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a broker's log, its lines joined. ``at_s``: seconds since the begin of the run."""
+    """An entry of a broker's log, with its lines joined. ``at_s``: seconds since the begin of the run."""
 
     at_s: float
     node: str
@@ -44,10 +44,10 @@ class Entry:
 
     @property
     def weight(self) -> int:
-        """How much it may explain, from 0 on."""
+        """Return how much the entry may explain, from 0 on."""
         if _NOISE.search(self.text):
             return 0
-        return 2 * bool(_TELLING.search(self.text)) + (self.level in _GRAVE)
+        return 2 * bool(_NOTABLE.search(self.text)) + (self.level in _GRAVE)
 
     def __str__(self) -> str:
         return f"+{self.at_s:.1f} s  {self.node}  [{self.level}] {self.text}"
@@ -63,7 +63,7 @@ def read(files: Mapping[str, Path], *, started_at: str) -> list[Entry]:
 
 
 def _entries(node: str, lines: Iterable[str], origin_s: float) -> Iterator[Entry]:
-    """Yield the entries of one log. Lines that follow with the same head belong to the one before."""
+    """Yield the entries of one log. Lines that follow with the same head belong to the entry before."""
     head, texts = ("", ""), list[str]()
     for line in (*lines, ""):
         parts = _HEAD.match(line)
@@ -87,25 +87,27 @@ def _shortened(texts: Iterable[str]) -> str:
 
 def moments_s(texts: Iterable[str]) -> list[float]:
     """Return the moments that texts name, such as "+6.973 s", in seconds since the begin of the run."""
-    return [float(told) for text in texts for told in _MOMENT.findall(text)]
+    return [float(moment_s) for text in texts for moment_s in _MOMENT.findall(text)]
 
 
 def around(entries: Sequence[Entry], at_s: float, faults_s: Iterable[float]) -> list[str]:
-    """Return what explains most around a moment, in order, as lines. ``faults_s``: when faults began; what follows from
-    the last one before the moment is looked at as well."""
+    """Return the lines around a moment that explain most, in order.
+
+    ``faults_s``: when faults began. The search starts at the last fault before the moment.
+    """
     start_s = max([begun_s for begun_s in faults_s if begun_s <= at_s], default=at_s) - BEFORE_S
     near = [entry for entry in entries if start_s <= entry.at_s <= at_s + AFTER_S and entry.weight]
-    told: list[tuple[Entry, int]] = []
+    counted: list[tuple[Entry, int]] = []
     last: dict[tuple[str, str], int] = {}
     for entry in near:
         kind = entry.node, _PARTICULAR.sub("", entry.text)
         place = last.get(kind)
-        if place is not None and entry.at_s - told[place][0].at_s <= SAME_S:
-            told[place] = told[place][0], told[place][1] + 1
+        if place is not None and entry.at_s - counted[place][0].at_s <= SAME_S:
+            counted[place] = counted[place][0], counted[place][1] + 1
         else:
-            last[kind] = len(told)
-            told.append((entry, 0))
-    chosen = sorted(told, key=lambda one: (-one[0].weight, abs(one[0].at_s - at_s)))[:LINES_MAX]
+            last[kind] = len(counted)
+            counted.append((entry, 0))
+    chosen = sorted(counted, key=lambda one: (-one[0].weight, abs(one[0].at_s - at_s)))[:LINES_MAX]
     return [
         f"{entry} (and {more} more like it)" if more else str(entry)
         for entry, more in sorted(chosen, key=lambda one: one[0].at_s)

@@ -1,7 +1,7 @@
-"""One run as one page: self-contained, offline, verdict first.
+"""Write the page of a run: self-contained, offline, verdict first.
 
-Whatever a fault file or a broker said is escaped, and the page's own policy lets no script run but the one whose hash
-it names, and nothing be loaded from anywhere.
+All text from fault files and brokers is escaped. The page's own policy allows only the script with the hash that it
+names, and allows nothing to be loaded.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from rabbitmq_resilience.record.commands import recheck_command, rerun_command
 from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 from rabbitmq_resilience.record.whole_files import write_whole
 
-#: More faults than these are folded away, but for those that are in doubt.
+#: With more faults than this, the table is folded away, except for faults that are in doubt.
 FAULTS_SHOWN_MAX = 30
-#: Of the queues that were out, those that were so for longest.
+#: The most queues with outages that are shown: those with the longest ones.
 QUEUES_SHOWN_MAX = 20
 
 MEANINGS = {
     "VALID": "Every promise held.",
     "INVALID": "A promise was broken.",
-    "UNKNOWN": "This run cannot tell.",
+    "UNKNOWN": "This run does not show whether the promises held.",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was judged of one invariant or assumption, as the page shows it."""
+    """The finding of an invariant or assumption, as the page shows it."""
 
     name: str
     word: str
@@ -56,9 +56,9 @@ class Finding:
 
 
 def write_page(run: RunDirectory) -> Path:
-    """Write ``report.html`` from whatever the run left, complete or not, and return its path.
+    """Write ``report.html`` from the files of a run, complete or not, and return its path.
 
-    Without a verdict, or with a damaged history, the page says so and shows the rest.
+    If the verdict is missing or the history is damaged, the page says so and shows the rest.
     """
     troubles: list[str] = []
     try:
@@ -68,7 +68,7 @@ def write_page(run: RunDirectory) -> Path:
         troubles.append(str(error))
     try:
         seen = series(run.publishes, run.deliveries, run.events(), run.metrics, run.alerts())
-    except Exception as error:  # what damaged files make of whoever reads them
+    except Exception as error:  # reading damaged files may raise any exception
         seen = series(tuple, tuple, [])
         troubles.append(f"The record of this run is damaged and is not drawn: {error}")
     write_whole(run.report, _page(run, verdict, seen, troubles))
@@ -110,7 +110,7 @@ def _page(run: RunDirectory, verdict: Mapping[str, Any], seen: Series, troubles:
 
 
 def _facts(verdict: Mapping[str, Any], seen: Series) -> dict[str, Any]:
-    """None where nothing is known."""
+    """Return the facts of a run by their title; a value is None if it is not known."""
     return {
         "Erlang": verdict.get("erlang_version"),
         "Upgraded to": ", ".join(verdict.get("upgraded_to") or ()) or None,
@@ -126,21 +126,21 @@ def _facts(verdict: Mapping[str, Any], seen: Series) -> dict[str, Any]:
 
 
 def _labels(verdict: Mapping[str, Any]) -> list[str]:
-    """Return what was played on, in words for people."""
+    """Return the broker, queue type and topology of a run in words for people."""
     version, kind = verdict.get("broker_version"), verdict.get("queue_type")
-    told = [
+    labels = [
         version and f"RabbitMQ {version}",
         kind and f"{kind} queues",
         verdict.get("partition_handling"),
         (verdict.get("topology") or "").replace("_", " "),
     ]
-    return [label for label in told if label]
+    return [label for label in labels if label]
 
 
 def _explained(
     run: RunDirectory, verdict: Mapping[str, Any], findings: Sequence[Finding], seen: Series
 ) -> list[Finding]:
-    """Return the findings; those that are INVALID with what brokers logged around the first moment that they name."""
+    """Return the findings. INVALID ones get the brokers' log lines around the first moment that they name."""
     started_at = verdict.get("started_at")
     if started_at is None or all(finding.word != "INVALID" for finding in findings):
         return list(findings)

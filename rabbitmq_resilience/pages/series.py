@@ -1,7 +1,7 @@
-"""Rates and latencies of a whole run, from its streams of messages, small enough for a page.
+"""Compute rates and latencies of a whole run from its streams of messages, small enough for a page.
 
-One pass finds the bounds of time, one reads the publishes, one the deliveries. Beside fixed tables, memory
-grows by four bytes a message: when each was sent, so that its delivery's latency is known.
+One pass finds the bounds of time, one reads the publishes, one the deliveries. Except for fixed tables, memory grows by
+four bytes for each message: the moment of its sending, which is needed for the latency of its delivery.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Ints = npt.NDArray[np.int64]
 
 BUCKETS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600)
 
-#: Rows that are taken together, whatever the writers' batches were.
+#: Rows that are read together, regardless of the writers' batches.
 ROWS_TOGETHER = 1 << 17
 
-#: Resolution at which the moment of sending is kept for delivery latencies.
+#: The resolution of the moments of sending, which are kept for delivery latencies.
 TICK_US = 100
 
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -41,12 +41,12 @@ PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True)
 class Series:
-    """All that the charts show.
+    """The data of all charts of a run.
 
-    ``at_s`` are the middles of buckets of ``bucket_s``, counted from the run's first record; every curve of ``rates``
-    (messages/s), ``confirm_ms`` and ``delivery_ms`` has one value a bucket. Latencies stand in the bucket of
-    their end, None where nothing ended. ``target_per_s`` is what all publishers together were to send, None where
-    there was no limit or no publishing; empty where no event tells it. ``totals`` are counts of messages over the whole
+    ``at_s`` are the middles of buckets of ``bucket_s``, in seconds since the run's first record. Each curve of
+    ``rates`` (messages/s), ``confirm_ms`` and ``delivery_ms`` has one value for each bucket. A latency counts in the
+    bucket of its end; a bucket without any has None. ``target_per_s`` is the target of all publishers together, None
+    without a limit or without publishing; it is empty if no event states it. ``totals`` count the messages of the whole
     run. ``idle`` and ``churn``: see ``pages.background``.
     """
 
@@ -73,7 +73,7 @@ def series(
     metrics: ReadMetrics = no_metrics,
     alerts: Alerts | None = None,
 ) -> Series:
-    """Summarise a run; an empty one gives one empty bucket. Each callable starts a fresh pass."""
+    """Return the series of a run; an empty run gives one empty bucket. Each callable starts a fresh pass."""
     origin_us, end_us = _bounds(publishes, deliveries, events)
     buckets = _Buckets.over(origin_us, end_us)
     sent, confirmed, refused, uncertain, received = (buckets.counts() for _ in range(5))
@@ -118,7 +118,7 @@ def series(
 
 
 def _target_per_s(events: Sequence[Event], moments_us: Iterable[float]) -> list[float | None]:
-    """The target at each moment between the start of the steady phase and that of the drain."""
+    """Return the target at each moment; None outside the time from the steady phase to the drain."""
     loads = [event for event in events if isinstance(event, LoadEvent)]
     if not loads:
         return []
@@ -129,7 +129,7 @@ def _target_per_s(events: Sequence[Event], moments_us: Iterable[float]) -> list[
 
 
 def _bounds(publishes: Batches, deliveries: Batches, events: Sequence[Event]) -> tuple[int, int]:
-    """First and last moment of anything recorded; (0, 0) if nothing was."""
+    """Return the first and last recorded moment; (0, 0) if nothing was recorded."""
     moments = [event.t_us for event in (*events[:1], *events[-1:])]
     for rows in _together(publishes()):
         sent = rows.filter(pc.not_equal(rows["outcome"], int(Outcome.NEVER_SENT)))
@@ -142,7 +142,7 @@ def _bounds(publishes: Batches, deliveries: Batches, events: Sequence[Event]) ->
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Tables of about ROWS_TOGETHER rows: the price of a call is paid once for many small batches."""
+    """Yield tables of about ROWS_TOGETHER rows, so that many small batches cost one call."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -162,7 +162,7 @@ def _ints(rows: pa.Table, name: str) -> Ints:
 
 @dataclass(frozen=True)
 class _Buckets:
-    """Equal parts of the run's time."""
+    """The run's time in equal parts."""
 
     origin_us: int
     width_s: int
@@ -172,7 +172,7 @@ class _Buckets:
     def over(cls, origin_us: int, end_us: int) -> _Buckets:
         span_s = (end_us - origin_us) / 1e6
         width_s = next((width for width in BUCKETS_S if span_s <= width * POINTS_MAX), int(span_s / POINTS_MAX) + 1)
-        # A last sliver would show as a fall to nothing: it joins the bucket before it.
+        # A short last bucket would look like a drop to 0: it joins the bucket before it.
         return cls(origin_us, width_s, max(1, math.ceil(span_s / width_s - 0.1)))
 
     def middles_us(self) -> list[float]:
@@ -192,7 +192,8 @@ class _Buckets:
 
 
 class _Latencies:
-    """A histogram a bucket, its bins in geometric steps of 3.7 % from 0.1 ms to a day, and the exact maximum."""
+    """A histogram for each bucket, with bins in geometric steps of 3.7 % from 0.1 ms to a day, and the exact
+    maximum."""
 
     BINS_PER_DECADE = 64
     DECADES = 9
@@ -227,7 +228,7 @@ class _Latencies:
 
 
 class _SendTimes:
-    """When each message was sent, by publisher and sequence."""
+    """The moments at which messages were sent, by publisher and sequence."""
 
     def __init__(self, origin_us: int) -> None:
         self._origin_us = origin_us
@@ -240,7 +241,7 @@ class _SendTimes:
             ticks[sequence[rows]] = (sent_us[rows] - self._origin_us) // TICK_US
 
     def of(self, publisher: Ints, sequence: Ints) -> Ints:
-        """The moment of each message in microseconds, to a tenth of a millisecond; -1 if it was never sent."""
+        """Return when each message was sent, in microseconds, to a tenth of a millisecond; -1 if it never was."""
         found = np.full(len(publisher), -1, dtype=np.int64)
         for name in np.unique(publisher):
             ticks = self._ticks.get(int(name), np.zeros(0, dtype=np.int32))

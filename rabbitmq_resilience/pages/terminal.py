@@ -1,4 +1,4 @@
-"""What a person at the terminal sees: a live line while a scenario runs, a short story when it failed."""
+"""Write for people at the terminal: a live line while a scenario runs, and a short story if it failed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rabbitmq_resilience.pages.wording import coverage_text, duration_text, expe
 from rabbitmq_resilience.record.commands import near, recheck_command, rerun_command
 from rabbitmq_resilience.tools.closing import Closing
 
-#: A line on a stream that is no terminal is worth its place only now and then.
+#: How often a line is written to a stream that is no terminal.
 PLAIN_EVERY_S = 10.0
 REDRAW_EVERY_S = 0.2
 RATE_OVER_S = 2.0
-EXAMPLES_TOLD = 3
+EXAMPLES_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Status:
-    """What is so at this moment. ``sent``, ``confirmed`` and ``received`` count messages since the start;
-    ``depth`` counts messages in all queues, None while no node tells; ``faults`` are those that are active."""
+    """The state of a run at a moment. ``sent``, ``confirmed`` and ``received`` count messages since the start.
+    ``depth`` counts messages in all queues; None while no node reports it. ``faults`` are the active faults."""
 
     phase: str
     elapsed_s: float
@@ -48,8 +48,8 @@ class Rates:
 
 
 class LiveLine(Closing):
-    """Tells ``Status`` on a stream: one line that is drawn anew on a terminal, elsewhere a line every ten seconds
-    and at each new phase. ``show`` may be called as often as one likes, from one thread; a stream that fails is
+    """A writer of ``Status`` to a stream. On a terminal it draws one line again and again; elsewhere it writes a line
+    every ten seconds and at each new phase. ``show`` may be called at any rate, from one thread. A stream that fails is
     not written to again, since watching must not end a run."""
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,6 +61,7 @@ class LiveLine(Closing):
         self._phase = ""
 
     def show(self, status: Status) -> None:
+        """Write the status, unless the last line is too recent."""
         now_s = self._clock()
         self._seen.append((now_s, status))
         while len(self._seen) > 2 and now_s - self._seen[1][0] >= RATE_OVER_S:
@@ -99,7 +100,7 @@ class LiveLine(Closing):
 
 
 def status_line(status: Status, rates: Rates) -> str:
-    """One line, plain ASCII as far as the faults' names are."""
+    """Return one line, in plain ASCII if the faults' names are."""
     minutes, seconds = divmod(int(status.elapsed_s), 60)
     depth = "?" if status.depth is None else f"{status.depth:,}"
     parts = [
@@ -115,8 +116,7 @@ def status_line(status: Status, rates: Rates) -> str:
 
 
 def outcome_line(verdict: Mapping[str, Any], directory: Path) -> str:
-    """How a run ended, in one line that stays: the verdict, the scenario, how long it took, its longest outage and its
-    page."""
+    """Return one line on how a run ended: the verdict, the scenario, its duration, its longest outage and its page."""
     duration_s = verdict.get("duration_s")
     took = "" if duration_s is None else f", {duration_text(duration_s)}"
     out = "".join(f", {text}" for text in [outage_text(verdict)] if text)
@@ -125,9 +125,11 @@ def outcome_line(verdict: Mapping[str, Any], directory: Path) -> str:
 
 
 def story(verdict: Mapping[str, Any], directory: Path) -> str:
-    """Why a run is not VALID, in a few lines, from the content of ``verdict.json``: what did not hold, the first
-    messages that show it, and the commands that run it and judge it again. A VALID run gets one line, unless
-    its scenario expected another verdict (``as_expected`` is False)."""
+    """Return a few lines on why a run is not VALID, from the content of ``verdict.json``.
+
+    They have the findings that did not hold, their first examples, and the commands to play and to judge the run again.
+    A VALID run gets one line, unless its scenario expected another verdict (``as_expected`` is False).
+    """
     word = verdict_word(verdict)
     head = f"{word}: {verdict.get('title') or directory.name}"
     if word == "VALID" and verdict.get("as_expected") is not False:
@@ -151,7 +153,7 @@ _CIRCUMSTANCES = (("broker", "broker_version"), ("driver", "driver"), ("seed", "
 
 
 def _broken(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """What is INVALID first, then what could not be told."""
+    """Yield lines for each finding that is INVALID, then for each that is UNKNOWN."""
     findings = [item for kind in ("invariants", "assumptions") for item in (verdict.get(kind) or {}).items()]
     for word in ("INVALID", "UNKNOWN"):
         for name, finding in findings:
@@ -161,6 +163,6 @@ def _broken(verdict: Mapping[str, Any]) -> Iterator[str]:
             judged = f" (judged {covered})" if covered else ""
             yield f"  {name} is {word}{judged}: {finding.get('summary', 'no reason was given')}"
             examples = list(finding.get("examples") or ())
-            yield from (f"      {example}" for example in examples[:EXAMPLES_TOLD])
-            if len(examples) > EXAMPLES_TOLD:
-                yield f"      and {len(examples) - EXAMPLES_TOLD} more on the page"
+            yield from (f"      {example}" for example in examples[:EXAMPLES_SHOWN])
+            if len(examples) > EXAMPLES_SHOWN:
+                yield f"      and {len(examples) - EXAMPLES_SHOWN} more on the page"

@@ -1,6 +1,6 @@
-"""What the events say about time: phases, fault windows, states of nodes and links, sampled depth and memory.
+"""Read from events what happened when: phases, fault windows, states of nodes and links, sampled depth and memory.
 
-All times are seconds from the moment ``origin_us``. Values that were not seen are None, never 0.
+All times are seconds from the moment ``origin_us``. Values that were not observed are None, never 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rabbitmq_resilience.record.round_trips import KINDS, Round, rounds, spells
 
 POINTS_MAX = 2000
 
-#: A curve is broken where its samples are further apart than this many usual distances.
+#: A curve is broken if its samples are further apart than this many usual distances.
 GAP_DISTANCES = 4
 
 
@@ -38,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Lane:
-    """One swim-lane: a node, or links that share one fate; intervals in order, without overlap."""
+    """A swim-lane of a node, or of links that share one fate; its intervals are in order and do not overlap."""
 
     name: str
     intervals: tuple[Interval, ...]
@@ -47,8 +47,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """One step of the schedule: ``detail`` says what it acted on, the two proofs what showed it and its healing.
-    A fault that was never healed ends with the run; ``proven`` and ``heal_proven`` are None where nothing was said."""
+    """A step of the schedule. ``detail`` states what it acted on; the two proofs state what showed it and its healing.
+    A fault that was never healed ends with the run. ``proven`` and ``heal_proven`` are None without a record."""
 
     step: int
     fault: str
@@ -65,7 +65,7 @@ class FaultWindow:
 
 @dataclass(frozen=True)
 class Samples:
-    """Curves that share their moments ``at_s``; all of one length, None where nothing was seen."""
+    """Curves that share their moments ``at_s``. All have the same length; a value is None if nothing was seen."""
 
     at_s: list[float] = field(default_factory=list)
     curves: dict[str, list[float | None]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Timeline:
 
 
 def timeline(events: Sequence[Event], *, origin_us: int, end_us: int) -> Timeline:
-    """Read ``events`` (in the order of time) as windows and curves between the two moments."""
+    """Return windows and curves between the two moments, from ``events`` in the order of time."""
     end_s = (end_us - origin_us) / 1e6
     timed = [((event.t_us - origin_us) / 1e6, event) for event in events]
     steps: dict[int, list[tuple[float, FaultEvent]]] = {}
@@ -108,7 +108,7 @@ def timeline(events: Sequence[Event], *, origin_us: int, end_us: int) -> Timelin
 
 
 def _held_back(looks: Sequence[tuple[float, FlowStatesEvent]]) -> Samples:
-    """Nothing where nobody ever was."""
+    """Return the curves of flow control and blocking; a curve that is always 0 is left out."""
     rows = [
         (
             at_s,
@@ -125,16 +125,16 @@ def _held_back(looks: Sequence[tuple[float, FlowStatesEvent]]) -> Samples:
 
 
 def _round(of: Round) -> dict[str, float]:
-    """The median and the most of the ways of each kind, ms; what was not answered has no number."""
-    told: dict[str, float] = {}
+    """Return the median and the maximum of each kind of way, in ms; unanswered round trips do not count."""
+    found: dict[str, float] = {}
     for kind in KINDS:
         took = [ms for ms in of.of_kind(kind) if ms is not None]
-        told |= {kind: statistics.median(took), f"{kind}, most": max(took)} if took else {}
-    return told
+        found |= {kind: statistics.median(took), f"{kind}, most": max(took)} if took else {}
+    return found
 
 
 def _intervals(changes: Sequence[tuple[float, str]], end_s: float) -> tuple[Interval, ...]:
-    """Runs of one state, from each state's first sight to the next one's."""
+    """Return an interval for each run of one state, from its first sight to that of the next state."""
     starts = [next(run) for _, run in itertools.groupby(changes, key=lambda change: change[1])]
     ends = [*(at_s for at_s, _ in starts), end_s][1:]
     return tuple(Interval(at_s, max(at_s, end), state) for (at_s, state), end in zip(starts, ends, strict=True))
@@ -153,7 +153,7 @@ def _node_lanes(sightings: Sequence[tuple[float, Mapping[str, str]]], end_s: flo
 
 
 def _blocked_lane(changes: Sequence[tuple[float, WorkerEvent]], end_s: float) -> tuple[Lane, ...]:
-    """One lane for all publishers: when brokers blocked any of them. None if they never did."""
+    """Return one lane for all publishers: when brokers blocked any of them. There is no lane if they never did."""
     blocked: set[str] = set()
     states = []
     for at_s, event in changes:
@@ -201,7 +201,7 @@ def _proof(moments: dict[str, float], yes: str, no: str) -> bool | None:
 
 
 def _link_lanes(steps: Iterable[Sequence[tuple[float, FaultEvent]]], end_s: float) -> tuple[Lane, ...]:
-    """A lane for each group of links that were cut and slow at the same times."""
+    """Return a lane for each group of links that were cut and slow at the same times."""
     fates: dict[tuple[str, str], set[Interval]] = {}
     for changes in steps:
         window = _fault_window(0, changes, end_s)
@@ -222,7 +222,7 @@ def _link_lanes(steps: Iterable[Sequence[tuple[float, FaultEvent]]], end_s: floa
 
 
 def _without_overlap(intervals: Iterable[Interval]) -> Iterator[Interval]:
-    """Cut over slow: where both hold, nothing passes."""
+    """Yield the intervals in order. Cut takes precedence over slow, as nothing passes a cut."""
     cuts = sorted((i for i in intervals if i.state == "cut"), key=lambda i: i.start_s)
     pieces = [i for i in intervals if i.state != "cut"]
     for cut in cuts:
@@ -239,7 +239,7 @@ def _without_overlap(intervals: Iterable[Interval]) -> Iterator[Interval]:
 
 
 def _group_name(links: Sequence[tuple[str, str]]) -> str:
-    """``a1 ⇄ b1 b2`` or ``a1 → b1 b2`` where the links are all those between two sides."""
+    """Return ``a1 ⇄ b1 b2`` or ``a1 → b1 b2`` if the links are all those between two sides, else their number."""
     linked = set(links)
     near = links[0][0]
     far_side = sorted({b for a, b in links if a == near})
@@ -254,7 +254,7 @@ def _group_name(links: Sequence[tuple[str, str]]) -> str:
 
 
 def _depth(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """Ready and unacked of all queues, and both together of the fullest queue."""
+    """Return the ready and unacked messages of all queues, and both together of the fullest queue."""
     seen = [(q["ready"] or 0, q["unacked"] or 0) for q in queues.values() if q.get("ready") is not None]
     if not seen:
         return {}
@@ -266,12 +266,12 @@ def _depth(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def _memory(event: SampleEvent) -> dict[str, Any]:
-    """A broker whose statistics are not there yet is told with 0 bytes, which no broker needs."""
+    """Return the bytes of each node. 0 bytes are left out: the broker has no statistics yet."""
     return {node: n_bytes for node, n_bytes in event.memory_bytes.items() if n_bytes}
 
 
 def samples(rows: Iterable[tuple[float, dict[str, Any]]]) -> Samples:
-    """Curves of the values seen at each moment, thinned, and broken where nothing was seen for long."""
+    """Return curves of the values at each moment, thinned, and broken if nothing was seen for long."""
     thinned = _thin([(at_s, values) for at_s, values in rows if values])
     names = sorted({name for _, values in thinned for name in values}, key=_natural)
     broken = list(_with_gaps(thinned))
@@ -287,7 +287,7 @@ def _natural(name: str) -> tuple[int, str]:
 
 
 def _thin(rows: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[str, Any]]]:
-    """At most POINTS_MAX rows; of neighbours that become one the highest value stays, so that no peak is lost."""
+    """Return at most POINTS_MAX rows. Joined neighbours keep their highest value, so that no peak is lost."""
     width = -(-len(rows) // POINTS_MAX)
     if width <= 1:
         return rows

@@ -1,4 +1,4 @@
-"""How verdicts and numbers are worded, on every page and in the terminal alike."""
+"""Word verdicts and numbers, in the same way for every page and for the terminal."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 WORDS = ("VALID", "INVALID", "UNKNOWN")
 
-#: Stands where there is no number.
+#: The text for a missing number.
 NOTHING = "-"
 
 
 def verdict_word(judged: Mapping[str, Any]) -> str:
-    """The verdict of a run or a finding; what is missing or misspelt is UNKNOWN."""
+    """Return the verdict of a run or a finding; UNKNOWN if it is missing or misspelt."""
     word = judged.get("verdict")
     return word if word in WORDS else "UNKNOWN"
 
 
 def short_verdict(verdict: Mapping[str, Any]) -> str:
-    """The verdict of a run, with a word where it is a violation that is known."""
+    """Return the verdict of a run, marked if the violation is known."""
     known = " (known)" if verdict_word(verdict) != "VALID" and verdict.get("as_expected") else ""
     return verdict_word(verdict) + known
 
 
 def expectation_text(verdict: Mapping[str, Any]) -> str:
-    """What the scenario expects of this broker version, and whether it came; empty where it is plain VALID."""
+    """Return what the scenario expects of this broker version, and whether it came; empty if it expects only VALID."""
     expected, came = verdict.get("expected"), verdict.get("as_expected")
     if not expected or expected == "VALID":
         return ""
@@ -32,11 +32,12 @@ def expectation_text(verdict: Mapping[str, Any]) -> str:
         return f"Expected is {expected}."
     if came and verdict_word(verdict) == "VALID":
         return f"Expected is {expected}; this one is not among them."
-    return f"Expected is {expected}, {'and so it is' if came else 'but it is not so'}."
+    return f"Expected is {expected}, {'and the result agrees' if came else 'but the result differs'}."
 
 
 def number_text(name: str, value: Any) -> tuple[str, str]:
-    """``("stall_s_max", 6.1)`` becomes ``("stall max", "6.1 s")``: the unit goes from the name to the number."""
+    """Return the name without its unit, and the number with it: ``("stall_s_max", 6.1)`` becomes ``("stall max", "6.1
+    s")``."""
     words = name.split("_")
     unit = ""
     if words[-2:] == ["per", "s"]:
@@ -51,23 +52,26 @@ def number_text(name: str, value: Any) -> tuple[str, str]:
 
 
 def coverage_text(finding: Mapping[str, Any]) -> str:
-    """How much of what is demanded was judged: ``{"judged_s": 20, "demanded_s": 90}`` becomes "20 of 90 s". Empty where
-    that is not known, and where nothing was demanded."""
-    told = finding.get("coverage") or {}
-    for name, demanded in told.items():
+    """Return how much of the demand was judged: ``{"judged_s": 20, "demanded_s": 90}`` becomes "20 of 90 s".
+
+    It is empty if that is not known, or if nothing was demanded.
+    """
+    coverage = finding.get("coverage") or {}
+    for name, demanded in coverage.items():
         kind, _, unit = name.partition("_")
         if kind == "demanded" and demanded:
-            judged = told.get(f"judged_{unit}", 0)
+            judged = coverage.get(f"judged_{unit}", 0)
             return f"{_value_text(_short(judged))} of {_value_text(_short(demanded))} {unit}"
     return ""
 
 
 def _short(value: float) -> float | int:
-    """Without what nobody reads."""
+    """Return the value without digits that do not matter."""
     return round(value) if value == round(value) or value >= 1000 else round(value, 1)
 
 
 def duration_text(duration_s: float) -> str:
+    """Return a duration in hours and minutes, or minutes and seconds, or seconds."""
     minutes, seconds = divmod(round(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -1,1 +1,1 @@
-"""What was seen: histories of messages, events, metrics, and the directory of a run."""
+"""The record of a run: histories of messages, events, metrics, and the run directory."""

@@ -1,7 +1,7 @@
-"""Which alerts of the user's rules were active in a run, and when their rules were evaluated.
+"""Record which alerts of the user's rules were active in a run, and when their rules were evaluated.
 
 ``alerts.json`` in the run directory has all of it, on the clock of every record. An alert is *pending* from the first
-evaluation at which its expression holds, and *firing* once that has lasted for its ``for``.
+evaluation at which its expression holds. It is *firing* once that has lasted for the ``for`` of its rule.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rabbitmq_resilience.record.history import HistoryError
 from rabbitmq_resilience.record.whole_files import write_whole
 
 ALERTS_FILE = "alerts.json"
-#: Evaluations that are further apart than twice their usual distance and this were missed.
+#: Evaluations were missed if two are further apart than twice their usual distance and this.
 LATE_S = 3.0
 
 
 @dataclass(frozen=True)
 class Active:
-    """An alert was seen in one state at all evaluations from ``start_us`` to ``end_us``. ``labels`` are those that tell
-    it from others of its name."""
+    """An alert that was in one state at all evaluations from ``start_us`` to ``end_us``. ``labels`` are those that
+    distinguish it from other alerts of its name."""
 
     alert: str
     state: Literal["pending", "firing"]
@@ -34,13 +34,13 @@ class Active:
     end_us: int
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {value}" for name, value in sorted(self.labels.items()))
-        return f"{self.alert} ({told})" if told else self.alert
+        labels = ", ".join(f"{name} {value}" for name, value in sorted(self.labels.items()))
+        return f"{self.alert} ({labels})" if labels else self.alert
 
 
 @dataclass(frozen=True)
 class RuleGroup:
-    """Rules that are evaluated together each ``every_s``. ``evaluated_us``: the first and the last evaluation of each
+    """Rules that are evaluated together every ``every_s``. ``evaluated_us``: the first and the last evaluation of each
     stretch without a gap."""
 
     name: str
@@ -50,20 +50,20 @@ class RuleGroup:
 
     @property
     def apart_us(self) -> float:
-        """Evaluations that are further apart have a gap between them."""
+        """Return the largest distance of two evaluations that have no gap between them, in us."""
         return (2 * self.every_s + LATE_S) * 1e6
 
 
 @dataclass(frozen=True)
 class Alerts:
-    """``active`` in the order of time."""
+    """The rule groups of a run, and the alerts that were active. ``active`` is in the order of time."""
 
     groups: Sequence[RuleGroup]
     active: Sequence[Active]
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all alerts that there are rules for."""
+        """Return the names of all alerts that have rules."""
         return frozenset(name for group in self.groups for name in group.alerts)
 
 
@@ -71,12 +71,12 @@ _READER = TypeAdapter(Alerts)
 
 
 def write_alerts(alerts: Alerts, path: Path) -> None:
-    """The file is there whole or not at all."""
+    """Write the file whole or not at all."""
     write_whole(path, json.dumps(asdict(alerts), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_alerts(path: Path) -> Alerts | None:
-    """None if there is no such file. Raises HistoryError for one that cannot be understood."""
+    """Return the alerts of the file; None if there is no such file. Raise HistoryError if the file is damaged."""
     if not path.exists():
         return None
     try:

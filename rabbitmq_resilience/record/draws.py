@@ -1,4 +1,4 @@
-"""What is drawn for each message by its number alone, so that who judges a load knows it as who sends it does."""
+"""Draw values for each message from its number alone, so that the checkers know what the load generator drew."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _LAST = np.uint64(31)
 
 
 def draws(publisher: int, sequence: Array, *, seed: int) -> npt.NDArray[np.uint64]:
-    """A number for each sequence, as if by chance: splitmix64, whose steps mix all bits of a 64-bit counter."""
+    """Return a pseudo-random number for each sequence. The method is splitmix64, whose steps mix all bits of a 64-bit
+    counter."""
     counter = np.array([seed & 0xFFFF_FFFF_FFFF_FFFF, publisher], np.uint64)
-    for _ in range(2):  # so that publishers and seeds that are near each other have nothing in common
+    for _ in range(2):  # so that neighbouring publishers and seeds have nothing in common
         counter = _mixed((counter + np.uint64(1)) * _GOLDEN)
     start = counter[:1] ^ (counter[1:] << np.uint64(1))
     return _mixed((sequence.astype(np.uint64) + start) * _GOLDEN)
@@ -33,46 +34,46 @@ def _mixed(number: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Weighted:
-    """Draws one of some choices, by index, each as often as its weight tells."""
+    """Draws one of several choices, by index, with probabilities in proportion to ``weights``."""
 
     weights: Sequence[int]
     seed: int
 
     def of(self, publisher: int, sequence: Array) -> npt.NDArray[np.intp]:
-        """The index that is drawn for each message."""
+        """Return the index that is drawn for each message."""
         ends = np.cumsum(self.weights).astype(np.uint64)
         drawn = draws(publisher, sequence, seed=self.seed) % ends[-1]
         index: npt.NDArray[np.intp] = np.searchsorted(ends, drawn, "right")
         return index
 
 
-#: Priorities are drawn apart from what else is drawn for a message, in each run alike.
+#: The seed of priorities: they are drawn independently of other draws, and equally in each run.
 _OF_PRIORITIES = 0x7072696F
 
 
 @dataclass(frozen=True)
 class Priorities:
-    """``values``: those that messages have, each as often as it stands there."""
+    """Draws the priorities of messages. ``values``: the priorities; one that occurs twice is drawn twice as often."""
 
     values: tuple[int, ...]
 
     def of(self, publisher: int, sequence: Array) -> npt.NDArray[np.uint8]:
-        """The priority of each message."""
+        """Return the priority of each message."""
         drawn = Weighted((1,) * len(self.values), _OF_PRIORITIES).of(publisher, sequence)
         return np.array(self.values, np.uint8)[drawn]
 
 
-#: So are rejections.
+#: The seed of rejections: they are drawn in the same way.
 _OF_REJECTIONS = 0x72656A65
 
 
 @dataclass(frozen=True)
 class Rejections:
-    """Consumers reject one message in ``one_in``, about."""
+    """Draws the messages that consumers reject: about one in ``one_in``."""
 
     one_in: int
 
     def of(self, publisher: int, sequence: Array) -> npt.NDArray[np.bool_]:
-        """Whether each message is rejected."""
+        """Return whether each message is rejected."""
         drawn: npt.NDArray[np.bool_] = draws(publisher, sequence, seed=_OF_REJECTIONS) % np.uint64(self.one_in) == 0
         return drawn

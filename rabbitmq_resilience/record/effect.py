@@ -1,4 +1,4 @@
-"""What a fault does to the cluster, as its events tell it."""
+"""Define what a fault does to the cluster, as its events record it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from rabbitmq_resilience.clusters.spec import Link
 
-#: Steps that were operations before their effects said so.
+#: Faults that were operations before events recorded whether a step is an operation.
 OPERATIONS_OF_OLD = frozenset({"rebalance"})
 
 
@@ -20,23 +20,24 @@ class Effect:
     #: Links are directed, and an end may be a client (``publisher:0``).
     links_cut: frozenset[Link] = frozenset()
     links_slow: frozenset[Link] = frozenset()
-    #: By how much a message over one of these is later, at most; 0 where that is little or not known.
+    #: The most by which a message over a slow link is delayed; 0 if that is little or not known.
     slow_s: float = 0.0
-    #: Nodes that lack CPU or memory, so that others may take them for dead at any time.
+    #: Nodes that lack CPU or memory, so that other nodes may take them for dead at any time.
     nodes_starved: tuple[str, ...] = ()
-    #: Connections over the cut links die at once, rather than being silent.
+    #: Connections over the cut links die at once, instead of going silent.
     sudden: bool = False
-    #: The links are cut and whole in turns, or the nodes away and back.
+    #: The links are cut and whole in turns, or the nodes are away and back in turns.
     intermittent: bool = False
-    #: Nodes that have an alarm of a resource ("memory" or "disk"): publishers are blocked on every node.
+    #: Nodes with an alarm of a resource ("memory" or "disk"): publishers are blocked on every node.
     nodes_alarmed: tuple[str, ...] = ()
     alarm: str = ""
-    #: It is no fault but what operators do: it takes nothing away, so that there is nothing to heal.
+    #: The step is an operation, not a fault: it takes nothing away, so there is nothing to heal.
     operation: bool = False
-    #: What the cluster is afterwards, for good: a version or an image of the broker, or a feature flag.
+    #: The lasting change: a version or an image of the broker, or a feature flag.
     becomes: str = ""
 
     def as_fields(self) -> dict[str, Any]:
+        """Return the effect as the fields of an event."""
         return {
             "nodes_down": list(self.nodes_down),
             "links_cut": sorted(map(list, self.links_cut)),
@@ -52,18 +53,18 @@ class Effect:
         }
 
     @classmethod
-    def of_fields(cls, told: Mapping[str, Any], *, fault: str) -> Self:
-        """``fault`` tells what early records leave out."""
+    def of_fields(cls, recorded: Mapping[str, Any], *, fault: str) -> Self:
+        """Build the effect from the fields of an event. ``fault`` supplies what early records leave out."""
         return cls(
-            nodes_down=tuple(told.get("nodes_down") or ()),
-            links_cut=frozenset(Link(*ends) for ends in told.get("links_cut") or ()),
-            links_slow=frozenset(Link(*ends) for ends in told.get("links_slow") or ()),
-            slow_s=float(told.get("slow_s") or 0),
-            nodes_starved=tuple(told.get("nodes_starved") or ()),
-            sudden=bool(told.get("sudden")),
-            intermittent=bool(told.get("intermittent")),
-            nodes_alarmed=tuple(told.get("nodes_alarmed") or ()),
-            alarm=told.get("alarm") or "",
-            operation=bool(told.get("operation", fault in OPERATIONS_OF_OLD)),
-            becomes=told.get("becomes") or "",
+            nodes_down=tuple(recorded.get("nodes_down") or ()),
+            links_cut=frozenset(Link(*ends) for ends in recorded.get("links_cut") or ()),
+            links_slow=frozenset(Link(*ends) for ends in recorded.get("links_slow") or ()),
+            slow_s=float(recorded.get("slow_s") or 0),
+            nodes_starved=tuple(recorded.get("nodes_starved") or ()),
+            sudden=bool(recorded.get("sudden")),
+            intermittent=bool(recorded.get("intermittent")),
+            nodes_alarmed=tuple(recorded.get("nodes_alarmed") or ()),
+            alarm=recorded.get("alarm") or "",
+            operation=bool(recorded.get("operation", fault in OPERATIONS_OF_OLD)),
+            becomes=recorded.get("becomes") or "",
         )

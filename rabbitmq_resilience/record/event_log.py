@@ -1,6 +1,6 @@
-"""Writes events to a file, a line each, and reads them again.
+"""Write events to a file, one per line, and read them again.
 
-Lines have a number ``n``, from 0 on, so that one which is missing is noticed; those of version 1 have none.
+Lines have a number ``n``, from 0 on, so that a missing line is noticed. The lines of version 1 have no number.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._file = path.open("ab", buffering=0)
-        self._next = path.read_bytes().count(b"\n")  # of those who wrote to it before
+        self._next = path.read_bytes().count(b"\n")  # continues the numbers of earlier writers
 
-    def record(self, kind: str, **told: Any) -> Event:
-        """An event of now, unless its fields have a ``t_us``. Raises TypeError for fields that its kind has not."""
+    def record(self, kind: str, **values: Any) -> Event:
+        """Write an event and return it. Its moment is now, unless the fields have a ``t_us``. Raise TypeError for
+        fields that its kind does not have."""
         with self._lock:
-            event = KINDS[kind](**{"t_us": now_us(), **told})
+            event = KINDS[kind](**{"t_us": now_us(), **values})
             line = json.dumps({"n": self._next, **event.as_fields()}, separators=(",", ":")) + "\n"
             write_all(self._file, line.encode())
             self._next += 1
@@ -45,8 +46,8 @@ class EventLog:
 
 
 def read_events(*paths: Path) -> Iterator[Event]:
-    """All events of the files in the order of their times; a last line cut short by a crash is left out. Raises
-    EventError."""
+    """Yield all events of the files in the order of their times. A last line that a crash cut short is left out. Raise
+    EventError for a line that is no event."""
     events = []
     for path in paths:
         for _, event in _lines(path):
@@ -57,28 +58,28 @@ def read_events(*paths: Path) -> Iterator[Event]:
 
 
 def examine_events(*paths: Path, numbered: bool) -> tuple[list[Event], list[str]]:
-    """The events that can be understood, in the order of their times, and what is wrong with the files, for people.
-    ``numbered``: whether lines have to be."""
+    """Return the events that can be understood, in the order of their times, and the problems of the files, for people.
+    ``numbered``: whether lines must have numbers."""
     events: list[Event] = []
-    troubles = []
+    problems = []
     for path in paths:
         due = 0
         for number, event in _lines(path):
             if isinstance(event, EventError):
-                troubles.append(str(event))
+                problems.append(str(event))
             elif numbered and number != due:
-                troubles.append(f"{_told(path)} lacks events: number {due} should come, and number {number} does")
+                problems.append(f"{_shown(path)} lacks events: number {due} is expected, and number {number} follows")
                 events.append(event)
             else:
                 events.append(event)
             due = number + 1 if isinstance(number, int) else due + 1
         if path.exists() and not path.read_bytes().endswith(b"\n"):
-            troubles.append(f"{_told(path)} is empty, or ends in the middle of a line")
-    return sorted(events, key=lambda event: event.t_us), troubles
+            problems.append(f"{_shown(path)} is empty, or ends in the middle of a line")
+    return sorted(events, key=lambda event: event.t_us), problems
 
 
 def _lines(path: Path) -> Iterator[tuple[Any, Event | EventError]]:
-    """The number that each line has and what it says; nothing of a file that is not there."""
+    """Yield the number of each line, and its event or error; nothing if the file does not exist."""
     try:
         *lines, _ = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -86,12 +87,12 @@ def _lines(path: Path) -> Iterator[tuple[Any, Event | EventError]]:
     for place, line in enumerate(lines, 1):
         number = None
         try:
-            told = json.loads(line)
-            number = told.get("n")
-            yield number, event_of(told)
+            recorded = json.loads(line)
+            number = recorded.get("n")
+            yield number, event_of(recorded)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            yield number, EventError(f"{_told(path)}, line {place}, holds no event: {error}")
+            yield number, EventError(f"{_shown(path)}, line {place}, holds no event: {error}")
 
 
-def _told(path: Path) -> str:
+def _shown(path: Path) -> str:
     return path.name if path.name == EVENTS_FILE else f"{path.parent.name}/{path.name}"

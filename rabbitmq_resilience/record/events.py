@@ -1,7 +1,6 @@
-"""The record of everything but messages: typed events, JSON lines on the same clock as the history.
+"""Define the record of everything except messages: typed events, JSON lines on the same clock as the history.
 
-``record.event_log`` writes and reads them; the names of the fields are those of the JSON. Beside them a line has the
-moment ``t_us`` and the ``kind`` of its class.
+``record.event_log`` writes and reads them. A line has the fields of its class, the moment ``t_us`` and the ``kind``.
 """
 
 from __future__ import annotations
@@ -13,39 +12,40 @@ from typing import Any, ClassVar, Literal, Self
 from rabbitmq_resilience.record.effect import Effect as Effect  # noqa: PLC0414 - where it was before
 from rabbitmq_resilience.record.variation import Variation
 
-#: How the note begins that a run leaves which was broken off.
+#: How the note begins that a run leaves if it was broken off.
 ENDED_EARLY = "the run ended early"
 
 
 class EventError(ValueError):
-    """A line is no event that can be understood; the text says what it lacks."""
+    """A line is no event that can be understood; the text says what the line lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened at ``t_us``. An event of a kind that is not known is only this."""
+    """An event at ``t_us``. An event of an unknown kind has only this base class."""
 
     kind: ClassVar[str] = ""
 
     t_us: int
 
     @classmethod
-    def of_fields(cls, told: Mapping[str, Any]) -> Self:
-        """From the fields of its line. Raises EventError where one is missing that has no default."""
+    def of_fields(cls, row: Mapping[str, Any]) -> Self:
+        """Build the event from the fields of its line. Raise EventError if a required field is missing."""
         mine = {f.name: f for f in fields(cls)}
-        missing = [n for n, f in mine.items() if n not in told and (f.default, f.default_factory) == (MISSING, MISSING)]
+        missing = [n for n, f in mine.items() if n not in row and (f.default, f.default_factory) == (MISSING, MISSING)]
         if missing:
-            raise EventError(f"an event of the kind {cls.kind or told.get('kind')!r} has no {', '.join(missing)}")
-        return cls(**{name: told[name] for name in mine if name in told})
+            raise EventError(f"an event of the kind {cls.kind or row.get('kind')!r} has no {', '.join(missing)}")
+        return cls(**{name: row[name] for name in mine if name in row})
 
     def as_fields(self) -> dict[str, Any]:
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"t_us": told.pop("t_us"), "kind": self.kind, **told}
+        """Return the fields of the event's line."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {"t_us": values.pop("t_us"), "kind": self.kind, **values}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterEvent(Event):
-    """The cluster that is played on. It may have served other runs before; ``started_at`` is UTC, ISO 8601."""
+    """The cluster of the run. It may have served other runs before; ``started_at`` is UTC, ISO 8601."""
 
     kind: ClassVar[str] = "cluster"
 
@@ -53,29 +53,29 @@ class ClusterEvent(Event):
     #: The zone of each node.
     nodes: Mapping[str, str]
     partition_handling: str
-    #: {"nodes", "recover"} where that is the handling.
+    #: {"nodes", "recover"} if that is the handling.
     pause_if_all_down: Mapping[str, Any] | None = None
     net_ticktime_s: float
     broker_version: str
-    #: Such as 27.3.4.1; None in records of before this was recorded.
+    #: Such as 27.3.4.1; None in early records.
     erlang_version: str | None = None
-    khepri: bool = False  # metadata is in Raft
-    #: How often Raft's failure detector is read, where the topology states it in seconds.
+    khepri: bool = False  # the metadata store is Raft (Khepri)
+    #: How often Raft's failure detector is read, if the topology states it in seconds.
     detector_poll_s: float | None = None
     driver: str | None = None
     formed_in_s: float | None = None
     started_at: str | None = None
-    #: What clients connect to (``balancer:0``), and the nodes that are behind it; where it is empty, each node itself.
+    #: By address of clients (``balancer:0``) the nodes behind it; if it is empty, clients connect to each node itself.
     addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesEvent(Event):
-    """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}, and
-    of those that consumers declare the number of that "consumer", "bound" if it binds them to exchanges too, and
-    "expires_s": for how long one must have had none to be gone. ``read_at_drain``: those without a consumer until then.
-    ``shards``: groups of them of which just one takes a message, as a consistent hash exchange chooses.
-    ``dead_letters``, where they go on to other queues: {"queues": {queue: [each that takes them]}, "strategy",
+    """The queues as declared, in the order of their indexes: {queue: {"type", "members": [node], "leader": node}}. If a
+    consumer declares a queue, the queue also has the number of that "consumer", "bound" if the consumer binds it to
+    exchanges, and "expires_s": after how long without a consumer it is deleted. ``read_at_drain``: queues without a
+    consumer until then. ``shards``: groups of queues of which a consistent hash exchange chooses one for each message.
+    ``dead_letters``, if they go on to other queues: {"queues": {queue: [each that takes them]}, "strategy",
     "reject_one_in", "limited": whether queues drop messages, "held_s": how long consumers hold one at most, "acks": how
     they acknowledge, "delivery_limit": what queues are declared with}."""
 
@@ -89,7 +89,7 @@ class QueuesEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SetUpEvent(Event):
-    """Brokers took ``count`` queues or bindings of the load, one by one, in ``took_s`` (not the wait for all nodes)."""
+    """Brokers took ``count`` queues or bindings one by one, in ``took_s`` (without the wait for all nodes)."""
 
     kind: ClassVar[str] = "set_up"
 
@@ -101,8 +101,7 @@ class SetUpEvent(Event):
 @dataclass(frozen=True, kw_only=True)
 class LoadEvent(Event):
     """The load, and how it varies from ``begins_us`` on (the end of the steady phase). The plain numbers hold before
-    and after; a rate of None has no limit. The variable ones are [{"rate_per_s", "for_s"}] and
-    [{"processing_ms", "for_s"}]."""
+    and after. A rate of None has no limit. Variable values: [{"rate_per_s", "for_s"}], [{"processing_ms", "for_s"}]."""
 
     kind: ClassVar[str] = "load"
 
@@ -111,12 +110,12 @@ class LoadEvent(Event):
     variable_rate: Sequence[Mapping[str, Any]]
     processing_ms: float = 0
     variable_processing: Sequence[Mapping[str, Any]] = ()
-    #: None in early records. ``in_flight`` is None where nothing limits it but the connection.
+    #: None in early records. ``in_flight`` is None if only the connection limits it.
     publishers: int | None = None
     in_flight: int | None = None
-    #: Each with ``name``, ``queues``, ``consumers`` and its processing.
+    #: Services, each with ``name``, ``queues``, ``consumers`` and its processing.
     services: Sequence[Mapping[str, Any]] = ()
-    #: Those that messages have, see ``record.draws``; none in early records.
+    #: The priorities of messages, see ``record.draws``; none in early records.
     priorities: Sequence[int] = ()
     #: "anywhere", or "own_zone": client i keeps to the zone of address i modulo their number.
     reconnect: str = "anywhere"
@@ -150,11 +149,11 @@ class FaultEvent(Event):
     detail: str = ""
 
     @classmethod
-    def of_fields(cls, told: Mapping[str, Any]) -> Self:
-        effect = told.get("effect")
+    def of_fields(cls, row: Mapping[str, Any]) -> Self:
+        effect = row.get("effect")
         if isinstance(effect, Mapping):
-            effect = Effect.of_fields(effect, fault=str(told.get("fault"))) if effect else None
-        return super().of_fields({**told, "effect": effect, "detail": str(told.get("detail") or "")})
+            effect = Effect.of_fields(effect, fault=str(row.get("fault"))) if effect else None
+        return super().of_fields({**row, "effect": effect, "detail": str(row.get("detail") or "")})
 
     def as_fields(self) -> dict[str, Any]:
         return {**super().as_fields(), "effect": self.effect and self.effect.as_fields()}
@@ -162,7 +161,7 @@ class FaultEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodesEvent(Event):
-    """What each node did: up, paused, suspended or down; looked at every half second."""
+    """The state of each node: up, paused, suspended or down; sampled every half second."""
 
     kind: ClassVar[str] = "nodes"
 
@@ -171,12 +170,12 @@ class NodesEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleEvent(Event):
-    """What a node that answered told of queues and nodes; asked every second.
+    """What a node that answered reported on queues and nodes; sampled every second.
 
-    ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}; behind are the mirrors that are
-    there and not synchronised; ready and unacked are None where the broker gives no number. A queue that keeps dead
-    letters until another one has confirmed them has ``dead_letters`` besides. ``partitions``: from whom a node says
-    that it was partitioned.
+    ``queues``: {queue: {"ready", "unacked", "leader", "members", "online", "behind"}}. "behind" counts mirrors that are
+    not synchronised. "ready" and "unacked" are None if the broker gives no number. A queue that keeps dead letters
+    until another queue has confirmed them also has ``dead_letters``. ``partitions``: the lost peers, by the node that
+    reports it.
     """
 
     kind: ClassVar[str] = "sample"
@@ -190,7 +189,7 @@ class SampleEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryEvent(Event):
-    """The wait for recovery is over; ``detail`` is what it still lacked."""
+    """The wait for recovery is over; ``detail`` says what was still missing."""
 
     kind: ClassVar[str] = "recovery"
 
@@ -216,7 +215,7 @@ Answer = Literal["asked", "created", "refused", "unanswered"]
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarationEvent(Event):
-    """A ``node`` was asked to declare an ``item`` (kind and name: "queue declared-007"): ``state`` is asked, and then
+    """A ``node`` was asked to declare an ``item`` (kind and name: "queue declared-007"). ``state`` is asked, and then
     created, refused or unanswered."""
 
     kind: ClassVar[str] = "declaration"
@@ -229,7 +228,7 @@ class DeclarationEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataEvent(Event):
-    """Which of the declared items each node has by its own account after recovery; None of one that gave no answer."""
+    """The declared items that each node reports after recovery; None for a node that did not answer."""
 
     kind: ClassVar[str] = "metadata"
 
@@ -238,9 +237,9 @@ class MetadataEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvent(Event):
-    """What happened to a publisher or a consumer: started, connected, connection_lost, blocked, unblocked, stopped,
-    killed (on purpose) or hung (it was killed because it did not end by itself). Blocked: the broker takes nothing from
-    it, for an alarm of memory or disk, until unblocked."""
+    """An event of a publisher or a consumer: started, connected, connection_lost, blocked, unblocked, stopped, killed
+    (on purpose) or hung (it was killed as it did not end by itself). From blocked until unblocked the broker takes
+    nothing from it, because of an alarm of memory or disk."""
 
     kind: ClassVar[str] = "worker"
 
@@ -248,14 +247,14 @@ class WorkerEvent(Event):
     event: str
     node: str = ""
     detail: str = ""
-    #: Which of the worker's processes, counted from 0; None in early records.
+    #: The number of the worker's process, from 0; None in early records.
     life: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdleEvent(Event):
-    """How many idle connections of one worker process are there (``connected`` of ``wanted``), and how many were
-    ``lost`` since the one before; told when it changed, once a second at most."""
+    """How many idle connections of one worker process exist (``connected`` of ``wanted``), and how many were ``lost``
+    since the event before. Recorded after a change, at most once a second."""
 
     kind: ClassVar[str] = "idle"
 
@@ -267,8 +266,8 @@ class IdleEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ChurnEvent(Event):
-    """What was opened and closed again since the one before ("connections", "channels", "queues", "bindings"), and what
-    of it failed; told every second in which there was any."""
+    """What was opened and closed again since the event before ("connections", "channels", "queues", "bindings"), and
+    what of it failed. Recorded in every second in which there was any."""
 
     kind: ClassVar[str] = "churn"
 
@@ -279,7 +278,7 @@ class ChurnEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ClocksEvent(Event):
-    """``t_us`` in microseconds of wall time since 1970, which the Prometheus server has."""
+    """The moment ``t_us`` on the clock of the Prometheus server: microseconds of wall time since 1970."""
 
     kind: ClassVar[str] = "clocks"
 
@@ -288,11 +287,11 @@ class ClocksEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class MachineEvent(Event):
-    """The part of all processors that was used since the one before, and the part that none of our processes used
-    (containers are not ours in this sense); looked at every 5 s. ``over_s``: how long ago that was. ``by``: the names
-    of the programs that used most of that, and the part of each. ``waited_s``: of each broker that is a process of
-    ours, for how long that thread of it which waited longest was ready to run meanwhile, and had no processor.
-    ``stored_bytes``: the size of the files in the folder of each, where the scenario bounds it."""
+    """The used part of all processors since the event before, and the part that none of our processes used (containers
+    do not count as ours); sampled every 5 s. ``over_s``: how long ago the event before was. ``by``: the programs that
+    used most of ``others``, with the part of each. ``waited_s``: for each broker that is our process, for how long its
+    longest waiting thread was ready to run and had no processor. ``stored_bytes``: the size of the files in each
+    broker's folder, if the scenario bounds it."""
 
     kind: ClassVar[str] = "machine"
 
@@ -306,8 +305,8 @@ class MachineEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTripsEvent(Event):
-    """What raw round trips of 1,000 bytes took over each way ("a1->b1") since the one before, in ms; None for one that
-    was not answered."""
+    """The raw round trips of 1,000 bytes over each way ("a1->b1") since the event before, in ms; None for one without
+    an answer."""
 
     kind: ClassVar[str] = "round_trips"
 
@@ -316,10 +315,10 @@ class RoundTripsEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowStatesEvent(Event):
-    """What brokers told of who is held back: how many ``connections`` are in each state ("running", "flow": for credit,
-    at some time in the last 5 s, "blocked": for an alarm, ...), and the ``flow_queues``, which are in flow themselves;
-    None where there are too many to ask for. Asked every 5 s, or less often where it takes long to tell. Nobody tells
-    of those of the ``silent`` nodes, which run."""
+    """What brokers reported on flow control; sampled every 5 s, or less often if they take long. ``connections``: how
+    many are in each state ("running", "flow": short of credit at some time in the last 5 s, "blocked": by an alarm,
+    ...). ``flow_queues``: the queues that are in flow themselves; None if there are too many to ask for. The
+    connections of ``silent`` nodes, which run, are not reported."""
 
     kind: ClassVar[str] = "flow_states"
 
@@ -332,7 +331,7 @@ class FlowStatesEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NoteEvent(Event):
-    """Anything else worth telling."""
+    """Any other remark."""
 
     kind: ClassVar[str] = "note"
 
@@ -342,8 +341,8 @@ class NoteEvent(Event):
 KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in Event.__subclasses__()}
 
 
-def event_of(told: Mapping[str, Any]) -> Event:
-    """The event of one line. Raises EventError."""
-    if not isinstance(told.get("t_us", 0), int):
-        raise EventError(f"an event has no moment t_us, a number of microseconds: {told.get('t_us')!r}")
-    return KINDS.get(told.get("kind", ""), Event).of_fields(told)
+def event_of(row: Mapping[str, Any]) -> Event:
+    """Return the event of one line. Raise EventError if it has no valid ``t_us`` or lacks a field."""
+    if not isinstance(row.get("t_us", 0), int):
+        raise EventError(f"an event has no moment t_us, a number of microseconds: {row.get('t_us')!r}")
+    return KINDS.get(row.get("kind", ""), Event).of_fields(row)

@@ -1,9 +1,10 @@
-"""The frames of which an Arrow IPC stream consists, and many small ones taken at once.
+"""Decode the frames of an Arrow IPC stream, many small frames at once.
 
-A frame is a mark, the length of its metadata, the metadata, which tell the length of the body, and the body (Arrow,
+A frame is a mark, the length of its metadata, the metadata, which state the length of the body, and the body (Arrow,
 "Encapsulated message format"). Workers write frames of some ten rows, because they write what they know ten times a
-second: 25 million messages are millions of frames, and to decode each by itself takes minutes. Frames of one schema
-with as many rows, and no nulls, differ in nothing but the values, so that one of them tells where those of all are.
+second. So 25 million messages are millions of frames, and decoding each by itself takes minutes. Frames of one schema
+with the same number of rows, and no nulls, differ in their values only. So one of them shows where the values of all
+are.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 CONTINUATION = 0xFFFFFFFF
 PREFIX = struct.Struct("<Ii")
 _BODY_LENGTH_SLOT = 4 + 2 * 3  # bodyLength is the fourth field of the flatbuffer table ``Message``
-_WORD_BYTES = 8  # frames begin at multiples of it
+_WORD_BYTES = 8  # frames begin at multiples of this
 
 Words = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.intp]
 
 
 def body_bytes(metadata: bytes) -> int:
-    """The field ``bodyLength``, by the layout of flatbuffers: a root offset, a table, its vtable of field offsets."""
+    """Return the field ``bodyLength``. By the layout of flatbuffers this is a root offset, a table, and its vtable of
+    field offsets."""
     (table,) = struct.unpack_from("<I", metadata, 0)
     (to_vtable,) = struct.unpack_from("<i", metadata, table)
     vtable = table - to_vtable
@@ -40,13 +42,14 @@ def body_bytes(metadata: bytes) -> int:
 
 
 def taken_together(window: bytes, schema: pa.Schema) -> tuple[pa.RecordBatch | None, int]:
-    """The rows of the frames with which ``window`` begins, and the number of bytes that these frames are.
+    """Return the rows of the first frames of ``window``, and the size of these frames in bytes.
 
-    ``window`` begins with a frame. What is not taken, for the caller to decode one by one (None and 0, if that is the
-    first frame already): a frame that is not followed by another, and any that is not made as it is said above.
+    ``window`` must begin with a frame. Frames that are not taken are left for the caller to decode one by one: a frame
+    that no other frame follows, and a frame that is not like the others as described above. The result is None and 0 if
+    that is the first frame.
     """
     words = np.frombuffer(window, "<u8", len(window) // _WORD_BYTES)
-    starts = np.flatnonzero(words == words[:1])  # a value may look like it: each frame's own length must agree
+    starts = np.flatnonzero(words == words[:1])  # a value may look like a mark: each frame's own length must agree
     sizes = np.diff(starts)
     kinds = {int(size): _kind(words, np.flatnonzero(sizes == size), starts, schema) for size in np.unique(sizes)}
     rows = np.zeros(len(sizes), np.intp)
@@ -67,9 +70,9 @@ def taken_together(window: bytes, schema: pa.Schema) -> tuple[pa.RecordBatch | N
 
 @dataclass(frozen=True, eq=False)
 class _Kind:
-    """Frames of one size: ``which`` they are in the window, their ``frames`` as bytes, one line each, the ``rows`` in
-    each (0: they cannot be taken together), which of them are ``alike``, and for each column the number of bytes before
-    its values, and their type."""
+    """Frames of one size. ``which``: their places in the window. ``frames``: their bytes, one line for each frame.
+    ``rows``: the number of rows in each (0: they cannot be taken together). ``alike``: which of them are like the
+    first. ``columns``: for each column the number of bytes before its values, and their type."""
 
     which: Places
     frames: npt.NDArray[np.uint8]
@@ -78,7 +81,7 @@ class _Kind:
     columns: tuple[tuple[int, Any], ...] = ()
 
     def values(self, count: int) -> Iterator[npt.NDArray[Any]]:
-        """Each column of the first frames: one line a frame."""
+        """Yield each column of the first ``count`` frames, one line for each frame."""
         for before, dtype in self.columns:
             if dtype == np.bool_:
                 bits = self.frames[:count, before : before + -(-self.rows // 8)]
@@ -89,7 +92,7 @@ class _Kind:
 
 
 def _kind(words: Words, which: Places, starts: Places, schema: pa.Schema) -> _Kind:
-    """What the frames of one size are like, by the first of them."""
+    """Return the layout of the frames of one size, by the first of them."""
     size = int(starts[which[0] + 1] - starts[which[0]])
     lines = sliding_window_view(words, size)[starts[which]]
     frames, buffer = lines.view(np.uint8), pa.py_buffer(lines[0].tobytes())
@@ -113,13 +116,13 @@ def _kind(words: Words, which: Places, starts: Places, schema: pa.Schema) -> _Ki
 
 
 def _fits(place: int, dtype: Any, rows: int, size: int) -> bool:
-    """Whether so many values may stand there; damaged metadata say anything."""
+    """Return whether that number of values fits there; damaged metadata may state anything."""
     length = -(-rows // 8) if dtype == np.bool_ else rows * np.dtype(dtype).itemsize
     return place > 0 and place + length <= size
 
 
 def _is_whole(frame: bytes, header: int) -> bool:
-    """Whether the frame is as long as it says; what only looks like one says anything."""
+    """Return whether the frame is as long as it states. Values that only look like a frame may state anything."""
     try:
         return header + body_bytes(frame[PREFIX.size : header]) == len(frame)
     except struct.error:

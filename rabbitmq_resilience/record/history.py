@@ -1,7 +1,7 @@
-"""The record of every message: one append-only Arrow stream a worker, on one monotonic clock.
+"""Record every message: one append-only Arrow stream for each worker, on one monotonic clock.
 
-All times are ``time.monotonic_ns() // 1000``, microseconds of the machine's monotonic clock, which all
-processes share. A stream is readable up to the point where its writer died, and while it is written.
+All times are ``time.monotonic_ns() // 1000``, microseconds of the machine's monotonic clock, which all processes share.
+A stream is readable up to the point where its writer died, and while it is written.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from rabbitmq_resilience.record.frames import CONTINUATION, PREFIX, body_bytes, taken_together
 
-#: What is read at once of a stream whose batches are taken together.
+#: How many bytes of a stream are read at once if its batches are taken together.
 WINDOW_BYTES = 1 << 21
 
-#: The last bytes of a stream whose writer was done.
+#: The last bytes of a stream that its writer has completed.
 END_OF_STREAM = PREFIX.pack(CONTINUATION, 0)
 
 PUBLISHES_SUFFIX = ".publishes.arrows"
@@ -30,16 +30,15 @@ DELIVERIES_SUFFIX = ".deliveries.arrows"
 
 
 def files_of(folder: Path, suffix: str) -> list[Path]:
-    """Return the files in ``folder`` whose names end in ``suffix``, by name. Drafts, which begin with a dot, are not
-    among them."""
+    """Return the files in ``folder`` whose names end in ``suffix``, by name, without drafts, which begin with a dot."""
     return sorted(path for path in folder.glob(f"*{suffix}") if not path.name.startswith("."))
 
 
 class Outcome(IntEnum):
-    """What became of one publish. Only CONFIRMED must arrive; RETURNED was confirmed as unroutable.
+    """The outcome of one publish. Only CONFIRMED must arrive; RETURNED was confirmed as unroutable.
 
-    UNKNOWN: the connection was lost, the confirm never came, or the publisher was killed before it knew.
-    NEVER_SENT: no byte of it reached a socket. Our publishers leave no row for such a message; other recorders may.
+    UNKNOWN: the connection was lost, the confirm never came, or the publisher was killed before it knew. NEVER_SENT: no
+    byte of it reached a socket. Our publishers leave no row for such a message; other recorders may.
     """
 
     NEVER_SENT = 0
@@ -49,15 +48,16 @@ class Outcome(IntEnum):
     CONFIRMED = 4
 
 
-#: A message is identified by (publisher, sequence); sequences of a publisher start at 0 and have no gap. Each
-#: message has *exactly one* row, written when its outcome is known, so rows are not in the order of sequences. For
-#: a publisher that was killed, ``workloads.settlement`` adds the UNKNOWN rows of what it had sent and not recorded.
+#: A message is identified by (publisher, sequence). The sequences of a publisher start at 0 and have no gap. Each
+#: message has *exactly one* row, written when its outcome is known, so rows are not in the order of sequences. For a
+#: publisher that was killed, ``workloads.settlement`` adds the UNKNOWN rows of messages that it had sent and not
+#: recorded.
 PUBLISHES = pa.schema(
     [
         ("publisher", pa.uint32()),
         ("route", pa.uint32()),  # index into the table of routes, ``record.routes``
         ("sequence", pa.uint32()),
-        ("due_us", pa.int64()),  # when the target rate had a place for it; sent_us where there is no rate
+        ("due_us", pa.int64()),  # when the target rate had a place for it; sent_us if there is no rate
         ("sent_us", pa.int64()),
         ("outcome", pa.uint8()),
         ("outcome_us", pa.int64()),
@@ -73,12 +73,13 @@ DELIVERIES = pa.schema(
         ("sequence", pa.uint32()),
         ("received_us", pa.int64()),
         ("redelivered", pa.bool_()),
-        ("intact", pa.bool_()),  # header parsed, this run's, checksum right; if not, publisher and sequence are 0
+        ("intact", pa.bool_()),  # header parsed, of this run, checksum right; if not, publisher and sequence are 0
     ]
 )
 
 
 def now_us() -> int:
+    """Return the moment on the clock of every record, in us."""
     return time.monotonic_ns() // 1000
 
 
@@ -87,7 +88,7 @@ class HistoryError(Exception):
 
 
 def write_all(file: FileIO, data: Any) -> None:
-    """Write to a file without a buffer, which may take less at a time than it is given. Raises OSError."""
+    """Write all of ``data`` to an unbuffered file, which may take less than that at a time. Raise OSError."""
     left = memoryview(data).cast("B")
     while left.nbytes:
         left = left[file.write(left) :]
@@ -96,7 +97,7 @@ def write_all(file: FileIO, data: Any) -> None:
 class StreamWriter:
     """Appends batches of columns to one stream; each ``append`` is in the kernel when it returns.
 
-    One that could not be written (the disk is full) raises OSError, and so does each one after it: a stream has an end
+    A batch that cannot be written (the disk is full) raises OSError, and so does each later one: a stream has an end
     mark only if all of it is there.
     """
 
@@ -107,7 +108,7 @@ class StreamWriter:
         self._write(schema.serialize())
 
     def append(self, columns: dict[str, Any]) -> None:
-        """``columns``: one sequence or array per field of the schema, all of one length."""
+        """Append a batch. ``columns``: one sequence or array per field of the schema, all of one length."""
         arrays = [pa.array(columns[field.name], type=field.type) for field in self._schema]
         self._write(pa.record_batch(arrays, schema=self._schema).serialize())
 
@@ -124,10 +125,10 @@ class StreamWriter:
 
 
 class StreamReader:
-    """Reads the complete batches of a stream that may still grow, or end in the middle of one.
+    """Reads the complete batches of a stream that may still grow, or end in the middle of a batch.
 
-    Holds one batch at a time. A file that does not exist yet, like a tail that is not complete, has no batches
-    so far; the next call of ``batches`` goes on from there.
+    The reader holds one batch at a time. A file that does not exist yet, and an incomplete tail, have no batches so
+    far. The next call of ``batches`` continues from there.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -136,15 +137,16 @@ class StreamReader:
         self._offset = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches that are complete now and were not yielded before."""
+        """Yield the batches that are complete now and were not yielded before."""
         return self._read(window_bytes=0)
 
     def together(self) -> Iterator[pa.RecordBatch]:
-        """The same rows in the same order, many small batches as one; in a tenth of the time, if there are many."""
+        """Yield the same rows in the same order, but many small batches as one. This takes a tenth of the time if there
+        are many."""
         return self._read(window_bytes=WINDOW_BYTES)
 
     def _read(self, *, window_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Raises HistoryError, whatever the bytes are."""
+        """Yield the next batches. Raise HistoryError for damaged bytes, and no other error."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -168,14 +170,14 @@ class StreamReader:
                 yield taken
 
     def _next_window(self, file: BinaryIO, window_bytes: int) -> pa.RecordBatch | None:
-        """The rows of as many frames as can be taken together now; None if the next is to be read by itself."""
+        """Return the rows of all frames that can be taken together now; None if the next is to be read by itself."""
         taken, taken_bytes = taken_together(file.read(window_bytes), self._schema)
         self._offset += taken_bytes
         file.seek(self._offset)
         return taken
 
     def _next_message(self, file: BinaryIO) -> pa.ipc.Message | None:
-        """The next message if its frame is complete."""
+        """Return the next message if its frame is complete; else None."""
         prefix = file.read(PREFIX.size)
         if prefix == END_OF_STREAM and file.read(1):
             raise HistoryError(f"{self._path} goes on after its end mark, at byte {self._offset + PREFIX.size}")

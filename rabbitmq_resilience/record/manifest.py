@@ -1,9 +1,9 @@
-"""``manifest.json``: by which version of the format a run was recorded, and, once it is over, what was recorded.
+"""Read and write ``manifest.json``: the version of the record's format and, after the run, what was recorded.
 
-It is written when the run begins, without files, and again when the run is over, with the size and the CRC-32 of every
-file: a file that was changed, cut short, removed or exchanged since then is noticed. What judging writes is not among
-them. ``fault.yaml`` is not either, as its bounds may be changed to judge by others; of it the parts that say what was
-played have checksums of their own.
+The manifest is written when the run begins, without files. It is written again when the run is over, with the size and
+the CRC-32 of every file: so a file that is changed, cut short, removed or exchanged after that is noticed. Files that
+judging writes are not among them. Neither is ``fault.yaml``, as its bounds may be changed to judge by others. The parts
+of it that say what was played have checksums of their own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rabbitmq_resilience.record.whole_files import write_whole
 
 MANIFEST_FILE = "manifest.json"
 FAULT_FILE = "fault.yaml"
-#: Runs of version 1 have no manifest.
+#: The version that this program writes. Runs of version 1 have no manifest.
 VERSION = 2
 
-#: The parts of a scenario that say what was played, and not what was demanded of it.
+#: The parts of a scenario that say what was played, and not what was demanded.
 PLAYED = ("seed", "topology", "workload", "phases", "schedule", "metrics", "rules")
-#: What judging writes or takes away, and what is checked by its parts.
+#: Files that judging writes or removes, and files that are checked by their parts.
 _NOT_RECORDED = frozenset({MANIFEST_FILE, FAULT_FILE, "verdict.json", "report.html"})
 HISTORY = "history/"
 _SERVERS_OWN = "prometheus"
@@ -37,8 +37,8 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Manifest:
-    """``files``: path below the run directory to its size in bytes and its CRC-32; None as long as the run is not over.
-    ``played``: the CRC-32 of each part of the scenario."""
+    """The content of ``manifest.json``. ``files``: by path below the run directory the size in bytes and the CRC-32;
+    None while the run is not over. ``played``: the CRC-32 of each part of the scenario."""
 
     version: int
     files: Mapping[str, tuple[int, int]] | None = None
@@ -46,12 +46,12 @@ class Manifest:
 
     @classmethod
     def read(cls, run: Path) -> Self:
-        """Raises HistoryError for one that cannot be understood."""
+        """Read the manifest of a run. Raise HistoryError if it cannot be understood."""
         path = run / MANIFEST_FILE
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            files = None if told["files"] is None else {str(n): (int(s), int(c)) for n, (s, c) in told["files"].items()}
-            manifest = cls(int(told["version"]), files, told["played"])
+            data = json.loads(path.read_text(encoding="utf-8"))
+            files = None if data["files"] is None else {str(n): (int(s), int(c)) for n, (s, c) in data["files"].items()}
+            manifest = cls(int(data["version"]), files, data["played"])
         except FileNotFoundError:
             return cls(1)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -61,40 +61,41 @@ class Manifest:
         return manifest
 
     def save(self, run: Path) -> None:
+        """Write the manifest into the run directory, whole or not at all."""
         write_whole(run / MANIFEST_FILE, json.dumps(vars(self), indent=1) + "\n")
 
 
 def seal(run: Path) -> None:
-    """The record is complete; what is changed from now on will be noticed."""
+    """Write the manifest of a complete record: later changes to its files will be noticed."""
     files = {name: _checksum(run / name) for name in _recorded(run)}
     Manifest(VERSION, files, _played(run / FAULT_FILE)).save(run)
 
 
 def changes(run: Path) -> list[str]:
-    """What is not as it was when the run was over, as lines for people; none of a run that is not over or is of
-    version 1. Raises HistoryError for a manifest that cannot be understood."""
+    """Return what has changed since the run was over, as lines for people. There are none for a run that is not over or
+    is of version 1. Raise HistoryError if the manifest cannot be understood."""
     manifest = Manifest.read(run)
     if manifest.files is None:
         return []
     found = list(_recorded(run))
-    told = [f"{name} is not there any more" for name in sorted(manifest.files.keys() - set(found))]
+    lines = [f"{name} does not exist any more" for name in sorted(manifest.files.keys() - set(found))]
     added = (name for name in found if name not in manifest.files and name.startswith(HISTORY))
-    told += [f"{name} was not there when the run ended" for name in added]
+    lines += [f"{name} did not exist when the run ended" for name in added]
     for name in (name for name in found if name in manifest.files):
         size_bytes, crc = _checksum(run / name)
         was_bytes, was_crc = manifest.files[name]
         if size_bytes != was_bytes:
-            told.append(f"{name} has {size_bytes} bytes, and had {was_bytes} when the run ended")
+            lines.append(f"{name} has {size_bytes} bytes, and had {was_bytes} when the run ended")
         elif crc != was_crc:
-            told.append(f"{name} does not hold what it held when the run ended (its checksum is another one)")
+            lines.append(f"{name} has changed since the run ended (its checksum differs)")
     played = _played(run / FAULT_FILE)
     changed = [part for part in PLAYED if manifest.played and played.get(part) != manifest.played.get(part)]
-    return told + [f"{FAULT_FILE} says something else of the {part} than what was played" for part in changed]
+    return lines + [f"the {part} in {FAULT_FILE} is not what was played" for part in changed]
 
 
 def _recorded(run: Path) -> Iterator[str]:
-    """Yield the paths of what is recorded, below the run directory. Drafts of what lies in it begin with a dot; once
-    a run is over there are none below ``history/``."""
+    """Yield the paths of the recorded files, below the run directory. Drafts at its top begin with a dot and are left
+    out; after a run there are none below ``history/``."""
     for path in sorted(run.rglob("*")):
         name = path.relative_to(run)
         of_judging = len(name.parts) == 1 and (name.name in _NOT_RECORDED or name.name.startswith("."))
@@ -112,9 +113,9 @@ def _checksum(path: Path) -> tuple[int, int]:
 
 
 def _played(fault_file: Path) -> dict[str, int]:
-    """Nothing where the file cannot be read, which whoever needs it tells."""
+    """Return the CRC-32 of each played part; empty if the file cannot be read, which its other readers report."""
     try:
-        told: Any = yaml.safe_load(fault_file.read_text(encoding="utf-8"))
-        return {part: crc32(json.dumps(told[part], sort_keys=True).encode()) for part in PLAYED if part in told}
+        scenario: Any = yaml.safe_load(fault_file.read_text(encoding="utf-8"))
+        return {part: crc32(json.dumps(scenario[part], sort_keys=True).encode()) for part in PLAYED if part in scenario}
     except (OSError, ValueError, TypeError, yaml.YAMLError):
         return {}

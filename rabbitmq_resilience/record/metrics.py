@@ -1,7 +1,7 @@
-"""What the brokers said of themselves, second by second: the table of what is kept, and the file that keeps it.
+"""Define the brokers' metrics that are kept, second by second, and the file that keeps them.
 
-``metrics.parquet`` in the run directory has one row a value. A node that is down or does not answer has gaps. The
-depths of quorum queues, and before 4.2 Raft's numbers too, are as old as their last tick, up to 5 s.
+``metrics.parquet`` in the run directory has one row for each value. A node that is down or does not answer has gaps.
+The depths of quorum queues, and before 4.2 Raft's numbers too, are as old as their last tick, up to 5 s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METRICS_FILE = "metrics.parquet"
 
 
 class Metric(NamedTuple):
-    """A number that is kept: its name here, what gives it (PromQL), and its unit."""
+    """A metric that is kept: its name here, the PromQL query that gives it, and its unit."""
 
     name: str
     query: str
@@ -45,14 +45,14 @@ METRICS = (
     Metric("replication_sent", "sum by (node) (rate(erlang_vm_dist_send_bytes[4s]))", "bytes/s"),
     Metric("ready", "rabbitmq_detailed_queue_messages_ready", "messages"),
     Metric("unacked", "rabbitmq_detailed_queue_messages_unacked", "messages"),
-    # 4.2 renamed what brokers tell of Raft (rabbitmq-server #13895); a cluster may have nodes of both kinds.
+    # 4.2 renamed the Raft metrics (rabbitmq-server #13895); a cluster may have nodes of both kinds.
     Metric("raft_commit_index", f"{_RAFT}commit_index or {_RAFT}log_commit_index", "entries"),
     Metric("raft_written_index", f"{_RAFT}last_written_index or {_RAFT}log_last_written_index", "entries"),
     Metric("raft_snapshot_index", f"{_RAFT}snapshot_index or {_RAFT}log_snapshot_index", "entries"),
     Metric("raft_commit_latency", f"{_RAFT}commit_latency_seconds or {_RAFT}entry_commit_latency_seconds", "s"),
 )
 
-#: ``queue`` is empty for what a node says of itself; ``t_us`` is on the clock of every record, to a second.
+#: ``queue`` is empty for values of a node itself; ``t_us`` is on the clock of every record, to a second.
 SERIES = pa.schema(
     [
         ("metric", pa.string()),
@@ -67,28 +67,28 @@ _SERIES_NAME = re.compile(r"\b(?:rabbitmq|erlang)_\w+")
 
 
 def scraped_series() -> frozenset[str]:
-    """The names, as the brokers give them, of all series that the queries need."""
+    """Return the names, as brokers give them, of all series that the queries need."""
     return frozenset(name for metric in METRICS for name in _SERIES_NAME.findall(metric.query))
 
 
-#: Gives the rows (schema ``SERIES``) of the metrics that are named, or of all.
+#: Returns the rows (schema ``SERIES``) of the named metrics, or of all.
 ReadMetrics = Callable[..., pa.Table]
 
 
 def no_metrics(*_names: str) -> pa.Table:
-    """What a run has that was not measured."""
+    """Return the empty table of a run without metrics."""
     return SERIES.empty_table()
 
 
 def read_metrics(path: Path, *names: str) -> pa.Table:
-    """The rows (schema ``SERIES``) of the named metrics, or of all, in the file; none if it is not there."""
+    """Return the rows (schema ``SERIES``) of the named metrics, or of all; none if the file does not exist."""
     if not path.exists():
         return no_metrics()
     return pq.read_table(path, schema=SERIES, filters=[("metric", "in", names)] if names else None)
 
 
 def check_metrics(path: Path) -> None:
-    """Raises HistoryError for a file that cannot be read to its end."""
+    """Read the file to its end. Raise HistoryError if that is not possible."""
     try:
         for _ in pq.ParquetFile(path).iter_batches():
             pass

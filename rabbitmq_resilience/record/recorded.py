@@ -1,4 +1,4 @@
-"""What is known of a record from outside of it: what it has to hold, if all of it is there."""
+"""Describe what a record has to hold if it is complete, as known from outside the record."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Account:
-    """What a publisher or a consumer counted, in memory that outlives it, of all its lives together.
+    """The counts of a publisher or a consumer, of all its lives together, from memory that outlives it.
 
-    ``sent``, ``confirmed``, ``refused`` and ``unknown`` are a publisher's. ``recorded`` is the number of rows that were
-    written, None where nobody counted them; a life that is killed may have written up to ``rows_a_write`` more.
-    ``settled`` rows were added for lives that were killed. ``streams`` has each life's stream, and whether it has its
-    end mark.
+    ``sent``, ``confirmed``, ``refused`` and ``unknown`` are a publisher's. ``recorded`` is the number of written rows;
+    it is None if they were not counted. A life that is killed may have written up to ``rows_a_write`` more. ``settled``
+    rows were added for lives that were killed. ``streams``: by life, whether its stream has its end mark.
     """
 
     worker: str
@@ -31,9 +30,9 @@ class Account:
 
 @dataclass(frozen=True)
 class Recorded:
-    """``complete``: whether the run came to write that nothing was to come. ``troubles``: what is wrong with the files
-    themselves, for people. ``steps``: the faults of the schedule, in its
-    order. ``accounts``: one of each worker of the load."""
+    """What a record has to hold. ``complete``: whether the run recorded that nothing more was to come. ``troubles``:
+    the problems of the files themselves, for people. ``steps``: the faults of the schedule, in its order. ``accounts``:
+    one for each worker of the load."""
 
     version: int
     complete: bool = True

@@ -1,4 +1,4 @@
-"""The network as it was measured: raw round trips of a run, way by way."""
+"""Read the raw round trips of a run, way by way."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Self
 from rabbitmq_resilience.clusters.spec import is_balancer, is_client
 from rabbitmq_resilience.record.events import Event, RoundTripsEvent
 
-#: Of ways, by whom they lead between.
+#: The kinds of ways, by the ends between which they lead.
 KINDS = ("clients", "balancers", "brokers")
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Of the round trips over one way. ``lost`` were not answered; the others are counted in ``answered``, and only
-    they have numbers, all in ms; NaN where there is none."""
+    """The distribution of the round trips over one way. ``lost`` were not answered, ``answered`` were. Only answered
+    ones have numbers, all in ms; these are NaN if there is none."""
 
     answered: int
     lost: int
@@ -30,6 +30,7 @@ class Distribution:
 
     @classmethod
     def of(cls, trips_ms: Iterable[float | None]) -> Self:
+        """Return the distribution of these round trips in ms; None stands for one that was not answered."""
         every = list(trips_ms)
         took = sorted(ms for ms in every if ms is not None)
         lost = len(every) - len(took)
@@ -41,21 +42,21 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Spell:
-    """What was measured until ``t_us`` since the spell before."""
+    """The measurements until ``t_us`` since the spell before."""
 
     t_us: int
     trips_ms: Mapping[str, Sequence[float | None]]
 
 
 def spells(events: Iterable[Event]) -> list[Spell]:
-    """The series, in the order of its times."""
+    """Return the spells of a run, in the order of their times."""
     return [Spell(event.t_us, event.trips_ms) for event in events if isinstance(event, RoundTripsEvent)]
 
 
 def distributions(
     series: Iterable[Spell], *, from_us: float = -math.inf, until_us: float = math.inf
 ) -> Mapping[str, Distribution]:
-    """By way, of the spells that ended within that time."""
+    """Return the distribution of each way, over the spells that ended within that time."""
     every: dict[str, list[float | None]] = {}
     for spell in series:
         if from_us < spell.t_us <= until_us:
@@ -65,7 +66,7 @@ def distributions(
 
 
 def kind_of(way: str) -> str:
-    """Between whom a way leads, by its name as it was recorded ("client:all->b1"): clients, balancers or brokers."""
+    """Return the kind of a way, by its recorded name ("client:all->b1"): clients, balancers or brokers."""
     ends = way.split("->")
     if all(map(is_client, ends)):
         return "clients"
@@ -84,8 +85,8 @@ class Round:
 
 
 def rounds(series: Iterable[Spell]) -> Iterator[Round]:
-    """In the order of their times: those of a spell at equal distances since the spell before, those of the first,
-    which took no time to speak of, at its end."""
+    """Yield the rounds in the order of their times. The rounds of a spell are at equal distances since the spell
+    before. Those of the first spell, which took hardly any time, are at its end."""
     before_us: int | None = None
     for spell in series:
         count = max(map(len, spell.trips_ms.values()), default=0)

@@ -1,10 +1,10 @@
-"""Which queues a message goes to: a table of routes, beside rows of messages that name one each.
+"""Keep the table of routes: the queues to which a message goes. Rows of messages name one route each.
 
 What is owed is a message *and* a queue: a message that is routed to three queues must arrive three times. A row of
-``PUBLISHES`` is one message and names its route; ``Routes.owed`` makes a row for each of its queues of it.
+``PUBLISHES`` is one message and names its route; ``Routes.owed`` makes a row for each queue of that route.
 
-Of the queues that are shards of one exchange, one takes a message; a broker may choose another one after a restart. So
-a route names the shard that was chosen before the load, and all shards have the same lane.
+If queues are shards of one exchange, one of them takes a message; a broker may choose another one after a restart. So a
+route names the shard that was chosen before the load, and all shards have the same lane.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rabbitmq_resilience.record.history import HistoryError
 
 ROUTES_FILE = "routes.json"
 
-#: A message and one queue that it goes to; the rows of a message follow each other. ``lane``: queues that share a
-#: message have different lanes, counted from 0, so that publisher, sequence and lane are one row; where each message
-#: goes to one queue, all have the lane 0.
+#: A message and one of its queues; the rows of a message follow each other. ``lane``: queues that share a message have
+#: different lanes, counted from 0, so that publisher, sequence and lane identify a row. If each message goes to one
+#: queue, all have the lane 0.
 OWED = pa.schema(
     [
         ("publisher", pa.uint32()),
@@ -46,8 +46,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """``queues`` has the indexes of the queues of each route, one route after another; route i ends before
-    ``ends[i]``. ``shards``: groups of queues of which just one takes a message."""
+    """The routes of a run. ``queues`` has the indexes of the queues of each route, one route after another; route i
+    ends before ``ends[i]``. ``shards``: groups of queues of which just one takes a message."""
 
     queues: Array
     ends: Array
@@ -55,8 +55,8 @@ class Routes:
 
     @classmethod
     def of(cls, routes: Sequence[Sequence[int]], shards: Sequence[Sequence[int]] = ()) -> Self:
-        """Raises ValueError for a route that leads nowhere, or twice to the same queue or to shards of one group, and
-        for a queue in two groups."""
+        """Build the table. Raise ValueError for a route without queues, for a route with the same queue or shards of
+        one group twice, and for a queue in two groups."""
         group_of = {queue: number for number, group in enumerate(shards) for queue in group}
         if len(group_of) < sum(map(len, shards)) or min(group_of, default=0) < 0:
             raise ValueError(f"shards are {list(map(list, shards))}; each must be an index from 0, in one group")
@@ -70,43 +70,45 @@ class Routes:
 
     @classmethod
     def plain(cls, queues: int) -> Self:
-        """One route to each queue, by its index."""
+        """Return a table with one route to each queue, by its index."""
         return cls(np.arange(queues, dtype=np.uint32), np.arange(1, queues + 1, dtype=np.intp))
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Raises HistoryError where there is no table that can be understood."""
+        """Read the table of a run. Raise HistoryError if there is no table that can be understood."""
         path = folder / ROUTES_FILE
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            return cls.of(told["routes"], told["shards"]) if isinstance(told, dict) else cls.of(told)
+            table = json.loads(path.read_text(encoding="utf-8"))
+            return cls.of(table["routes"], table["shards"]) if isinstance(table, dict) else cls.of(table)
         except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
             raise HistoryError(f"{path} holds no table of routes: {error}") from None
 
     def save(self, folder: Path) -> None:
+        """Write the table into ``folder``."""
         starts = [0, *self.ends[:-1].tolist()]
         table = [self.queues[start:end].tolist() for start, end in zip(starts, self.ends.tolist(), strict=True)]
-        told = {"routes": table, "shards": self.shards} if self.shards else table
-        (folder / ROUTES_FILE).write_text(json.dumps(told), encoding="utf-8")
+        content = {"routes": table, "shards": self.shards} if self.shards else table
+        (folder / ROUTES_FILE).write_text(json.dumps(content), encoding="utf-8")
 
     @cached_property
     def lengths(self) -> Array:
+        """Return the number of queues of each route."""
         return np.diff(self.ends, prepend=0)
 
     @cached_property
     def lanes(self) -> Array:
-        """The lane of each queue, by its index."""
+        """Return the lane of each queue, by its index."""
         of_shards = [queue for group in self.shards for queue in group]
         lanes = np.zeros(max([int(self.queues.max(initial=0)), *of_shards]) + 1, np.uint16)
         first = {queue: group[0] for group in self.shards for queue in group}
-        beside: dict[int, set[int]] = {}
+        sharing: dict[int, set[int]] = {}
         for end, length in zip(self.ends.tolist(), self.lengths.tolist(), strict=True):
             if length > 1:
                 route = {first.get(queue, queue) for queue in self.queues[end - length : end].tolist()}
                 for queue in route:
-                    beside.setdefault(queue, set()).update(route)
+                    sharing.setdefault(queue, set()).update(route)
         placed: set[int] = set()
-        for queue, others in sorted(beside.items()):
+        for queue, others in sorted(sharing.items()):
             taken = {int(lanes[other]) for other in others & placed}
             lanes[queue] = next(lane for lane in range(len(taken) + 1) if lane not in taken)
             placed.add(queue)
@@ -115,8 +117,8 @@ class Routes:
         return lanes
 
     def owed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of the schema ``OWED``, in the order of those of ``batch`` (schema ``PUBLISHES``). Raises HistoryError
-        for a route that is not in the table."""
+        """Return rows of the schema ``OWED``, in the order of the rows of ``batch`` (schema ``PUBLISHES``). Raise
+        HistoryError for a route that is not in the table."""
         route = batch.column("route").to_numpy()
         if len(route) and int(route.max()) >= len(self.ends):
             raise HistoryError(f"a message has the route {route.max()}, and there are {len(self.ends)}")

@@ -1,4 +1,4 @@
-"""The directory that one run leaves behind.
+"""Create, read and write the directory that one run leaves behind.
 
 ::
 
@@ -7,8 +7,8 @@
         fault.yaml      the whole scenario: naming it to pytest repeats it
         verdict.json    what was judged
         events.jsonl    what happened to the cluster (``record.events``)
-        metrics.parquet what the brokers said of themselves (``record.metrics``), where the scenario is measured
-        alerts.json     which alerts were active (``record.alerts``), where the scenario has rules; rules/ has them
+        metrics.parquet the brokers' metrics (``record.metrics``), if the scenario is measured
+        alerts.json     which alerts were active (``record.alerts``), if the scenario has rules; rules/ has them
         history/        what happened to every message (``record.history``); workers' own event files too
         logs/           every broker's log
         report.html     all of it on one page
@@ -48,25 +48,26 @@ from rabbitmq_resilience.record.whole_files import write_whole
 
 NAME_CHARACTERS_MAX = 80
 
-#: Sequences have no gap, so that no sequence is higher than the number of rows: a damaged one must not fill the memory.
+#: The least size of a row. Sequences have no gap, so no sequence is higher than the number of rows. A damaged sequence
+#: must not fill the memory.
 ROW_BYTES_MIN = 16
-#: Of publishers that were killed, and whose rows are not added yet.
+#: How many sequences may lack rows: those of killed publishers whose rows are not added yet.
 SEQUENCES_UNWRITTEN_MAX = 1 << 20
 
 
 class RunDirectoryError(Exception):
-    """A run directory lacks what is asked of it; the text says what, and what to do."""
+    """A run directory lacks something that was asked for; the text says what, and what to do."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths and contents of one run; made by ``create`` for a new run, by ``open`` for an old one."""
+    """The paths and contents of one run. Use ``create`` for a new run, ``open`` for an old one."""
 
     path: Path
 
     @classmethod
     def create(cls, root: Path, name: str) -> Self:
-        """Make a new directory ``<UTC time>-<name>`` under ``root``; an existing one is never touched."""
+        """Make a new directory ``<UTC time>-<name>`` under ``root``. An existing directory is never touched."""
         time = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         for path in _candidates(root / f"{time}-{_slug(name)}"):
             try:
@@ -82,9 +83,10 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The run at ``path``, complete enough to be judged again; ``RunDirectoryError`` says what it lacks."""
+        """Return the run at ``path``. Raise ``RunDirectoryError``, which says what is missing, if the run cannot be
+        judged again."""
         if not path.exists():
-            raise RunDirectoryError(f"{path} does not exist; index.html beside the runs lists them")
+            raise RunDirectoryError(f"{path} does not exist; index.html next to the runs lists them")
         if not path.is_dir():
             raise RunDirectoryError(f"{path} is a file, not a run directory; did you mean {path.parent}?")
         run = cls(path)
@@ -100,7 +102,7 @@ class RunDirectory:
 
     @property
     def version(self) -> int:
-        """Of the format of the record. Raises HistoryError where that cannot be told."""
+        """Return the version of the record's format. Raise HistoryError if it is not known."""
         return Manifest.read(self.path).version
 
     @property
@@ -129,7 +131,8 @@ class RunDirectory:
 
     @property
     def scraped(self) -> Path:
-        """The Prometheus server's own files; left behind only where what it knew could not be written."""
+        """Return the folder of the Prometheus server's own files. It is left behind only if its data could not be
+        written."""
         return self.path / "prometheus"
 
     @property
@@ -141,7 +144,7 @@ class RunDirectory:
         return self.path / "report.html"
 
     def publishes(self) -> Iterator[pa.RecordBatch]:
-        """A fresh pass over the rows of every publisher (schema ``PUBLISHES``), in batches of any size. Raises
+        """Start a new pass over the rows of every publisher (schema ``PUBLISHES``), in batches of any size. Raise
         HistoryError."""
         sequences = self._bytes_of_streams() // ROW_BYTES_MIN + SEQUENCES_UNWRITTEN_MAX
         for batch in self._batches(PUBLISHES_SUFFIX, PUBLISHES_1 if self.version == 1 else PUBLISHES):
@@ -150,31 +153,31 @@ class RunDirectory:
             yield batch
 
     def owed(self) -> Iterator[pa.RecordBatch]:
-        """The same, with a row for each queue that a message goes to (schema ``record.routes.OWED``)."""
+        """Start the same pass with a row for each queue of a message (schema ``record.routes.OWED``)."""
         routes = ROUTES_1 if self.version == 1 else Routes.read(self.history)
         return map(routes.owed, self.publishes())
 
     def deliveries(self) -> Iterator[pa.RecordBatch]:
-        """A fresh pass over the rows of every consumer (schema ``DELIVERIES``), in batches of any size. Raises
+        """Start a new pass over the rows of every consumer (schema ``DELIVERIES``), in batches of any size. Raise
         HistoryError."""
         return self._batches(DELIVERIES_SUFFIX, DELIVERIES_1 if self.version == 1 else DELIVERIES)
 
     def log_texts(self) -> Iterator[str]:
-        """What each broker logged meanwhile."""
+        """Yield the log of each broker."""
         for log in sorted(self.logs.glob("*.log")):
             yield log.read_text(encoding="utf-8", errors="replace")
 
     def metrics(self, *names: str) -> pa.Table:
-        """What the brokers said of themselves (schema ``SERIES``), of the named metrics or of all; no rows where that
-        was not measured."""
+        """Return the brokers' own metrics (schema ``SERIES``), the named ones or all. There are no rows if they were
+        not measured."""
         return read_metrics(self.metrics_file, *names)
 
     def alerts(self) -> Alerts | None:
-        """Which alerts were active; None where there were no rules. Raises HistoryError."""
+        """Return the alerts of the run; None if there were no rules. Raise HistoryError."""
         return read_alerts(self.alerts_file)
 
     def events(self) -> list[Event]:
-        """The run's events and those of its workers, in the order of time."""
+        """Return the events of the run and of its workers, in the order of time."""
         files = [self.events_file, *files_of(self.history, ".jsonl")]
         return list(read_events(*(file for file in files if file.exists())))
 
@@ -183,7 +186,7 @@ class RunDirectory:
         write_whole(self.verdict_file, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
 
     def read_verdict(self) -> dict[str, Any]:
-        """``verdict.json`` as plain data, or ``RunDirectoryError``."""
+        """Return ``verdict.json`` as plain data. Raise ``RunDirectoryError`` if that is not possible."""
         try:
             verdict = json.loads(self.verdict_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -191,9 +194,9 @@ class RunDirectory:
                 f"{self.path} has no verdict.json; {recheck_command(self.path)} writes it"
             ) from None
         except ValueError as error:
-            raise RunDirectoryError(f"{self.verdict_file} is not JSON ({error}); --recheck writes it anew") from None
+            raise RunDirectoryError(f"{self.verdict_file} is not JSON ({error}); --recheck writes it again") from None
         if not isinstance(verdict, dict):
-            raise RunDirectoryError(f"{self.verdict_file} holds no verdict; --recheck writes it anew")
+            raise RunDirectoryError(f"{self.verdict_file} holds no verdict; --recheck writes it again")
         return verdict
 
     def _batches(self, suffix: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -207,7 +210,8 @@ class RunDirectory:
 
 
 def _worker_and_life(file: Path) -> tuple[str, int, str]:
-    """``consumer-0.10.deliveries.arrows`` comes after ``consumer-0.2...``: a later life saw later messages."""
+    """Return the order of a stream: ``consumer-0.10...`` comes after ``consumer-0.2...``, as later lives saw later
+    messages."""
     worker, _, rest = file.name.partition(".")
     life = rest.partition(".")[0]
     return worker, int(life) if life.isdigit() else 0, file.name

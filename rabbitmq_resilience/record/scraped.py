@@ -1,4 +1,4 @@
-"""From a Prometheus server to the file of metrics, a stretch of time after the other, so that memory stays bounded."""
+"""Save metrics from a Prometheus server to a file, one stretch of time after another, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ from requests import RequestException, Session
 from rabbitmq_resilience.record.metrics import METRICS, SERIES, Metric
 
 STEP_S = 1
-#: A server answers with 11 000 points a series at most, and all of a stretch is held at once.
+#: A server answers with at most 11 000 points a series, and all points of a stretch are held at once.
 STRETCH = timedelta(minutes=10)
 
 ANSWER_TIMEOUT_S = 60
 
 
 class ScrapeError(Exception):
-    """The server did not give the series that it scraped; the text says which and why."""
+    """The server did not give the series that it scraped; the text says which series and why."""
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """One moment on the two clocks: Prometheus has wall time, every record of a run the monotonic one."""
+    """One moment on two clocks: Prometheus has wall time, every record of a run has the monotonic clock."""
 
     t_us: int
     wall_us: int
 
     def monotonic_us(self, wall_s: Any) -> Any:
-        """Moments of wall time, in seconds, as a record has them."""
+        """Return moments of wall time, in seconds, as moments of the record, in us."""
         return np.asarray(np.round(np.asarray(wall_s) * 1e6), dtype=np.int64) - self.wall_us + self.t_us
 
     def wall(self, t_us: int) -> datetime:
+        """Return a moment of the record as wall time."""
         return datetime.fromtimestamp((t_us - self.t_us + self.wall_us) / 1e6, UTC)
 
 
 def save_metrics(url: str, into: Path, clocks: Clocks, *, until_us: int) -> int:
-    """Write all metrics from ``clocks`` until that moment; returns the number of rows. The file is there whole or not
-    at all. Raises ``ScrapeError``."""
+    """Write all metrics from ``clocks`` until ``until_us``, and return the number of rows. The file is written whole or
+    not at all. Raise ``ScrapeError``."""
     draft = into.with_name(f".{into.name}")
     rows = 0
     session = Session()
-    session.trust_env = False  # a proxy of the user's leads elsewhere
+    session.trust_env = False  # the user's proxy does not lead to this server
     try:
         with (
             PrometheusConnect(url, session=session, timeout=ANSWER_TIMEOUT_S) as server,
@@ -69,7 +70,7 @@ def save_metrics(url: str, into: Path, clocks: Clocks, *, until_us: int) -> int:
 
 
 def stretches(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Both ends of each belong to it, in whole seconds: the client would round them up too."""
+    """Yield the ends of each stretch, which belong to it, in whole seconds: the client would round them up too."""
     start, last = begin.replace(microsecond=0), end.replace(microsecond=0)
     while start <= last:
         yield start, min(start + STRETCH - timedelta(seconds=STEP_S), last)

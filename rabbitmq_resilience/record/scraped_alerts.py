@@ -1,4 +1,4 @@
-"""From a Prometheus server to the file of alerts: its samples become stretches of time."""
+"""Save alerts from a Prometheus server to a file: the samples become stretches of time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rabbitmq_resilience.clusters.alert_rules import EVALUATED, GROUP_LABEL, Rul
 from rabbitmq_resilience.record.alerts import LATE_S, Active, Alerts, RuleGroup, write_alerts
 from rabbitmq_resilience.record.scraped import ANSWER_TIMEOUT_S, STRETCH, Clocks, ScrapeError, stretches
 
-#: What every alert carries.
+#: The labels that every alert has.
 _COMMON = ("__name__", "alertname", "alertstate")
 
 _Labels = tuple[tuple[str, str], ...]
 
 
 def save_alerts(url: str, into: Path, rules: Sequence[RuleFile], clocks: Clocks, *, until_us: int) -> list[str]:
-    """Write what was active from ``clocks`` until that moment; returns what was wrong with rules as they were
-    evaluated, for people. Raises ``ScrapeError``."""
+    """Write which alerts were active from ``clocks`` until ``until_us``. Return, for people, the rules that could not
+    be evaluated and why. Raise ``ScrapeError``."""
     session = Session()
-    session.trust_env = False  # a proxy of the user's leads elsewhere
+    session.trust_env = False  # the user's proxy does not lead to this server
     groups = [group for file in rules for group in file.groups]
     try:
         with PrometheusConnect(url, session=session, timeout=ANSWER_TIMEOUT_S) as server:
             evaluated = _samples(server, EVALUATED, clocks, until_us)
             active = _samples(server, "ALERTS", clocks, until_us)
-            told = session.get(f"{url}/api/v1/rules", timeout=ANSWER_TIMEOUT_S).json()["data"]["groups"]
+            rule_groups = session.get(f"{url}/api/v1/rules", timeout=ANSWER_TIMEOUT_S).json()["data"]["groups"]
     except (PrometheusApiClientException, RequestException, ValueError, KeyError) as error:
         raise ScrapeError(f"the alerts could not be read from {url}: {error}") from error
     seen = {dict(labels).get(GROUP_LABEL): moments for labels, moments in evaluated.items()}
@@ -48,19 +48,19 @@ def save_alerts(url: str, into: Path, rules: Sequence[RuleFile], clocks: Clocks,
         alert: tuple(seen.get(str(number), ()))
         for number, group in enumerate(of_groups)
         for alert in group.alerts
-        if sum(alert in other.alerts for other in of_groups) == 1  # whose evaluations they are cannot be told else
+        if sum(alert in other.alerts for other in of_groups) == 1  # else it is not known which group was evaluated
     }
     write_alerts(Alerts(of_groups, _active(active, of_groups, evaluations)), into)
     return [
         f"the rule {rule['name']} could not be evaluated: {rule['lastError']}"
-        for group in told
+        for group in rule_groups
         for rule in group["rules"]
         if rule.get("lastError")
     ]
 
 
 def _samples(server: PrometheusConnect, series: str, clocks: Clocks, until_us: int) -> dict[_Labels, list[int]]:
-    """The moments at which each series had a sample, as they were written: not those of a grid."""
+    """Return the moments at which each series had a sample, as they were written and not on a grid."""
     found: dict[_Labels, list[int]] = {}
     span_s = int(STRETCH.total_seconds())
     for begin, _ in stretches(clocks.wall(clocks.t_us), clocks.wall(until_us)):
@@ -75,20 +75,21 @@ def _samples(server: PrometheusConnect, series: str, clocks: Clocks, until_us: i
 def _active(
     samples: Mapping[_Labels, Sequence[int]], groups: Sequence[RuleGroup], evaluations: Mapping[str, Sequence[int]]
 ) -> list[Active]:
+    """Return the alerts of the samples, one for each stretch of time in one state, in the order of time."""
     every_s = {alert: group.every_s for group in groups for alert in group.alerts}
     found = []
     for pairs, moments in ((pairs, moments) for pairs, moments in samples.items() if moments):
         labels: dict[str, Any] = dict(pairs)
         name, state = labels.get("alertname", ""), labels.get("alertstate", "")
-        told = {key: value for key, value in labels.items() if key not in _COMMON}
+        own = {key: value for key, value in labels.items() if key not in _COMMON}
         ends = stretches_of(moments, every_s.get(name, 1.0), evaluations.get(name, ()))
-        found += [Active(name, state, told, *both) for both in ends]
+        found += [Active(name, state, own, *both) for both in ends]
     return sorted(found, key=lambda one: (one.start_us, one.alert, one.state, sorted(one.labels.items())))
 
 
 def stretches_of(moments: Sequence[int], every_s: float, evaluations: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
-    """The first and the last of the moments that follow each other without a gap, and without an evaluation between
-    them: what was evaluated has a sample, or was not active."""
+    """Yield the first and the last moment of each stretch. A stretch ends at a gap between moments, or if an evaluation
+    lies between two of them: an alert without a sample at an evaluation was not active."""
     apart_us = (2 * every_s + LATE_S) * 1e6
     begin = 0
     for i, t_us in enumerate(moments):

@@ -1,6 +1,6 @@
-"""Streams of the first version of the record, read as those of today.
+"""Read streams of version 1 of the record as those of today.
 
-A message went to one queue then, and nobody wrote down when it was due: it counts as due when it was sent.
+In version 1 a message went to one queue, and its due time was not recorded: it counts as due when it was sent.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ DELIVERIES_1 = pa.schema(
     ]
 )
 
-#: There was no table of them; the index of a queue is that of its route.
+#: Version 1 has no table of routes; the index of a queue is that of its route.
 ROUTES_1 = Routes.plain(1 << 16)
 
 _WAS_CALLED = {"route": "queue", "due_us": "sent_us"}
 
 
 def as_today(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of one of the schemas above as those of ``PUBLISHES`` or ``DELIVERIES``."""
+    """Return rows of one of the schemas above as rows of ``PUBLISHES`` or ``DELIVERIES``."""
     schema = PUBLISHES if batch.schema.equals(PUBLISHES_1) else DELIVERIES
     columns = [batch.column(_WAS_CALLED.get(f.name, f.name) if schema is PUBLISHES else f.name) for f in schema]
     cast = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]

@@ -1,4 +1,4 @@
-"""Files that are replaced in one step."""
+"""Replace files in one step."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the panels of a run on one time axis. The data (see pages/charts.py) stand in the page as JSON.
+// Draw the panels of a run on one time axis. The page contains the data as JSON (see pages/charts.py).
 (() => {
   const run = JSON.parse(document.getElementById("run-data").textContent);
   const root = document.getElementById("timeline");
@@ -10,7 +10,7 @@
       try {
         await navigator.clipboard.writeText(command.textContent);
         button.textContent = "Copied";
-      } catch {  // there is no clipboard, or it is not for this page
+      } catch {  // there is no clipboard, or this page may not use it
         getSelection().selectAllChildren(command);
         button.textContent = "Selected";
       }
@@ -38,7 +38,7 @@
     "bytes/s": (v) => (v >= 1e6 ? trim(v / 1e6, 3) + " MB/s" : trim(v / 1e3, 3) + " kB/s"),
   };
   const highest = (panel) => panel.curves.reduce((high, curve) => curve.values.reduce((a, b) => Math.max(a, b), high), 0);
-  // The room of a value above its panel, in digits: nothing moves when it comes.
+  // The room for a value above its panel, in digits: so nothing moves when the value appears.
   const ROOM = { "ms": 7, "bytes": 7, "bytes/s": 9 };
   const room = (panel) => ROOM[panel.unit] ?? Math.max(grouped(highest(panel)).length, 5);
   const clock = (s, decimals) => {
@@ -164,7 +164,7 @@
     pen.fillText(fitted(pen, text, to - from - 8), from + 5, middle);
   }
 
-  // The text stands in its bar if it fits, else right of it, else left of it.
+  // Draw the text in its bar if it fits, else right of the bar, else left of it.
   function laneText(pen, text, { from, to, middle, onColour, right }) {
     const start = Math.max(from, gutter), end = Math.min(to, right), width = pen.measureText(text).width;
     const [at, inBar] = width + 12 < end - start ? [start + 6, true] : width + 12 < right - end ? [end + 6, false] : [start - width - 6, false];
@@ -180,7 +180,7 @@
   }
 
   // ---- curves
-  // What is in view, and on either side the next point, to which a line leads.
+  // Return the values in view, and on either side the next point, to which a line leads.
   function within(panel) {
     const values = [], at = panel.at_s;
     for (const curve of panel.curves) {
@@ -240,8 +240,8 @@
     for (let s = Math.ceil(view[0] / step) * step; s <= view[1] + 1e-9; s += step) {
       const at = Math.round(x(panel, s)) + 0.5;
       pen.beginPath(); pen.moveTo(at, panel.plot); pen.lineTo(at, panel.plot + 5); pen.stroke();
-      const told = clock(s, decimals);
-      pen.fillText(told, Math.min(at, panel.width - pen.measureText(told).width / 2 - 1), panel.plot + 8);
+      const label = clock(s, decimals);
+      pen.fillText(label, Math.min(at, panel.width - pen.measureText(label).width / 2 - 1), panel.plot + 8);
     }
   }
 
@@ -254,7 +254,7 @@
     pen.font = "11.5px system-ui, sans-serif";
     const names = panels.flatMap((panel) => (panel.lanes ?? []).map((lane) => pen.measureText(lane.name).width));
     const ticks = panels.filter((panel) => panel.curves && !panel.log)
-      .map((panel) => pen.measureText(FORMATS[panel.unit](1.5 * highest(panel))).width);  // the top tick may be over all values
+      .map((panel) => pen.measureText(FORMATS[panel.unit](1.5 * highest(panel))).width);  // the top tick may be above all values
     gutter = Math.min(Math.max(64, ...[...names, ...ticks].map((width) => width + 18)), 150);
     panels.forEach(draw);
     document.getElementById("reset").disabled = view === full;
@@ -282,7 +282,7 @@
     const decimals = decimalsOf(timeStep()) + 1;
     const phase = run.phases.find((p) => s >= p.start_s && s < p.end_s);
     const active = run.faults.filter((f) => s >= f.start_s && s < f.end_s).map((f) => f.fault);
-    const states = panels.flatMap((p) => (p.kind === "lanes" && p.tell ? p.lanes : []))
+    const states = panels.flatMap((p) => (p.kind === "lanes" && p.in_tip ? p.lanes : []))
       .map((lane) => [lane.name, lane.intervals.find((i) => s >= i.start_s && s < i.end_s)?.state])
       .filter(([, state]) => state && state !== "up").map(([name, state]) => `${name} ${state}`);
     return [clock(s, decimals), phase && `${phase.state} +${clock(s - phase.start_s, decimals)}`, active.join(" + "), states.slice(0, 4).join(", ")]
@@ -323,7 +323,7 @@
     selection.style.visibility = "hidden";
   }
 
-  // The pointer stays where it is, and points at another moment now.
+  // The pointer does not move, but now points at another moment.
   function look(at) {
     release();
     view = at;
