@@ -1,1 +1,1 @@
-"""Pytest suites: thin tests that state scenarios. ``scenario.py`` plays one."""
+"""Pytest suites: thin tests that state scenarios."""

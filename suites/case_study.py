@@ -1,8 +1,8 @@
-"""What the suites of kills, restarts and backlogs share: the load of the sizing case study, scaled, and its promises.
+"""The load of the sizing case study, scaled, and its promises: shared by the suites of kills, restarts and backlogs.
 
 RabbitMQ's sizing case study (quorum queues, part 2) puts 100 queues under 10 000 to 40 000 messages/s of 1 KB, with 200
-to 400 consumers that take 10 to 30 ms for each message. ``--scale 1`` is that load; by default a twenty-fifth of it is
-played, which two cores hold beside the brokers. Quorum and mirrored queues get the same.
+to 400 consumers that take 10 to 30 ms for each message. ``--scale 1`` is that load. By default a twenty-fifth of it is
+played, which two cores can carry in addition to the brokers. Quorum and mirrored queues get the same load.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from rabbitmq_resilience.workloads.queue_settings import Mirroring
 from rabbitmq_resilience.workloads.spec import Workload
 
 DEFAULT_SCALE = 0.04
-#: At scale 1.
+#: The load at scale 1.
 QUEUES = 100
 RATE_PER_S = 10_000
 FIRST_STEP_S = 2.0
 #: Longer than a broker takes to boot and to be in step again.
 RECOVERED_WITHIN_S = 60.0
-#: How long a broker that is killed stays away.
+#: How long a killed broker stays away.
 AWAY_S = 6.0
-#: Those of a scenario in which brokers restart: the load goes on for two windows after leaders are elected.
+#: The phases of a scenario in which brokers restart: the load goes on for two windows after leaders are elected.
 PHASES = {"steady_s": 6, "recovery_s": 90, "settled_s": ELECTED_AFTER_S + 2 * WINDOW_S, "drain_s": 120}
 
 
 def load(queue_type: str, scale: float, **fields: Any) -> Workload:
-    """The case study's load at 10 000 messages/s. ``fields`` are those of the workload at scale 1, scaled as well."""
+    """Return the case study's load at 10 000 messages/s. ``fields`` are workload fields at scale 1, which are scaled as
+    well."""
     whole: dict[str, Any] = {
         "queue_type": queue_type,
         "mirroring": Mirroring() if queue_type == "mirrored" else None,
@@ -64,24 +65,24 @@ def adverse_scenario(
     phases: Mapping[str, float] | None = None,
     demanded: Demanded | None = None,
 ) -> Scenario:
-    """A measured scenario with every promise demanded that its cluster gives. ``demanded`` adds invariants with their
-    bounds, or changes those of them; None leaves one out."""
-    wanted = {
+    """Return a measured scenario that demands every promise of its cluster. ``demanded`` adds invariants with their
+    bounds, or changes bounds; None leaves an invariant out."""
+    chosen = {
         **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
         "order": {} if workload.consumers <= workload.queues else None,
         "throughput": throughput_kept(),
         **{name: {} for name in ("partition_mode", "backlog", "memory", "alarms", "followers", "unacked")},
         **(demanded or {}),
     }
-    counted = workload.queue_type == "mirrored" and wanted["unacked"] is not None
+    counted = workload.queue_type == "mirrored" and chosen["unacked"] is not None
     return promising(
         title,
         topology,
         workload,
         schedule,
-        demanded=wanted,
+        demanded=chosen,
         phases=Phases.model_validate({**PHASES, **(phases or {})}),
-        broker=versions(workload, since="3.10"),  # only from there on do brokers tell of each queue's Raft log
+        broker=versions(workload, since="3.10"),  # older brokers do not report each queue's Raft log
         metrics=True,
         expect=[COUNTED_AS_UNACKED] if counted else [],
     )

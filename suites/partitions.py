@@ -1,4 +1,4 @@
-"""What the partition suites share: how long a cut must last to mean something, and which promises are demanded."""
+"""How long a cut must last to mean something, and which promises are demanded: shared by the partition suites."""
 
 from __future__ import annotations
 
@@ -23,35 +23,37 @@ QUEUE_TYPES = ("quorum", "mirrored")
 
 FIRST_STEP_S = 1.0
 RECOVERED_WITHIN_S = 30.0
-#: With more nodes three may be cut off, and publishers try them one after another where they do not pause: that must
-#: take no longer than a queue may stand still.
+#: In larger clusters three nodes may be cut off. If they do not pause, publishers try them one after another, and that
+#: must take no longer than a queue may stand still.
 MINORITIES_OF_TWO_UNTIL = 5
 IMPATIENT_S = 5.0
 
 
 def noticed_s(net_ticktime_s: int) -> float:
-    """The longest that Erlang takes to notice a silent peer: kernel(6), net_ticktime."""
+    """Return the longest time that Erlang takes to notice a silent peer: kernel(6), net_ticktime."""
     return TICKS_MAX * net_ticktime_s
 
 
 def long_cut_s(topology: Topology) -> float:
-    """Longer than any queue with a majority may stand still, so that one that does is told from one that waits; and
-    longer than any node may take to act."""
+    """Return how long a long cut lasts: longer than a queue with a majority may stand still, so that a stuck queue is
+    not mistaken for a waiting one; and longer than any node may take to act."""
     return max(stall_s_max(topology.net_ticktime_s) + 2 * WINDOW_S, acted_upon_s(topology))
 
 
 def short_cut_s(net_ticktime_s: int) -> float:
-    """Over before anybody can have noticed, yet longer than a quarter of it, at which every link has a tick to hold."""
+    """Return how long a short cut lasts: no node can have noticed it, but every link has a tick to hold back, as ticks
+    come after a quarter of net_ticktime."""
     return 0.5 * net_ticktime_s
 
 
 def acted_upon_s(topology: Topology) -> float:
-    """The longest until every node has noticed a cut and done what its mode demands, and a window more."""
+    """Return the longest time until every node has noticed a cut and acted by its mode, and one window more."""
     return noticed_s(topology.net_ticktime_s) + pause_margin_s(len(topology.nodes)) + WINDOW_S
 
 
 def workload(queue_type: str, **fields: Any) -> Workload:
-    """The same load for all queue types: three queues, led from different zones unless ``fields`` say otherwise."""
+    """Return the same load for all queue types: three queues, led from different zones unless ``fields`` say
+    otherwise."""
     common: dict[str, Any] = {"queues": 3, "publishers": 3, "consumers": 3, "rate_per_s": 450, **fields}
     if queue_type == "mirrored":
         return Workload(queue_type="mirrored", **{"mirroring": Mirroring(), **common})
@@ -59,12 +61,13 @@ def workload(queue_type: str, **fields: Any) -> Workload:
 
 
 def on_all_nodes(queue_type: str, topology: Topology) -> dict[str, int]:
-    """Members on every node: of five on seven nodes most may be in the zone that is cut off, and nobody could go on."""
+    """Return members on every node. With five members on seven nodes, most may be in the zone that is cut off, and no
+    side could go on."""
     return {"group_size": len(topology.nodes)} if queue_type == "quorum" else {}
 
 
 def shape(topology: str, net_ticktime_s: int, mode: str = "pause_minority", **choice: Any) -> Topology:
-    """A topology of the catalogue in that mode; ``choice`` are the fields of ``pause_if_all_down``."""
+    """Return a topology of the catalogue in that mode; ``choice`` are the fields of ``pause_if_all_down``."""
     handling = {"partition_handling": mode, "pause_if_all_down": PauseIfAllDown(**choice) if choice else None}
     return catalogue.load(topology).model_copy(update={"net_ticktime_s": net_ticktime_s, **handling})
 
@@ -78,11 +81,11 @@ def partition_scenario(
     without: Sequence[str] = (),
     expect: Sequence[Expectation] = (),
 ) -> Scenario:
-    """A scenario with every promise demanded that its cluster gives, but for those named in ``without``. What a cut may
-    always lead to is expected beside ``expect``.
+    """Return a scenario that demands every promise of its cluster, except those named in ``without``. It expects what
+    any cut may cause, in addition to ``expect``.
 
-    Throughput is demanded ``settled_after_s`` after each change, by default once no queue may stand still any more.
-    The load goes on for that long after recovery, and for two windows more, if the cut itself leaves no time for them.
+    Throughput is demanded ``settled_after_s`` after each change, by default once no queue may stand still any more. The
+    load goes on for that long after recovery, and for two windows more, if the cut itself leaves no time for them.
     """
     if len(topology.nodes) > MINORITIES_OF_TWO_UNTIL:
         workload = workload.model_copy(update={"confirm_timeout_s": IMPATIENT_S})
@@ -98,7 +101,7 @@ def partition_scenario(
     chosen = [name for name, bounds in demanded.items() if bounds is not None]
     pauses = topology.partition_handling == "pause_minority" and "partition_mode" in chosen
     known = as_demanded(DOES_NOT_PAUSE if pauses else (), chosen)
-    # The modes have no effect from 4.3 on: only what any cluster promises goes on there.
+    # The modes have no effect from 4.3 on: only promises of any cluster are kept there.
     lasting = workload.queue_type == "quorum" and topology.partition_handling == "pause_minority"
     return promising(
         title,
@@ -113,10 +116,10 @@ def partition_scenario(
 
 
 def assert_paused(result: Result, nodes: str) -> None:
-    """Just of these nodes it was demanded, and seen, that they pause; of none where no mode has an effect. Nodes of 4.0
-    may need longer than the cut lasts, and then nothing was demanded of them."""
+    """Assert that just these nodes had to pause, or none if no mode has an effect. Nodes of 4.0 may need longer than
+    the cut lasts; then nothing was demanded of them."""
     cluster = Facts(result.run.events()).cluster
-    assert cluster is not None, "the run does not tell of which nodes its cluster was"
+    assert cluster is not None, "the run does not say which nodes its cluster had"
     expected = nodes if cluster.handles_partitions else ""
     seen = str(result.document["invariants"]["partition_mode"]["numbers"]["had_to_pause"])
     too_short = cluster.broker_version >= (4,) and not seen

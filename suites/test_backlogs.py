@@ -1,4 +1,4 @@
-"""Queues grow long: consumers slow down, publishers peak, nobody consumes, brokers run out of memory or disk."""
+"""Queues grow long: consumers slow down, publishers peak, nothing is consumed, brokers run out of memory or disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.record.events import WorkerEvent
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.workloads.services import ProcessingStep
-from rabbitmq_resilience.workloads.spec import RateStep
+from rabbitmq_resilience.workloads.workload_fields import RateStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.partitions import QUEUE_TYPES, shape
 
@@ -27,25 +27,25 @@ THREE = "three_nodes_three_zones"
 #: The case study's S: from 10 ms for a message up to 30 and back, in steps.
 S_SHAPE_MS = (10, 15, 20, 25, 30, 25, 20, 15, 10)
 STEP_S = 6.0
-#: 200 consumers keep up with 10 000 messages/s at 10 ms for each, and not at 30.
+#: 200 consumers keep up with 10 000 messages/s at 10 ms for each, but not at 30.
 CONSUMERS = 200
 PEAK = 4
 
 MILLION = 1_000_000
 SMALL_BYTES = 64
-#: While the backlog is built, a consumer takes that long for a message, with its prefetch full.
+#: While the backlog is built, a consumer takes this long for a message, with its prefetch full.
 IDLE_MS = 30_000.0
 RESTARTS: Mapping[str, type[Stop] | type[Kill]] = {"restart": Stop, "kill": Kill}
-#: A node that comes back reads its log of all these before it serves anybody, and then fetches what it missed.
+#: A node that comes back reads its log of all these before it serves clients, and then fetches what it missed.
 MILLION_RECOVERED_WITHIN_S = 180.0
 MILLION_CAUGHT_UP_WITHIN_S = 240.0
-#: The same number on any machine that holds the rate, and over a million before the node goes; two cores hold three
-#: times that with quorum queues.
+#: The same number on any machine that keeps up with the rate, and over a million before the node goes. Two cores keep
+#: up with three times that with quorum queues.
 MILLION_BUILT = {
     "quorum": RateStep(rate_per_s=8_000, for_s=210),
     "mirrored": RateStep(rate_per_s=4_000, for_s=390),
 }
-#: A mirrored queue stands still while a mirror synchronises, which takes its time with so many messages (RabbitMQ 3.13,
+#: A mirrored queue stands still while a mirror synchronises, which takes long for this many messages (RabbitMQ 3.13,
 #: "Classic Queue Mirroring", on ha-sync-mode).
 SYNCHRONISING = {"availability": {"stall_s_max": MILLION_RECOVERED_WITHIN_S}}
 
@@ -88,7 +88,7 @@ def test_publishers_peak(queue_type: str, scale: float, net_ticktime_s: int, pla
 
 
 def test_kept_out_of_memory(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    """Lazy queues, and the quorum queue's limit of messages in memory, which 3.10 no longer heeds as it keeps none."""
+    """Lazy queues, and the quorum queue's limit of messages in memory, which 3.10 ignores as it keeps none there."""
     field: dict[str, Any] = {"lazy": True} if queue_type == "mirrored" else {"max_in_memory_length": 100}
     title = "Consumers slow down, and queues keep little in memory"
     backlog_played(
@@ -98,7 +98,7 @@ def test_kept_out_of_memory(queue_type: str, scale: float, net_ticktime_s: int, 
 
 @pytest.mark.parametrize("resource", ["memory", "disk"])
 def test_alarm(resource: Resource, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    """One node's alarm blocks publishers everywhere; nothing is lost, and they go on when it clears."""
+    """One node's alarm blocks publishers everywhere. Nothing is lost, and publishers go on when it clears."""
     alarm = Alarm(at_s=FIRST_STEP_S, for_s=20, node="b1", resource=resource)
     title = f"A node runs out of {resource}"
     result = backlog_played(play, title, queue_type, scale, net_ticktime_s, alarm)
@@ -108,9 +108,9 @@ def test_alarm(resource: Resource, queue_type: str, scale: float, net_ticktime_s
 
 @pytest.mark.parametrize("restart", RESTARTS)
 def test_million(restart: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """A million messages are published while nobody consumes; then a node goes, and the queues are drained.
+    """A million messages are published without being consumed; then a node goes, and the queues are drained.
 
-    Not scaled: it is about their number.
+    This load is not scaled, as the number matters.
     """
     built = MILLION_BUILT[queue_type]
     idle = ProcessingStep(processing_ms=IDLE_MS, for_s=built.for_s)

@@ -1,6 +1,6 @@
-"""Clients are cut from their brokers, half or whole, or their connections are reset: what was confirmed is not lost.
+"""Clients are cut from their brokers, one way or both, or their connections are reset; nothing confirmed is lost.
 
-Heartbeats end what is silent. Every queue has another publisher, whose confirms go on.
+Heartbeats end silent connections. Every queue has another publisher, whose confirms go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 
 Play = Callable[[Scenario], Result]
 
-#: Long enough for both sides to give the connection up: two heartbeats are missed, and a third is on its way.
+#: Long enough for both sides to give up the connection: two heartbeats are missed, and a third is on its way.
 SILENT_S = 3.0 * Workload().heartbeat_s
 FAULTS: dict[str, AnyFault] = {
     "publisher_cut_off": Partition(at_s=FIRST_STEP_S, for_s=SILENT_S, between=("publisher:0", "all")),

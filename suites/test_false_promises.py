@@ -1,4 +1,5 @@
-"""What was confirmed while a cut lasted is there after it, with publishers and consumers on both sides all the time.
+"""Messages that were confirmed during a cut are there after it. Publishers and consumers are on both sides all the
+time.
 
 A broker that confirms a message, then pauses, and comes back with the other side's state has made a false promise.
 """
@@ -32,10 +33,10 @@ def test_confirmed_during_the_cut(mode: str, queue_type: str, net_ticktime_s: in
     # Four queues and three nodes: publishers in turn reach every queue from every zone.
     on_every_side = workload(queue_type, queues=4, publishers=12, consumers=4, reconnect="own_zone", rate_per_s=480)
     cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(cluster), between=("zone:c", "rest"))
-    without = ["throughput"] if queue_type == "classic" else []  # one whose only copy is cut off stands still
+    without = ["throughput"] if queue_type == "classic" else []  # a queue whose only copy is cut off stands still
     title = "Confirmed during a cut, clients on both sides"
     expect = [CONFIRMED_IN_A_MINORITY] if queue_type == "mirrored" else []
-    settled_after_s = stall_s_max(net_ticktime_s)  # a side that gave way has no publishers until the cut is healed
+    settled_after_s = stall_s_max(net_ticktime_s)  # a side that paused has no publishers until the cut is healed
     result = play(
         partition_scenario(
             title, cluster, on_every_side, cut, settled_after_s=settled_after_s, without=without, expect=expect

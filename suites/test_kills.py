@@ -1,4 +1,4 @@
-"""Brokers die hard, one, several or all of them, and come back, some with nothing.
+"""Brokers die at once, one, several or all of them, and come back, some without data.
 
 The first scenario is the case study's: a broker dies at each intensity of a stepped load.
 """
@@ -14,7 +14,7 @@ from rabbitmq_resilience.faults.kill import Kill
 from rabbitmq_resilience.faults.lose_disk import LoseDisk
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.workloads.spec import RateStep
+from rabbitmq_resilience.workloads.workload_fields import RateStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.partitions import QUEUE_TYPES, shape
 
@@ -24,7 +24,7 @@ Play = Callable[[Scenario], Result]
 
 THREE = "three_nodes_three_zones"
 FIVE = "five_nodes_three_zones"
-#: Of the case study's 10 000 messages/s.
+#: Factors of the case study's 10 000 messages/s.
 INTENSITIES = (1.0, 2.0, 3.0, 4.0)
 INTENSITY_S = 30.0
 
@@ -56,7 +56,7 @@ SCHEDULES: dict[str, tuple[str, str, tuple[AnyFault, ...]]] = {
 
 
 def test_killed_at_each_intensity(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    """Each step lasts until what its kill did is over, and is long enough for throughput to be judged."""
+    """Each step lasts until the effect of its kill is over, and is long enough for throughput to be judged."""
     steps = [RateStep(rate_per_s=round(RATE_PER_S * times), for_s=INTENSITY_S) for times in INTENSITIES]
     workload = load(queue_type, scale, variable_rate=steps, consumers=200)
     kills = [
@@ -70,7 +70,7 @@ def test_killed_at_each_intensity(queue_type: str, scale: float, net_ticktime_s:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_killed(schedule: str, queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
     title, topology, steps = SCHEDULES[schedule]
-    # A member of a quorum queue that is made anew tells no number of its log (seen on 3.10.8), and none would be known.
-    untold = queue_type == "quorum" and any(isinstance(step, LoseDisk) for step in steps)
-    demanded = {"followers": None} if untold else None
+    # A recreated member of a quorum queue reports no position in its log (seen on 3.10.8), so followers are UNKNOWN.
+    unreported = queue_type == "quorum" and any(isinstance(step, LoseDisk) for step in steps)
+    demanded = {"followers": None} if unreported else None
     play(adverse_scenario(title, shape(topology, net_ticktime_s), load(queue_type, scale), *steps, demanded=demanded))

@@ -1,7 +1,6 @@
-"""Loads of the case studies by name (``presets/``), each in good conditions and beside a fault that fits it.
+"""Loads of the case studies by name (``presets/``), each in good conditions and with a fault that fits it.
 
-Bounds are such that any machine keeps them that holds the load at all: what a load reached stands in the numbers of its
-verdict.
+Any machine that can carry the load at all keeps the bounds. The numbers of a verdict show what the load reached.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ THREE = "three_nodes_three_zones"
 FAR = "three_nodes_far_zones"
 TWO_BALANCERS = "three_nodes_two_balancers"
 BEHIND_BALANCERS = "four_nodes_for_a_million"
-#: How long the load is looked at where nothing breaks.
+#: How long the load is observed without a fault.
 QUIET_S = 20.0
 SETTLED_S = 5.0
 SLOW_S = 10.0
@@ -53,12 +52,12 @@ BALANCER_AWAY_S = 3.0
 
 LEADER_DIES = Kill(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1")
 ONE_MIRROR = Mirroring(ha_mode="exactly", ha_params=2)
-#: Of a load within what two cores hold.
+#: Demanded of a load that two cores can carry.
 HELD: Demanded = {
     "throughput": throughput_kept(),
     "latency": {"bounds": [{"of": "end_to_end", "percentile": 99, "within_ms": 5000, "when": "steady"}]},
 }
-#: Of one that wants to be quick.
+#: Demanded of a load for low latency.
 QUICK: Demanded = {
     **HELD,
     "latency": {
@@ -67,28 +66,29 @@ QUICK: Demanded = {
         ]
     },
 }
-#: Of one that may be more than the machine holds.
+#: Demanded of a load that may be more than the machine can carry.
 FLOW: Demanded = {"flow": {"grace_s": ELECTED_AFTER_S}}
-#: For flow to be judged after the fault too.
+#: Long enough for flow to be judged after the fault too.
 FLOWS_S = SteadyFlow(grace_s=ELECTED_AFTER_S).settled_s
 
 
 @dataclass(frozen=True)
 class Case:
-    """A preset with its ``queue_types`` and the ``fields`` that it has with some of them; what breaks beside it; and
-    what is ``demanded`` of it beyond what every cluster promises, ``beside`` the fault otherwise."""
+    """A preset with its ``queue_types``, and ``fields`` for some of these types. ``breaks`` and ``fault`` are what
+    happens to it. ``demanded`` is demanded beyond what every cluster promises, and ``with_fault`` changes that if the
+    fault is played."""
 
     preset: str
     queue_types: Sequence[str]
     breaks: str
     fault: Callable[[Topology], AnyFault]
     demanded: Demanded
-    beside: Demanded = field(default_factory=dict)
+    with_fault: Demanded = field(default_factory=dict)
     topology: str = THREE
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def workload(self, queue_type: str) -> Workload:
-        """On the type of queue that the preset has, or on another."""
+        """Return the preset's workload, on its own type of queue or on another."""
         other: dict[str, Any] = {}
         if presets.load(self.preset).published["queue_type"] != queue_type:
             other = {"queue_type": queue_type, "group_size": None}
@@ -110,7 +110,7 @@ def cut(topology: Topology) -> AnyFault:
 
 
 def slow_link(_topology: Topology) -> AnyFault:
-    """Between two brokers that do not lead: nobody's message to a single queue or a majority must cross it."""
+    """Slow the link of two brokers that do not lead: no message to a single queue or a majority has to cross it."""
     return Latency(at_s=FIRST_STEP_S, for_s=SLOW_S, links="b1 <-> c1", latency_ms=50)
 
 
@@ -136,19 +136,19 @@ CASES = {
             for pairs in (1, 5, 20)
         ),
         Case("durable", ("classic", *QUORUM_OR_MIRRORED), "a far zone is cut off", cut, HELD, topology=FAR),
-        # Queues of a node that pauses are gone, and an automatic acknowledgement comes before the message does.
+        # Queues of a node that pauses are gone, and an automatic acknowledgement comes before its message is processed.
         Case(
             "not_durable",
             ("classic",),
             "a far zone is cut off",
             cut,
             HELD,
-            beside={"no_loss": None, "order": None},
+            with_fault={"no_loss": None, "order": None},
             topology=FAR,
             fields={"classic": {"leaders_on": ("a1", "b1")}},
         ),
         Case("lazy", ("classic", "mirrored"), "a far zone is cut off", cut, HELD, topology=FAR),
-        # Each queue of a replicated kind is a process and a log on three nodes, of which two cores hold fewer.
+        # Each replicated queue is a process and a log on three nodes, of which two cores can carry fewer.
         Case(
             "many_queues",
             ("classic", *QUORUM_OR_MIRRORED),
@@ -159,7 +159,7 @@ CASES = {
         ),
         *(Case(f"flow_control_{i}", QUORUM_OR_MIRRORED, "a broker dies", kill, {**HELD, **FLOW}) for i in (1, 3)),
         *(Case(f"flow_control_{i}", QUORUM_OR_MIRRORED, "a broker dies", kill, FLOW) for i in (2, 4, 5)),
-        # Rush hour leaves less time for messages than their services need, which is not the balancer's doing.
+        # Rush hour leaves less time for messages than their services need, which is not the balancer's effect.
         Case(
             "telemetry",
             ("classic",),
@@ -181,7 +181,7 @@ def scenario(case: Case, queue_type: str, net_ticktime_s: int, *, breaks: bool) 
         **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
         **({} if load.consumers <= load.queues else {"order": None}),
         **case.demanded,
-        **(case.beside if breaks else {}),
+        **(case.with_fault if breaks else {}),
     }
     return promising(
         f"{case.preset}, {case.breaks if breaks else 'in good conditions'}",

@@ -1,7 +1,7 @@
-"""The machine of a broker fails it, and not the broker itself: its disk is full, its clock jumps.
+"""The machine of a broker fails, and not the broker itself: its disk is full, or its clock jumps.
 
-What the brokers promise is the same: nothing that was confirmed is lost, nothing overtakes, and the cluster is whole
-again when the machine is.
+The brokers promise the same: nothing that was confirmed is lost, the order is kept, and the cluster is whole again once
+the machine is.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ pytestmark = [
 Play = Callable[[Scenario], Result]
 
 THREE = "three_nodes_three_zones"
-#: For a broker to look at its disk, which it does every 10 s if that was not short of space.
+#: Long enough for a broker to look at its disk, which it does every 10 s if the disk was not short of space.
 FULL_S = 25.0
-#: For whoever sees that there is room again.
+#: How long the operator waits after there is space again.
 OPERATOR_WAITS_S = 5.0
 HOUR_S = 3600.0
 #: Longer than messages, heartbeats and leases live.
@@ -58,28 +58,28 @@ def failed(
 
 @pytest.mark.parametrize("node", ["b1", "all"])
 def test_disk_full(node: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """An alarm may come in time, or a write fail before: what is confirmed is there all the same.
+    """An alarm may come in time, or a write may fail before; confirmed messages are there in any case.
 
-    A broker whose Raft log found no room stays alive and does not write that log any more (``ra_log_wal``, ``enospc``,
-    seen on 3.10.8): who frees the disk has to start it again.
+    A broker whose Raft log found no space stays alive and does not write that log any more (``ra_log_wal``, ``enospc``,
+    seen on 3.10.8). The operator who frees the disk has to start the broker again.
     """
     title = "The disk of a node is full" if node != "all" else "Every disk is full"
     full = DiskFull(at_s=FIRST_STEP_S, for_s=FULL_S, node=node)
     restart = Stop(when=When(after_step=AfterStep(step=0, wait_s=OPERATOR_WAITS_S)), for_s=AWAY_S, node=node)
-    without = ["availability"] if node == "all" else []  # nobody can write anything for that long
+    without = ["availability"] if node == "all" else []  # no broker can write anything for that long
     failed(play, title, queue_type, net_ticktime_s, full, restart, without=without)
 
 
 @pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S], ids=["forwards", "backwards"])
 def test_clock_jumps(jump_s: float, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """That of a leader's node: nothing may depend on what time it is there."""
+    """The clock of a leader's node jumps: no promise may depend on the time there."""
     jump = Clock(at_s=FIRST_STEP_S, for_s=JUMPED_S, node="leader:q1", jump_s=jump_s)
     title = f"The clock of a leader's node jumps {'forwards' if jump_s > 0 else 'backwards'}"
     failed(play, title, queue_type, net_ticktime_s, jump)
 
 
 def test_clocks_jump_apart(queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """One node lives an hour ahead and one an hour behind, for a while at the same time."""
+    """One node's clock is an hour ahead and another's an hour behind, for a while at the same time."""
     schedule = (
         Clock(at_s=FIRST_STEP_S, for_s=JUMPED_S, node="a1", jump_s=HOUR_S),
         Clock(at_s=FIRST_STEP_S + AWAY_S, for_s=JUMPED_S, node="b1", jump_s=-HOUR_S),

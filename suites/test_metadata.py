@@ -1,5 +1,5 @@
-"""Queues, bindings and policies are declared on both sides of a cut: afterwards each of them is everywhere or nowhere,
-and what a broker called created is everywhere."""
+"""Queues, bindings and policies are declared on both sides of a cut. Afterwards each of them is everywhere or nowhere,
+and what a broker reported as created is everywhere."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from suites.partitions import (
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]
 
-#: A declaration that hangs because a peer is silent goes on once that peer is taken for dead. A node that finds itself
-#: in a minority then still writes it to its own copy of Mnesia and calls it created, and pauses only after that. When
-#: it comes back it takes over what the others have, as the reference says of nodes that were disconnected.
+#: A declaration that hangs because a peer is silent goes on once that peer is considered dead. A node that finds itself
+#: in a minority then still writes the declaration to its own copy of Mnesia, reports it as created, and only then
+#: pauses. When it comes back it takes over what the others have, as the reference says of nodes that were disconnected.
 CREATED_IN_A_MINORITY = Expectation(
     broker="<4.2",
     verdict=Verdict.INVALID,
@@ -37,7 +37,7 @@ CREATED_IN_A_MINORITY = Expectation(
     always=False,
 )
 
-#: Each node is asked several times before it notices the cut, and many times once it has.
+#: Each node gets several declarations before it notices the cut, and many once it has.
 DECLARE_EVERY_S = 0.4
 
 

@@ -1,8 +1,8 @@
-"""The other ways to handle a partition, on every size, over two and three zones.
+"""The other ways to handle a partition, on every cluster size, over two and three zones.
 
 ``pause_if_all_down`` prefers a node of zone a. ``autoheal`` lets both sides go on and restarts one of them afterwards.
-Under ``ignore`` both go on for good, until an operator restarts the nodes that he trusts less: here those that were cut
-off, as the documentation advises. What the last two permit to be lost is told in numbers.
+With ``ignore`` both sides stay separate until an operator restarts the nodes that he trusts less: here those that were
+cut off, as the documentation advises. For the last two modes, the verdict counts the losses that they permit.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ CUT_OFF = {
     "seven_nodes_three_zones": "c",
 }
 OTHER_MODES = ("pause_if_all_down", "autoheal", "ignore")
-#: For the brokers to see each other again before one side is restarted, and how long it stays away.
+#: How long the brokers have to see each other again before one side is restarted, and how long that side stays away.
 OPERATOR_WAITS_S = 5.0
 RESTART_TAKES_S = 8.0
 
 
-#: What fits in the quick set; the others are for the night.
+#: The cells of the quick set; the others are played at night.
 QUICK = {("pause_if_all_down", "three_nodes_three_zones", "mirrored")}
 
 
@@ -80,7 +80,7 @@ def test_zone_cut_off(mode: str, topology: str, queue_type: str, net_ticktime_s:
     schedule = (cut, restart) if mode == "ignore" else (cut,)
     load = workload(queue_type, **on_all_nodes(queue_type, cluster))
     expect = [DECIDES_TOO_SOON, DISCARDS_TOO_MUCH] if mode == "autoheal" else []
-    # Of two halves none has a majority: there is nothing to measure before they are one again.
+    # Neither of two halves has a majority: there is nothing to measure before they are joined again.
     halves = 2 * cluster.zones[zone] == len(cluster.nodes)
     settled_after_s = ELECTED_AFTER_S if halves else None
     result = play(

@@ -1,4 +1,4 @@
-"""Queues with fewer copies than nodes, and mirrors that nobody synchronises: a zone is cut off that holds a minority.
+"""Queues with fewer copies than nodes, and mirrors that are not synchronised: a zone with a minority is cut off.
 
 Of five nodes, zone c has one, so that every queue keeps a majority of its members, or a mirror, on the other side.
 """

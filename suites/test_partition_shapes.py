@@ -1,7 +1,7 @@
 """Cuts of every shape under ``pause_minority``: in two and in three, partial, one way, flapping, and blips.
 
-Which nodes pause, and whether any does, is foreseen by ``invariants.oracle`` from the shape; what is stated here beside
-it is what a reader would say of that shape.
+``invariants.oracle`` predicts from the shape which nodes pause, if any. In addition, each test states what a reader
+would expect of its shape.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def played(
     *schedule: AnyFault,
     expect: Sequence[Expectation] = (),
 ) -> Result:
-    """With leaders in each zone. Throughput is judged after recovery, as most of these cuts leave no quiet before."""
+    """Play the cut with leaders in each zone. Throughput is judged after recovery, as most of these cuts leave no quiet
+    time before."""
     load = workload(queue_type, leaders_on=("a1", "b1", "c1"))
     return play(partition_scenario(title, cluster, load, *schedule, settled_after_s=ELECTED_AFTER_S, expect=expect))
 
@@ -70,7 +71,7 @@ def played(
 @on_both_queues
 @three_and_five
 def test_one_way(cluster: Topology, queue_type: str, play: Play) -> None:
-    """Nothing that zone c says is heard, though it hears all: as good as a cut both ways."""
+    """Zone c hears all, but nothing that it sends is received: this has the effect of a cut both ways."""
     load = workload(queue_type, leaders_on=("a1", "b1", "c1"))
     cut = Partition(at_s=FIRST_STEP_S, for_s=long_cut_s(cluster), between=("zone:c", "rest"), one_way=True)
     result = play(partition_scenario("A zone is not heard, one way", cluster, load, cut))
@@ -124,7 +125,7 @@ def test_bridge(cluster: Topology, queue_type: str, play: Play) -> None:
     ],
 )
 def test_flapping(cluster: Topology, queue_type: str, period_s: float, play: Play) -> None:
-    """Each time too short to be noticed. A period of 0.1 s cannot be kept where other clusters run on the machine."""
+    """Each cut is too short to be noticed. A period of 0.1 s cannot be kept if other clusters run on the machine."""
     flaps = Flapping(at_s=FIRST_STEP_S, for_s=10, period_s=period_s, between=("zone:c", "rest"))
     played(play, f"A link flaps every {period_s:g} s", cluster, queue_type, flaps)
 
@@ -134,7 +135,7 @@ def test_flapping(cluster: Topology, queue_type: str, period_s: float, play: Pla
 @on_three
 @pytest.mark.parametrize("blip_ms", [4, 50], ids="{}ms".format)
 def test_blip_of_held_packets(cluster: Topology, queue_type: str, blip_ms: int, play: Play) -> None:
-    """On all links at once, and over before anybody can notice."""
+    """The blip is on all links at once, and over before any node can notice it."""
     blip = Partition(at_s=FIRST_STEP_S, for_s=blip_ms / 1000, between=ALL_APART)
     result = played(play, f"All links hold packets for {blip_ms} ms", cluster, queue_type, blip)
     assert_paused(result, "")
@@ -145,7 +146,7 @@ def test_blip_of_held_packets(cluster: Topology, queue_type: str, blip_ms: int, 
 @on_three
 @pytest.mark.parametrize("blip_ms", [4, 50], ids="{}ms".format)
 def test_blip_of_dropped_connections(cluster: Topology, queue_type: str, blip_ms: int, play: Play) -> None:
-    """On all links at once: each node sees all others vanish and return."""
+    """The blip is on all links at once: each node sees all others vanish and return."""
     blip = Disconnect(at_s=FIRST_STEP_S, for_s=blip_ms / 1000, between=ALL_APART)
     played(play, f"All links drop their connections for {blip_ms} ms", cluster, queue_type, blip)
 
@@ -154,7 +155,7 @@ def test_blip_of_dropped_connections(cluster: Topology, queue_type: str, blip_ms
 @on_both_queues
 @on_three
 def test_zone_disconnected(cluster: Topology, queue_type: str, play: Play) -> None:
-    """Connections are reset and refused: noticed at once."""
+    """Connections are reset and refused, so brokers notice the fault at once."""
     cut = Disconnect(at_s=FIRST_STEP_S, for_s=acted_upon_s(cluster), between=("zone:c", "rest"))
     result = played(play, "A zone is disconnected", cluster, queue_type, cut)
     assert_paused(result, "c1")
@@ -164,7 +165,7 @@ def test_zone_disconnected(cluster: Topology, queue_type: str, play: Play) -> No
 @on_both_queues
 @on_three
 def test_second_cut_during_recovery(cluster: Topology, queue_type: str, play: Play) -> None:
-    """The node that was cut off is coming back, mirrors synchronising, when it is cut off again."""
+    """The node that was cut off is cut off again while it comes back and its mirrors synchronise."""
     for_s = acted_upon_s(cluster)
     first = Partition(at_s=FIRST_STEP_S, for_s=for_s, between=("zone:c", "rest"))
     again = Partition(at_s=FIRST_STEP_S + for_s + 1.5, for_s=for_s, between=("zone:c", "rest"))
@@ -177,7 +178,7 @@ def test_second_cut_during_recovery(cluster: Topology, queue_type: str, play: Pl
 @on_both_queues
 @three_and_five
 def test_rolling_cut(cluster: Topology, queue_type: str, play: Play) -> None:
-    """Each zone in turn, with time to come back in between."""
+    """Each zone is cut off in turn, with time to come back in between."""
     for_s = acted_upon_s(cluster)
     cuts = [
         Partition(at_s=FIRST_STEP_S + i * (for_s + 15), for_s=for_s, between=(f"zone:{zone}", "rest"))

@@ -1,7 +1,7 @@
-"""A zone is cut off under ``pause_minority``: who pauses, who goes on, and what happened to every message.
+"""A zone is cut off under ``pause_minority``: which nodes pause, which go on, and what happened to every message.
 
-``pytest -m partitions`` runs all scenarios of partitions; ``-m "partitions and not slow"`` what fits in a quarter of
-an hour.
+``pytest -m partitions`` runs all scenarios of partitions; ``-m "partitions and not slow"`` runs those that fit in a
+quarter of an hour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ each_size = pytest.mark.parametrize(
     ],
 )
 
-#: A leader in each zone, so that whichever is cut off leads some queue.
+#: A leader in each zone, so that any zone that is cut off leads some queue.
 EVERYWHERE = ("a1", "b1", "c1")
 
 
@@ -87,7 +87,7 @@ def test_cut_with_latency_on_the_other_links(topology: str, queue_type: str, net
 
 @pytest.mark.parametrize("topology", ["four_nodes_two_zones"])
 def test_even_split(topology: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """Nobody goes on, so there is nothing to wait for once all must have paused; what counts is how it comes back."""
+    """No node goes on, so there is nothing to wait for once all must have paused. Only the way back matters."""
     cluster, load = shape(topology, net_ticktime_s), workload(queue_type)
     cut = Partition(at_s=FIRST_STEP_S, for_s=acted_upon_s(cluster), between=("zone:a", "zone:b"))
     result = play(partition_scenario("An even split", cluster, load, cut, settled_after_s=ELECTED_AFTER_S))

@@ -1,7 +1,8 @@
-"""Schedules that nobody thought of: drawn by Hypothesis, played on real brokers, and shrunk where they fail.
+"""Random schedules: drawn by Hypothesis, played on real brokers, and shrunk if they fail.
 
-``pytest -m random_schedules --budget-s 1800 --seed 7`` plays examples for half an hour; ``--random-of FILE`` draws
-schedules for the cluster, load and promises of that fault file, whose own schedule, if it has one, is played first.
+``pytest -m random_schedules --budget-s 1800 --seed 7`` plays examples for half an hour. ``--random-of FILE`` draws
+schedules for the cluster, load and promises of that fault file. If the file has a schedule of its own, it is played
+first.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rabbitmq_resilience.scenarios.model import Scenario
 
 pytestmark = pytest.mark.random_schedules
 
-#: Drawing takes 20 ms each. The seed draws the same ones for the same number only.
+#: How many examples are drawn at once, at 20 ms each. A seed draws the same examples only for the same number.
 EXAMPLES_AT_ONCE = 50
 
 
@@ -40,10 +41,10 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
     net_ticktime_s: int,
     random_of: Scenario | None,
     from_seed: int,
-    tell: Callable[[str], None],
+    show: Callable[[str], None],
     summarised: Callable[[str], None],
     judged: Callable[[Verdict], None],
-    untold: Callable[[str], None],
+    undecided: Callable[[str], None],
 ) -> None:
     if random_of is not None:
         strategy = rescheduled(random_of, driver=testbed.driver)
@@ -60,14 +61,14 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
         for scenario in itertools.islice(examples(), EXAMPLES_AT_ONCE):
             fault_file.check(scenario, driver=testbed.driver)
         pytest.skip(f"{EXAMPLES_AT_ONCE} examples checked, not played")
-    in_passing = replace(testbed, judged=lambda _: None)  # what is tried while shrinking is no result of the night
+    in_passing = replace(testbed, judged=lambda _: None)  # runs while shrinking do not count as results of the night
     search = Search(
         from_seed,
         pytestconfig.getoption("--budget-s"),
         driver.broker_version,
         testbed.runs_root,
         lambda scenario, proxied: run_scenario(scenario, testbed, proxied=proxied),
-        tell,
+        show,
         try_out=lambda scenario, proxied: run_scenario(scenario, in_passing, proxied=proxied),
     )
     try:
@@ -77,6 +78,6 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
         for verdict in search.verdicts:
             judged(verdict)
     if found is not None:
-        pytest.fail(f"{found.told()}\n{found.result.story()}", pytrace=False)
-    if search.told_nothing:
-        untold("no example came to a verdict; verdict.json in each run directory says why")
+        pytest.fail(f"{found.text()}\n{found.result.story()}", pytrace=False)
+    if search.all_unknown:
+        undecided("no example came to a verdict; verdict.json in each run directory says why")

@@ -1,7 +1,7 @@
-"""All nodes are restarted one after another while the load goes on, as operators do it, and as they should not.
+"""All nodes are restarted one after another during the load, as operators do it, and as they should not.
 
-Operators wait until no queue depends on the node that is next; without that wait the next one goes as soon as the one
-before has been started.
+Operators wait until no queue depends on the next node. Without that wait, the next node goes as soon as the one before
+has been started.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Play = Callable[[Scenario], Result]
 
 #: How long each node stays away.
 AWAY_S = 2.0
-#: For a node to be up, and the operator to look again.
+#: How long a node has to come up before the operator looks again.
 BETWEEN_S = 1.0
 REBALANCE_WITHIN_S = 10.0
-#: The longest that a node may keep the next one waiting, for each node of the cluster: on two cores one of three is
+#: The longest that a node may keep the next one waiting, for each node of the cluster. On two cores, a node of three is
 #: back after 10 s, and one of five after 60 s, as the others keep these cores busy.
 EACH_S = 20.0
 
@@ -45,7 +45,7 @@ NEW_SETTINGS = {"vm_memory_high_watermark.relative": "0.3"}
 
 
 def rolling(topology: Topology, *, waiting: bool, fault: str, rounds: int = 1, **fields: Any) -> Iterator[AnyFault]:
-    """Each node in turn, and then the leaders are spread again; ``rounds`` times."""
+    """Yield the restart of each node in turn, and then a rebalance of the leaders; all of that ``rounds`` times."""
     restart = {"stop": Stop, "kill": Kill}[fault]
     names = topology.node_names
     for begins in range(0, rounds * (len(names) + 1), len(names) + 1):
@@ -57,7 +57,8 @@ def rolling(topology: Topology, *, waiting: bool, fault: str, rounds: int = 1, *
 
 
 def turn(step: int, node: str, before: str, *, waiting: bool) -> dict[str, Any]:
-    """When ``node`` is restarted, as fields of its step: after what came last, the restart of ``before`` or later."""
+    """Return when ``node`` is restarted, as fields of its step: after the previous step and, if ``waiting``, once
+    ``before`` is up and no queue depends on ``node``."""
     if step == 0:
         return {"at_s": FIRST_STEP_S}
     if not waiting:
@@ -98,7 +99,7 @@ def test_five_nodes(queue_type: str, scale: float, net_ticktime_s: int, play: Pl
 
 
 def test_configuration_changed_on_the_way(queue_type: str, scale: float, net_ticktime_s: int, play: Play) -> None:
-    """Each node has less memory to use after its restart."""
+    """Each node may use less memory after its restart."""
     topology = shape("three_nodes_three_zones", net_ticktime_s)
     title = "The configuration changes in a rolling restart"
     result = rolled(play, title, topology, queue_type, scale, waiting=True, **HOW["graceful"], configure=NEW_SETTINGS)

@@ -1,8 +1,8 @@
-"""Brokers are upgraded to the next version while the load goes on: one of them, some of them for a while, all of them.
+"""Brokers are upgraded to the next version during the load: one of them, some of them for a while, all of them.
 
-``clusters.broker.versions`` says between which versions RabbitMQ supports that, and by which source; others are skipped
-with the reason. An operator upgrades a node once no queue depends on it, and puts new feature flags to use after the
-last.
+``clusters.broker.versions`` lists the versions between which RabbitMQ supports that, with the sources. Other upgrades
+are skipped with the reason. An operator upgrades a node once no queue depends on it, and enables new feature flags
+after the last node.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MIXED_S = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """From the version that the options name to ``to``, a version or an image."""
+    """Play an upgrade from the version that the options name to ``to``, a version or an image."""
 
     old: str
     to: str
@@ -54,7 +54,7 @@ class Step:
 
 @pytest.fixture
 def step(pytestconfig: pytest.Config, driver: OpenDriver, queue_type: str) -> Step:
-    """What ``--upgrade-to`` names, else the last release of the next series; skips what is not supported."""
+    """Return what ``--upgrade-to`` names, else the last release of the next series. Skip what is not supported."""
     if (name := options.driver(pytestconfig)) not in FORMING:
         pytest.skip(f"the driver {name} has clusters of others, whose brokers are not upgraded")
     old = driver.broker_version
@@ -93,13 +93,13 @@ def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type:
 
 
 def test_one_node(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """It may lead queues, and the others go on with their old version."""
+    """The upgraded node may lead queues, and the others go on with their old version."""
     upgrade = Upgrade(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1", to=step.to)
     upgraded(play, "One node is upgraded", step, shape(THREE, net_ticktime_s), queue_type, upgrade)
 
 
 def test_mixed_versions(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """A zone is upgraded; then a node of the old version dies, and when it is back one of the new version."""
+    """A zone is upgraded. Then a node of the old version dies, and once it is back, one of the new version."""
     schedule = (
         Upgrade(at_s=FIRST_STEP_S, for_s=AWAY_S, node="zone:b", to=step.to),
         Kill(when=When(after_step=AfterStep(step=0, wait_s=MIXED_S)), for_s=AWAY_S, node="a1"),
@@ -111,7 +111,7 @@ def test_mixed_versions(step: Step, queue_type: str, net_ticktime_s: int, play: 
 
 @pytest.mark.parametrize("drain", [False, True], ids=["graceful", "drained"])
 def test_rolled_over_all_nodes(drain: bool, step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """Each node in turn once no queue depends on it, and at last the new feature flags."""
+    """Each node is upgraded in turn once no queue depends on it; the new feature flags follow in the end."""
     topology = shape(THREE, net_ticktime_s)
     names = topology.node_names
     schedule = [
@@ -131,7 +131,8 @@ def test_rolled_over_all_nodes(drain: bool, step: Step, queue_type: str, net_tic
 
 
 def test_zone_after_zone(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """All nodes of a zone at once, as where zones are maintained one after another, and at last the feature flags."""
+    """All nodes of a zone are upgraded at once, zone by zone, as in maintenance; the feature flags follow in the
+    end."""
     topology = shape(FIVE, net_ticktime_s)
     zones = list(dict.fromkeys(node.zone for node in topology.nodes))
     last = [[node.name for node in topology.nodes if node.zone == zone][-1] for zone in zones]
@@ -150,7 +151,7 @@ def test_zone_after_zone(step: Step, queue_type: str, net_ticktime_s: int, play:
 
 
 def test_a_cut_between_two_versions(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    """A zone is upgraded; then it is cut off, so that the brokers of both versions decide who goes on."""
+    """A zone is upgraded and then cut off, so that brokers of both versions decide which side goes on."""
     topology = shape(FIVE, net_ticktime_s)
     mixed = When(after_step=AfterStep(step=0, wait_s=MIXED_S))
     schedule = (

@@ -1,4 +1,4 @@
-"""A scenario in Python: for what is repeated with other values."""
+"""A scenario in Python, which can be repeated with other values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What breaks: one fault a file, their targets, their conditions, their proofs, and the nemesis that plays them."""
+"""Faults, one in each file, with their targets, conditions and proofs, and the nemesis that plays them."""

@@ -1,4 +1,4 @@
-"""Brokers raise an alarm, as one does that runs out of memory or disk: nobody may publish anywhere until it clears."""
+"""Brokers raise an alarm, as if they ran out of memory or disk. Publishing is blocked on all nodes until it clears."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Resource = Literal["memory", "disk"]
 
 #: More than any disk has free.
 IMPOSSIBLE_BYTES = 10**18
-LIMITS_TOLD_WITHIN_S = 15.0
+LIMITS_SHOWN_WITHIN_S = 15.0
 CLEARED_WITHIN_S = 20.0
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How a broker is told when to raise the alarm, and how it shows that it has: names of ``/api/nodes``."""
+    """How to make a broker raise the alarm, and how it shows the alarm: names of ``/api/nodes``."""
 
     shown: str
     alarm: str
     command: str
-    #: The limit that raises the alarm at once: as it is shown, and the arguments for it and for putting it back.
+    #: The limit that raises the alarm at once: as the API shows it, and the arguments that set and restore it.
     impossible_bytes: int
     impossible: tuple[str, ...]
     restored: tuple[str, ...]
@@ -58,8 +58,8 @@ LIMITS: Mapping[Resource, Limit] = {
 
 
 class Alarm(Step):
-    """The limit of the resource is set so that the node is beyond it, and put back. Source of the commands:
-    rabbitmqctl(8); a limit of 0 blocks all publishing."""
+    """The limit of the resource is set so that the node exceeds it, and set back later. Source of the commands:
+    rabbitmqctl(8); a memory limit of 0 blocks all publishing."""
 
     fault: Literal["alarm"] = "alarm"
     node: str
@@ -75,7 +75,7 @@ class Alarm(Step):
 
     example: ClassVar[str] = "node: a1, resource: memory"
     needs_calm: ClassVar[bool] = True
-    #: A command takes a second, and ten of them where the machine is busy; what it did is told every five.
+    #: A command takes a second, or ten on a busy machine. Nodes report its effect every five seconds.
     begins_within_s: ClassVar[float] = 12.0
     heals_within_s: ClassVar[float] = 25.0
 
@@ -94,7 +94,7 @@ class AlarmInjection:
     context: FaultContext
     nodes: tuple[str, ...]
     resource: Resource
-    #: The limits of before, in bytes, by node.
+    #: The earlier limits in bytes, by node.
     _limits: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
@@ -103,9 +103,9 @@ class AlarmInjection:
 
     def inject(self) -> None:
         limit = LIMITS[self.resource]
-        untold = left_over(self._untold, timeout_s=LIMITS_TOLD_WITHIN_S, what="the limits to be told")
-        if untold:
-            raise ClusterError("; ".join(untold))
+        unknown = left_over(self._without_limit, timeout_s=LIMITS_SHOWN_WITHIN_S, what="the limits to be reported")
+        if unknown:
+            raise ClusterError("; ".join(unknown))
         raised = [node for node in self.nodes if (row := self._row(node)) is not None and row[limit.alarm]]
         if raised:
             raise ClusterError(f"{', '.join(raised)} had its {self.resource} alarm before the step began")
@@ -132,36 +132,37 @@ class AlarmInjection:
         )
 
     def _await(self, *, alarmed: bool, timeout_s: float) -> Proof:
-        """Each node has its alarm beside the limit that this step has set; or it has none, and its limit of before."""
-        told: dict[str, str] = {}
+        """Return a proof that each node has its alarm with the limit that this step has set, or no alarm and its
+        earlier limit."""
+        found: dict[str, str] = {}
 
         def others() -> list[str]:
-            found = {node: self._complaint(node, self._row(node), told, alarmed=alarmed) for node in self.nodes}
-            return [text for text in found.values() if text]
+            complaints = [self._complaint(node, self._row(node), found, alarmed=alarmed) for node in self.nodes]
+            return [text for text in complaints if text]
 
         word = "has" if alarmed else "has no"
         still = left_over(others, timeout_s=timeout_s, what=f"that each node {word} alarm")
-        return Proof(not still, "; ".join(still or told.values()))
+        return Proof(not still, "; ".join(still or found.values()))
 
-    def _complaint(self, node: str, row: Mapping[str, Any] | None, told: dict[str, str], *, alarmed: bool) -> str:
+    def _complaint(self, node: str, row: Mapping[str, Any] | None, found: dict[str, str], *, alarmed: bool) -> str:
         if row is None:
-            return f"{node} does not tell"
+            return f"{node} does not report its alarms"
         limit = LIMITS[self.resource]
         has, shown = bool(row[limit.alarm]), int(row[limit.shown])
-        told[node] = f"{node} {'has' if has else 'has no'} {self.resource} alarm, and a limit of {shown:,} bytes"
+        found[node] = f"{node} {'has' if has else 'has no'} {self.resource} alarm, and a limit of {shown:,} bytes"
         demanded = limit.impossible_bytes if alarmed else self._limits[node]
-        return "" if (has, shown) == (alarmed, demanded) else f"not as it should be: {told[node]}"
+        return "" if (has, shown) == (alarmed, demanded) else f"not as it should be: {found[node]}"
 
-    def _untold(self) -> list[str]:
+    def _without_limit(self) -> list[str]:
         limit = LIMITS[self.resource]
         for node in self.nodes:
             row = self._row(node)
-            if row is not None:  # what an earlier step found, as what is shown may still be what that one set
+            if row is not None:  # keep the value that an earlier step found: the row may still show that step's limit
                 self._limits[node] = self.context.limits.setdefault((node, self.resource), int(row[limit.shown]))
-        return [f"{node} does not tell its {limit.shown}" for node in self.nodes if node not in self._limits]
+        return [f"{node} does not report its {limit.shown}" for node in self.nodes if node not in self._limits]
 
     def _row(self, node: str) -> Mapping[str, Any] | None:
-        """What the node says of itself; None while it does not say it all."""
+        """Return what the node reports of itself, or None while its alarm or limit is missing."""
         cluster = self.context.cluster
         try:
             rows = cluster.api(node).nodes()

@@ -1,7 +1,7 @@
-"""What the faults of load balancers have in common: they take balancers away and bring them back.
+"""The base of faults on load balancers, which take balancers away and bring them back.
 
-The process tells what became of it. Beside that stand connections: to a balancer that is gone they are refused, through
-one that is frozen nobody answers, while clients are still answered another way.
+Process states prove them, and connections must agree. A balancer that is gone refuses connections, and a frozen one
+answers none, while clients are still answered another way.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
 ALL = "all"
-#: How long one that is frozen must keep a connection waiting.
+#: How long a frozen balancer must keep a connection waiting.
 UNANSWERED_S = 1.0
 _ANSWERED_WITHIN_S = 2.0
 
 
 class BalancerStep(Step):
-    """``balancer`` is one by number, from 0 (``balancer:0``), or ``all``. ``take``, ``give`` and ``taken`` are as of
+    """``balancer`` is one by number, from 0 (``balancer:0``), or ``all``. ``take``, ``give`` and ``taken`` are as in
     ``faults.processes.ProcessStep``."""
 
     balancer: str
@@ -67,7 +67,7 @@ class BalancerInjection(ProcessInjection):
 
     @property
     def effect(self) -> Effect:
-        """Nothing passes between them and the brokers."""
+        """Return the links between the balancers and the brokers as cut."""
         ways = {Link(name, node) for name in self.nodes for node in self.context.cluster.topology.client_nodes}
         return Effect(links_cut=frozenset(ways | {link.back for link in ways}), sudden=self.taken == "gone")
 
@@ -82,11 +82,11 @@ class BalancerInjection(ProcessInjection):
     def prove(self, *, timeout_s: float) -> Proof:
         ends_s = time.monotonic() + timeout_s
         process = super().prove(timeout_s=timeout_s)
-        still = left_over(self._served, timeout_s=ends_s - time.monotonic(), what="balancers to serve nobody")
+        still = left_over(self._served, timeout_s=ends_s - time.monotonic(), what="balancers to stop serving")
         names = ", ".join(self.nodes)
-        silent = f"nobody answers through {names} for {UNANSWERED_S:g} s"
-        told = f"connections to {names} are refused" if self.taken == "gone" else silent
-        seen = Proof(not still, "; ".join(still) or f"{told}, while {self._answering_elsewhere()} answers")
+        silent = f"no broker answers through {names} for {UNANSWERED_S:g} s"
+        text = f"connections to {names} are refused" if self.taken == "gone" else silent
+        seen = Proof(not still, "; ".join(still) or f"{text}, while {self._answering_elsewhere()} answers")
         return Proof.of_all(process, seen)
 
     def prove_healed(self) -> Proof:
@@ -95,23 +95,24 @@ class BalancerInjection(ProcessInjection):
         return Proof.of_all(process, Proof(not still, "; ".join(still) or "a broker answers through each"))
 
     def _served(self) -> list[str]:
-        """Who serves still; and that nobody does, where so nothing could be told from it."""
+        """Return the balancers that still serve. If none does, say so if no broker answers past them: then their
+        silence proves nothing."""
         if self.taken == "gone":
-            told = [f"{name} accepts connections" for name in self.nodes if not self.places.refuses(name)]
+            serving = [f"{name} accepts connections" for name in self.nodes if not self.places.refuses(name)]
         else:
             answers = self.places.answers
-            told = [f"{name} is answered for" for name in self.nodes if answers(name, timeout_s=UNANSWERED_S)]
-        return told or ([] if self._answering_elsewhere() else ["no broker answers past it either"])
+            serving = [f"{name} is answered for" for name in self.nodes if answers(name, timeout_s=UNANSWERED_S)]
+        return serving or ([] if self._answering_elsewhere() else ["no broker answers past it either"])
 
     def _mute(self) -> list[str]:
-        """Through whom no broker answers, though some could."""
+        """Return the balancers through which no broker answers, though some broker could."""
         if not self._serving():
-            return [] if not any(map(self.places.refuses, self.nodes)) else ["connections are refused still"]
+            return [] if not any(map(self.places.refuses, self.nodes)) else ["connections are still refused"]
         answers = self.places.answers
         return [f"{n} is not answered for" for n in self.nodes if not answers(n, timeout_s=_ANSWERED_WITHIN_S)]
 
     def _answering_elsewhere(self) -> str:
-        """Another balancer or a broker through which clients are answered now; empty if there is none."""
+        """Return another balancer or a broker through which clients are answered now; empty if there is none."""
         others = [name for name in self.context.cluster.topology.balancer_names if name not in self.nodes]
         there = (n for n in others if self.places.process(n) == "running")
         answering = (n for n in there if self.places.answers(n, timeout_s=_ANSWERED_WITHIN_S))

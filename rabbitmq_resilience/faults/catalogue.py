@@ -1,4 +1,4 @@
-"""Every fault there is. A new one is one file and one line here, or an entry point of somebody else's package.
+"""The list of all faults. A new fault is one file and one line here, or an entry point of another package.
 
 An entry point of the group ``rabbitmq_resilience.faults`` has the fault's name and
 names its class, a ``faults.step.Step``.
@@ -55,36 +55,37 @@ OURS: tuple[type[Step], ...] = (
     Pause,  # brokers freeze
     KillBalancer,  # a load balancer dies at once
     PauseBalancer,  # a load balancer freezes
-    Stop,  # brokers are shut down in good order
-    Upgrade,  # brokers are replaced by those of another version, on the same data
+    Stop,  # brokers are shut down gracefully
+    Upgrade,  # brokers are replaced by another version, on the same data
     LoseDisk,  # brokers die at once, and their data is gone
     Alarm,  # brokers run out of memory or disk, and block publishers
     PacketLoss,  # packets between brokers are lost
-    PacketDelay,  # they arrive later
-    PacketDuplicate,  # they arrive twice
-    PacketCorrupt,  # they are damaged
-    PacketRate,  # they wait for each other
+    PacketDelay,  # packets arrive later
+    PacketDuplicate,  # packets arrive twice
+    PacketCorrupt,  # packets are damaged
+    PacketRate,  # packets wait for each other
     Limit,  # brokers get less CPU or memory
     DiskFull,  # the disk of a broker is full to the last block
     Clock,  # the clock of a broker jumps
-    Stress,  # others take CPU, memory and disk beside brokers
+    Stress,  # other processes take CPU, memory and disk from brokers
     PurgeQueue,  # the messages of a queue are dropped by hand
     DeleteQueue,  # a queue is deleted by hand, and declared again
     Rebalance,  # leaders are spread over the nodes
     EnableFeatureFlag,  # a feature flag is enabled by hand
     SetPolicy,  # a policy is set on queues by hand, and taken away again
     DrainNode,  # the machines of brokers are drained
-    RollingRestart,  # brokers are restarted in turn by what keeps them running
+    RollingRestart,  # brokers are restarted in turn by the orchestrator that keeps them running
 )
 
 
 def name_of(fault: type[Step]) -> str:
-    """As fault files write it."""
+    """Return the name of the fault in fault files."""
     return str(fault.model_fields["fault"].default)
 
 
 def _named(faults: Mapping[str, type[Step]]) -> Mapping[str, type[Step]]:
-    """Raises ExtensionError for one that fault files would have to call otherwise than its entry point."""
+    """Return ``faults``. Raise ExtensionError for a fault whose name in fault files would differ from its entry
+    point."""
     for name, fault in faults.items():
         if "fault" not in fault.model_fields or name_of(fault) != name:
             wanted = f'fault: Literal["{name}"] = "{name}"'

@@ -1,4 +1,4 @@
-"""The clock of a broker jumps, as one does that is set by hand, or by a time server after it was wrong for long."""
+"""The clock of a broker jumps, as if set by hand, or by a time server after it was wrong for long."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rabbitmq_resilience.faults.targets import Resolver, node_problems, possible
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Ten years; libfaketime can no more than turn the machine's clock by a number.
+#: Ten years; libfaketime can only shift the machine's clock by a number.
 JUMP_MAX_S = 10 * 365 * 86_400
-#: A jump that is no longer could not be told from the time that it takes to ask.
+#: A shorter jump could not be distinguished from the time that the question takes.
 JUMP_MIN_S = 5
-#: How far apart may be what was to be seen and what was, beside the time that the question took.
+#: How much the expected and the seen jump may differ, in addition to the time that the question took.
 TOLERANCE_S = 1.0
 BACK_WITHIN_S = 20.0
 
@@ -33,8 +33,8 @@ _ASKED = "{os:system_time(millisecond), erlang:system_time(millisecond)}."
 
 
 class Clock(Step):
-    """Real time jumps by ``jump_s``, forwards or (negative) backwards, and back when it heals. Monotonic time goes
-    on, as it does where an operator or a time server sets the clock."""
+    """Real time jumps by ``jump_s``, forwards or (if negative) backwards, and back when the fault heals. Monotonic time
+    goes on, as it does if an operator or a time server sets the clock."""
 
     fault: Literal["clock"] = "clock"
     node: str
@@ -73,8 +73,8 @@ class Clock(Step):
 
 
 class Ahead(NamedTuple):
-    """How far the times of a node are ahead of this machine's: that of its operating system, and that which its Erlang
-    machine makes of it (which may let it go slower or faster instead of letting it jump). ``vague_s``: so much the
+    """How far the times of a node are ahead of this machine's: its operating system's time and its Erlang VM's time.
+    The Erlang VM may run slower or faster instead of letting its time jump. ``vague_s`` is half of the time that the
     question took."""
 
     system_s: float
@@ -90,12 +90,12 @@ class ClockInjection:
     context: FaultContext
     nodes: tuple[str, ...]
     jump_s: float
-    #: Of before, where another step may have turned the same clock.
+    #: How far each clock was ahead before, as another step may have turned the same clock.
     _before: dict[str, float] = field(default_factory=dict, init=False)
 
     @property
     def effect(self) -> Effect:
-        """Nothing is away, nothing is slow."""
+        """Return no effect: no node is away, and no link is slow."""
         return Effect()
 
     def inject(self) -> None:
@@ -115,29 +115,29 @@ class ClockInjection:
         return self._await(0.0, timeout_s=BACK_WITHIN_S)
 
     def _await(self, jump_s: float, *, timeout_s: float) -> Proof:
-        """Every broker tells a time that is as far from before."""
-        told: dict[str, Ahead] = {}
+        """Return a proof that every broker's clock differs by ``jump_s`` from its time before."""
+        times: dict[str, Ahead] = {}
 
         def elsewhere() -> list[str]:
             wrong = []
             for node in self.nodes:
-                now = told[node] = ahead(self.context.cluster, node)
+                now = times[node] = ahead(self.context.cluster, node)
                 if abs(now.system_s - self._before[node] - jump_s) > TOLERANCE_S + now.vague_s:
                     wrong.append(f"the clock of {node} is {now}")
             return wrong
 
         still = left_over(elsewhere, timeout_s=timeout_s, what="clocks to jump")
-        return Proof(not still, "; ".join(still or [f"the clock of {node} is {now}" for node, now in told.items()]))
+        return Proof(not still, "; ".join(still or [f"the clock of {node} is {now}" for node, now in times.items()]))
 
 
 def ahead(cluster: Cluster, node: str) -> Ahead:
-    """By what the broker itself says. Raises ``ClusterError``."""
+    """Return how far the broker's own times are ahead. Raise ``ClusterError`` if the broker does not report them."""
     asked_s = time.time()
-    told = cluster.run_tool(node, "rabbitmqctl", "eval", _ASKED)
+    answer = cluster.run_tool(node, "rabbitmqctl", "eval", _ASKED)
     answered_s = time.time()
-    times = re.fullmatch(r"\{(\d+),\s*(\d+)\}", told.strip())
+    times = re.fullmatch(r"\{(\d+),\s*(\d+)\}", answer.strip())
     if times is None:
-        raise ClusterError(f"{node} does not tell its time: {told.strip()[:200]}")
+        raise ClusterError(f"{node} does not report its time: {answer.strip()[:200]}")
     between_s, vague_s = (asked_s + answered_s) / 2, (answered_s - asked_s) / 2
     system_s, erlang_s = (int(ms) / 1000 - between_s for ms in times.groups())
     return Ahead(system_s, erlang_s, vague_s)

@@ -1,8 +1,8 @@
-"""Which steps go together: so that each of them can be proven beside the others.
+"""Decide which steps may be combined, so that each can be proven while the others are at work.
 
-One model for what is refused when a fault file is loaded, and for what random schedules draw. Loading refuses what can
-surely not be told apart; what depends on a moment or on chance is left to the proofs, which then say so. Drawing takes
-only what can surely be told apart.
+Loading a fault file and drawing random schedules use the same model. Loading refuses the steps that proofs surely
+cannot distinguish. If that depends on a moment or on chance, the proofs decide it during the run. Drawing takes only
+steps that can surely be proven.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rabbitmq_resilience.faults.packets import collision
 from rabbitmq_resilience.faults.step import Step
 from rabbitmq_resilience.faults.targets import REST, is_fixed
 
-#: From the first to the last second.
+#: The first and the last second.
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A step that does not go with an earlier one: its number, its field, and why."""
+    """A step that does not go with an earlier one: its number, its field, and the reason."""
 
     step: int
     field: str
@@ -32,14 +32,14 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Combination:
-    """The steps of one schedule, whose targets make sense. ``numbers`` are those of the whole schedule."""
+    """The valid steps of one schedule. ``numbers`` are their numbers in the whole schedule."""
 
     steps: Sequence[Step]
     topology: Topology
     numbers: Sequence[int]
 
     def troubles(self) -> Iterator[Trouble]:
-        """What is surely wrong with two of the steps."""
+        """Yield what is surely wrong with any two of the steps."""
         for i, j in itertools.combinations(range(len(self.steps)), 2):
             yield from self._troubles_of(i, j)
         for i in range(len(self.steps)):
@@ -55,13 +55,13 @@ class Combination:
         timed = one.at_s is not None and other.at_s is not None
         when = "at that time already" if timed else "too, and may do so at the same time"
         taken = one.touches_processes(self.topology) & other.touches_processes(self.topology)
-        if timed and taken:  # a step that waits looks for itself whether its node is there
+        if timed and taken:  # a step with a condition checks itself whether its node is there
             yield self._at(j, f"step {number} has taken {_listed(taken)} away at that time already")
         if claimed := one.claims(self.topology) & other.claims(self.topology):
             yield self._at(j, f"step {number} acts on {_listed(claimed)} {when}; let one begin after the other")
 
     def _unseen(self, i: int) -> Iterator[Trouble]:
-        """A step of known time and links that others keep silent, or make slow, for so long that it cannot be seen."""
+        """Yield a timed step on fixed links if others silence or slow them for so long that it cannot be seen."""
         step = self.steps[i]
         if step.at_s is None or not holds_still(step):
             return
@@ -74,19 +74,19 @@ class Combination:
             alone_s = longest_free_s(spell(step), silent)
             if not near and always and not step.can_be_seen(alone_s=alone_s, slow_s=slow_s):
                 why = f"which the network of the topology makes {slow_s:g} s slow"
-                yield self._at(i, f"{step.fault} cannot be told on {link}, {why}; let it last longer")
+                yield self._at(i, f"{step.fault} cannot be proven on {link}, {why}; let it last longer")
                 return
             if near and not step.can_be_seen(alone_s=alone_s, slow_s=slow_s):
                 first, last = sorted((i, max(near)))
-                told = f"step {self.numbers[first]} and this one act on {link} at the same time, and {step.fault}"
+                text = f"step {self.numbers[first]} and this one act on {link} at the same time, and {step.fault}"
                 why = f"it has {alone_s:g} s there without others" + (f", and is {slow_s:g} s slow" if slow_s else "")
                 yield self._at(
-                    last, f"{told} cannot be told then ({why}); let one begin after the other, or last longer"
+                    last, f"{text} cannot be proven then ({why}); let one begin after the other, or last longer"
                 )
                 return
 
     def _shares(self, j: int, link: Link) -> bool:
-        """Whether a step keeps probes over the link from being answered, or answered soon."""
+        """Return whether the step keeps probes over the link from being answered, or answered soon."""
         return link in self._links[j] or link.back in self._links[j]
 
     @cached_property
@@ -101,7 +101,7 @@ class Combination:
 
     @cached_property
     def _awaited(self) -> list[set[int]]:
-        """The numbers of the steps that must be healed before each begins."""
+        """Return, for each step, the numbers of the steps that must be healed before it begins."""
         awaited: dict[int, set[int]] = {}
         for number, step in zip(self.numbers, self.steps, strict=True):
             earlier = step.when.after_step.step if step.when is not None and step.when.after_step is not None else None
@@ -113,7 +113,7 @@ class Combination:
 
 
 def overlap(one: Step, other: Step) -> bool:
-    """Of two steps of known times."""
+    """Return whether two steps of known times overlap."""
     (begins_s, ends_s), (other_begins_s, other_ends_s) = spell(one), spell(other)
     return begins_s < other_ends_s and other_begins_s < ends_s
 
@@ -124,7 +124,7 @@ def spell(step: Step) -> Interval:
 
 
 def longest_free_s(within: Interval, taken: Sequence[Interval]) -> float:
-    """The longest stretch of ``within`` that none of ``taken`` touches."""
+    """Return the length of the longest stretch of ``within`` that none of ``taken`` touches."""
     longest_s, free_from_s = 0.0, within[0]
     for begins_s, ends_s in sorted(taken):
         longest_s = max(longest_s, min(begins_s, within[1]) - free_from_s)
@@ -133,7 +133,7 @@ def longest_free_s(within: Interval, taken: Sequence[Interval]) -> float:
 
 
 def holds_still(step: Step) -> bool:
-    """Whether neither a moment nor chance decides what it acts on."""
+    """Return whether the step's targets are fixed: they depend neither on a moment nor on chance."""
     return all(target == REST or is_fixed(target) for target in step.targets)
 
 
@@ -142,27 +142,27 @@ def _listed(things: frozenset[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-#: What a busy machine may add to the time that a step takes.
+#: The time that a busy machine may add to a step.
 SLACK_S = 1.5
-#: Until a broker that was started answers its peers, and until a cluster that was unsettled serves clients everywhere.
+#: How long a started broker takes to answer its peers, and an unsettled cluster to serve clients everywhere again.
 ANSWERS_AGAIN_S, SERVES_AGAIN_S = 12.0, 20.0
-#: How long a broker has been up that must do something by itself.
+#: How long a broker must have been up before it can do something by itself.
 CALM_S = 15.0
-#: Until queues have leaders again, which are told.
+#: How long queues may take to have leaders again and report them.
 LED_AGAIN_S = 8.0
 
 
-def surely_told(steps: Sequence[Step], topology: Topology) -> bool:
-    """Whether each of the steps, all of known times, can surely be proven beside the others, whatever moment and chance
-    make of their targets."""
+def surely_provable(steps: Sequence[Step], topology: Topology) -> bool:
+    """Return whether each of the steps, all of known times, can surely be proven while the others are at work, for
+    any moment and any chance that decide the steps' targets."""
     links = [step.touches_links(topology) for step in steps]
-    beside = (_Beside(i, steps, links, topology) for i in range(len(steps)))
-    return all(one.is_told for one in beside) and not any(Combination(steps, topology, range(len(steps))).troubles())
+    each = (_Beside(i, steps, links, topology) for i in range(len(steps)))
+    return all(one.is_provable for one in each) and not any(Combination(steps, topology, range(len(steps))).troubles())
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """One of the steps beside all others."""
+    """One of the steps, seen together with all others."""
 
     number: int
     steps: Sequence[Step]
@@ -178,12 +178,12 @@ class _Beside:
         return [step for i, step in enumerate(self.steps) if i != self.number]
 
     @property
-    def is_told(self) -> bool:
+    def is_provable(self) -> bool:
         return self._has_what_it_claims and self._is_calm and self._is_led and self._is_seen_on_links
 
     @property
     def _has_what_it_claims(self) -> bool:
-        """Also where the one takes longer than it should."""
+        """Return whether no other step claims the same things, even if one of them takes longer than it should."""
         at_that_time = [other for other in self.others if _overlaps(_around(self.step), _around(other))]
         mine = self._claims(self.step)
         return not any(mine & self._claims(other) for other in at_that_time)
@@ -193,7 +193,7 @@ class _Beside:
 
     @property
     def _is_calm(self) -> bool:
-        """A broker that must do something by itself has long been up, and stays so until it is done."""
+        """Return whether the broker that must do something has long been up, and stays up until it is done."""
         if not self.step.needs_calm:
             return True
         begins_s, ends_s = _around(self.step)
@@ -202,7 +202,7 @@ class _Beside:
 
     @property
     def _is_led(self) -> bool:
-        """A leader is known at once, so that the step begins in time."""
+        """Return whether the targeted queue has a known leader at once, so that the step begins in time."""
         if holds_still(self.step) or not any(":" in target for target in self.step.targets if not is_fixed(target)):
             return True
         begins_s, _ = spell(self.step)
@@ -211,7 +211,8 @@ class _Beside:
 
     @property
     def _is_seen_on_links(self) -> bool:
-        """On each link, beside all steps that may act on it; and on one whose broker is there."""
+        """Return whether the step can be seen on each link despite the other steps, and on one whose broker is
+        there."""
         links = self.links[self.number]
         return not links or (all(map(self._is_alone_on, links)) and any(map(self._is_answered_on, links)))
 
@@ -233,7 +234,7 @@ class _Beside:
         return self.step.can_be_seen(alone_s=alone_s - slack_s, slow_s=sum(other.slows_by_s for other in near))
 
     def _near(self, link: Link) -> list[Step]:
-        """The other steps at that time that keep probes over the link from being answered, or answered soon."""
+        """Return the other steps at that time that keep probes over the link from being answered, or answered soon."""
         ends, mine = {link, link.back}, _around(self.step)
         there = [self.steps[j] for j, links in enumerate(self.links) if j != self.number and ends & links]
         return [other for other in there if _overlaps(mine, _longer(_around(other), other.slows_by_s))]
@@ -244,7 +245,7 @@ class _Beside:
 
     @cached_property
     def _unserved(self) -> list[Interval]:
-        """When no node may serve: where one step may have stopped all, or two together."""
+        """Return the times at which no node may serve: one step, or two together, may have stopped all nodes."""
         unsettling = [other for other in self.others if other.unsettles]
         spells = [_longer(_around(other), SERVES_AGAIN_S) for other in unsettling]
         alone = [spells[i] for i, other in enumerate(unsettling) if not other.leaves_majority(self.topology)]

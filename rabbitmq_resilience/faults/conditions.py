@@ -1,4 +1,4 @@
-"""What a step can wait for, instead of a time. One class and one field of ``When`` each."""
+"""The conditions that a step can wait for instead of a time. Each is one class and one field of ``When``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rabbitmq_resilience.clusters.spec import Spec, Topology
 
 
 class Condition(Protocol):
-    """Something that can become true while a scenario runs."""
+    """A statement that can become true while a scenario runs."""
 
     def problem(self, setting: Setting) -> str | None:
-        """What can never be met in this topology and workload; None if it can be."""
+        """Return why the condition can never hold in this topology and workload, or None if it can."""
         ...
 
     def holds(self, scene: Scene) -> bool: ...
@@ -27,7 +27,7 @@ class Condition(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known before anything runs; ``earlier`` is the number of steps before the one that waits."""
+    """What is known before the run starts. ``earlier`` is the number of steps before the one that waits."""
 
     topology: Topology
     queues: Collection[str]
@@ -36,7 +36,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a condition may look at; ``since_healed_s`` tells how long ago a step was healed, None if it is not yet."""
+    """What a condition may look at. ``since_healed_s`` returns for how long a step has been healed, or None."""
 
     observer: Observer
     cluster: Cluster
@@ -44,7 +44,7 @@ class Scene:
 
 
 class DepthOver(Spec):
-    """A queue holds more than so many messages, ready and unacknowledged together."""
+    """A queue holds more than this number of messages, ready and unacknowledged together."""
 
     queue: str
     messages: Annotated[int, Field(ge=0)]
@@ -90,7 +90,7 @@ class LeaderOn(Spec):
 
 
 class AfterStep(Spec):
-    """An earlier step, counted from 0, is healed, and that was proven, for so many seconds."""
+    """An earlier step, counted from 0, was proven healed at least ``wait_s`` seconds ago."""
 
     step: Annotated[int, Field(ge=0)]
     wait_s: Annotated[float, Field(ge=0)] = 0
@@ -107,8 +107,8 @@ class AfterStep(Spec):
 
 
 class NotCritical(Spec):
-    """No queue would lose its majority, or its only synchronised mirror, without the node: what operators wait for
-    before they stop it (``check_if_node_is_quorum_critical``, ``check_if_node_is_mirror_sync_critical``)."""
+    """No queue would lose its majority, or its only synchronised mirror, without the node. Operators wait for that
+    before they stop a node (``check_if_node_is_quorum_critical``, ``check_if_node_is_mirror_sync_critical``)."""
 
     node: str
 
@@ -124,7 +124,7 @@ class NotCritical(Spec):
 
 
 class When(Spec):
-    """One condition or several, which must hold at the same time. Those that cost nothing to look at come first."""
+    """One condition or several, which must hold at the same time. The cheapest ones are looked at first."""
 
     after_step: AfterStep | None = None
     depth_over: DepthOver | None = None
@@ -142,7 +142,7 @@ class When(Spec):
         return [value for name in type(self).model_fields if (value := getattr(self, name)) is not None]
 
     def problem(self, setting: Setting) -> str | None:
-        """The first thing that can never be met."""
+        """Return the first reason why the conditions can never hold, or None."""
         return next((text for condition in self._given() if (text := condition.problem(setting))), None)
 
     def holds(self, scene: Scene) -> bool:

@@ -1,4 +1,4 @@
-"""Somebody deletes a queue by hand, with all that is in it, and later declares it again."""
+"""An operator deletes a queue by hand, with all its messages, and declares it again later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THERE_AGAIN_WITHIN_S = 20.0
 
 
 class DeleteQueue(QueueStep):
-    """``queue`` is deleted with its messages; healing declares it as it was."""
+    """``queue`` is deleted with its messages. Healing declares it again with the same properties."""
 
     fault: Literal["delete_queue"] = "delete_queue"
 
@@ -38,7 +38,7 @@ class DeleteInjection:
         if not self._declared:
             raise ClusterError(f"{self.node} knows no queue {self.queue}")
         if not self.context.cluster.api(self.node).delete_queue(self._vhost, self.queue):
-            raise ClusterError(f"{self.node} had no queue {self.queue} to delete any more: it is not gone by this step")
+            raise ClusterError(f"{self.node} had no queue {self.queue} to delete any more: this step did not delete it")
 
     def heal(self) -> None:
         if self._declared:
@@ -57,20 +57,20 @@ class DeleteInjection:
 
     def _await(self, *, there: bool, timeout_s: float) -> Proof:
         listed = f"{self.node} {'lists' if there else 'does not list'} {self.queue}"
-        told = listed if there else f"{self.node} answered that it deleted {self.queue}, and {listed}"
+        text = listed if there else f"{self.node} answered that it deleted {self.queue}, and {listed}"
         still = left_over(
-            lambda: [] if (self.queue in self._definitions()) == there else [f"it is not so that {told}"],
+            lambda: [] if (self.queue in self._definitions()) == there else [f"it is not so that {text}"],
             timeout_s=timeout_s,
-            what=told,
+            what=text,
         )
-        return Proof(not still, "; ".join(still) or told)
+        return Proof(not still, "; ".join(still) or text)
 
     @property
     def _vhost(self) -> str:
         return self.context.load.load.vhost
 
     def _definitions(self) -> Mapping[str, Mapping[str, Any]]:
-        """The queues that the node knows, as they were declared."""
+        """Return the queues that the node knows, as they were declared."""
         return {
             queue["name"]: queue for queue in self.context.cluster.api(self.node).definitions(self._vhost)["queues"]
         }

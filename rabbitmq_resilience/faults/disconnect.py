@@ -1,4 +1,4 @@
-"""Connections between sides die at once and new ones are refused, as by a firewall that resets or a switch's end."""
+"""Connections between sides die at once and new ones are refused, as by a firewall that resets or a broken switch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rabbitmq_resilience.record.events import Effect, WorkerEvent
 from rabbitmq_resilience.record.history import now_us
 from rabbitmq_resilience.workloads.load import worker_name
 
-#: Brokers tell their connections five times a second, and look for a lost one at once; clients record a loss at once.
+#: Brokers list their connections five times a second and look for a lost one at once; clients record a loss at once.
 PARTED_WITHIN_S = 3.0
-#: What it takes to be refused once on each link.
+#: How long it takes to be refused once on each link.
 REFUSED_S = 0.5
 
 
 class Disconnect(SidesStep):
-    """``between``: as of ``partition``. Unlike a partition this is noticed at once, by both ends."""
+    """``between`` is as in ``partition``. Unlike a partition, both ends notice this fault at once."""
 
     fault: Literal["disconnect"] = "disconnect"
 
@@ -34,7 +34,7 @@ class Disconnect(SidesStep):
 
     example: ClassVar[str] = 'between: ["c1", "rest"]'
 
-    def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - a refusal waits for nobody
+    def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - a refusal comes at once
         return alone_s >= min(self.for_s, REFUSED_S)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DisconnectInjection:  # noqa: ARG002 - one form for all
@@ -67,8 +67,8 @@ class DisconnectInjection:
         self.context.refusals.remove(self.links, self.context.cluster.links.accept)
 
     def prove(self, *, timeout_s: float) -> Proof | LateProof:
-        """New connections are refused, for no other step's sake; and every connection that was there before is gone, or
-        another one by now."""
+        """Return a proof that new connections are refused, not because of another step, and that every earlier
+        connection is gone or replaced by another one."""
         bare = unproxied(self.context, self.links)
         if bare is not None:
             return bare
@@ -107,7 +107,8 @@ class DisconnectInjection:
         return Proof(True, f"{refused}, and {' and '.join(ended)} ended")
 
     def _lasting(self) -> list[str]:
-        """Whose connection is the one from before. A broker that does not run now cannot tell, and need not."""
+        """Return the links and clients that still have their earlier connection. Brokers that do not run now are left
+        out, as they have no connection."""
         cluster = self.context.cluster
         brokers = [
             str(link)
@@ -117,7 +118,7 @@ class DisconnectInjection:
         return brokers + sorted(client for client in self._clients if not self._has_lost(client))
 
     def _connected_to(self, client: str) -> str:
-        """The node to which the client is connected by its own record; empty if to none."""
+        """Return the node to which the client is connected by its own record; empty if to none."""
         events = [event for event in self._events(client) if event.event in ("connected", "connection_lost")]
         return events[-1].node if events and events[-1].event == "connected" else ""
 

@@ -1,4 +1,4 @@
-"""The disk of a broker is full to the last block: what it writes next fails."""
+"""The disk of a broker is full to the last block, so that the broker's next write fails."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from rabbitmq_resilience.faults.targets import (
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Below it a broker, which wants 50 MB free, would have its alarm from the start.
+#: With less, a broker, which demands 50 MB of free space, would have its alarm from the start.
 DISK_MIN_BYTES = 128 * 2**20
 ROOM_WITHIN_S = 20.0
 
 
 class DiskFull(Step):
-    """The disk of a broker is filled with a file, which then goes. In containers the data of every node that ``node``
-    may mean gets a disk of its own for it, of ``disk_bytes``, before the cluster starts. Before a broker's writes fail
-    it may raise its alarm, or not be in time; one that ended for it is started again when there is room."""
+    """The disk of a broker is filled with a file, which is removed later. In containers, the data of every node that
+    ``node`` may mean gets a disk of its own, of ``disk_bytes``, before the cluster starts. Before its writes fail, the
+    broker may raise its alarm, or not be in time. A broker that ended because of that is started again once there is
+    space."""
 
     fault: Literal["disk_full"] = "disk_full"
     node: str
@@ -52,7 +53,7 @@ class DiskFull(Step):
         return Equipment(disks=dict.fromkeys(possible_nodes(self.node, topology), self.disk_bytes))
 
     def touches_processes(self, topology: Topology) -> frozenset[str]:
-        """It may end, and is started again then: nobody else may count on its process."""
+        """Return the fixed nodes: a node may end and be started again, so no other step may rely on its process."""
         return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()
 
     def may_touch_processes(self, topology: Topology) -> frozenset[str]:
@@ -80,7 +81,7 @@ class DiskFullInjection:
 
     @property
     def effect(self) -> Effect:
-        """A node may die of it, and blocks all publishers while it lives."""
+        """Return the nodes as down and alarmed: a node may die, and blocks all publishers while it lives."""
         return Effect(nodes_down=self.nodes, nodes_alarmed=self.nodes, alarm="disk")
 
     def inject(self) -> None:
@@ -98,7 +99,7 @@ class DiskFullInjection:
         on_each(self.nodes, give_room)
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """No block is free, the kernel takes none more, and nobody else sees room."""
+        """Return a proof that no block is free, that the kernel accepts none, and that no other observer sees space."""
 
         def with_room() -> list[str]:
             return [text for node in self.nodes if (text := self._room(node))]
@@ -107,7 +108,7 @@ class DiskFullInjection:
         return Proof(not still, "; ".join(still) or f"the disk of {', '.join(self.nodes)} takes nothing more")
 
     def prove_healed(self) -> Proof:
-        """Each disk takes a block again, and each process runs."""
+        """Return a proof that each disk accepts a block again, and that each process runs."""
         cluster = self.context.cluster
 
         def lacking() -> list[str]:

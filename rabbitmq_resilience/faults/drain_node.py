@@ -1,4 +1,4 @@
-"""The machines of brokers are drained, as before work on them: they take nothing new, and what they have goes."""
+"""The machines of brokers are drained, as before maintenance: they accept nothing new, and their pods are evicted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PLACED_WITHIN_S = 10.0
 
 
 class DrainNode(ProcessStep):
-    """``kubectl drain`` of the machines on which the brokers ``node`` run, and ``uncordon`` when it heals: evictions,
-    which a disruption budget may refuse. ``whole_zones``: of all machines of their zones, so that none of them takes
-    the brokers in; ``node`` is a zone then, such as ``zone:b``. A broker comes back by itself where another machine of
-    its zone takes it."""
+    """``kubectl drain`` of the machines on which the brokers ``node`` run, and ``uncordon`` when the fault heals. A
+    disruption budget may refuse evictions. ``whole_zones`` drains all machines of the brokers' zones, so that none of
+    them takes the brokers; then ``node`` is a zone, such as ``zone:b``. A broker comes back by itself if another
+    machine of its zone takes it."""
 
     fault: Literal["drain_node"] = "drain_node"
     whole_zones: bool = False
@@ -35,11 +35,11 @@ class DrainNode(ProcessStep):
         return {"drain_node": size_of(self.node, topology)}
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
-        told = super().problems(topology, workload)
+        problems = super().problems(topology, workload)
         whole = is_fixed(self.node) and self.node.startswith("zone:")
-        if self.whole_zones and not told and not whole:
+        if self.whole_zones and not problems and not whole:
             return {"whole_zones": f"all brokers of a zone go with it: name one (zone:b) in place of {self.node}"}
-        return told
+        return problems
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DrainNodeInjection:  # noqa: ARG002
         nodes = resolver.nodes(self.node)

@@ -1,4 +1,4 @@
-"""A feature flag is put to use while the load goes on, as operators do after an upgrade."""
+"""A feature flag is enabled during the load, as operators do after an upgrade."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EnableFeatureFlag(Step):
     """Enable ``flag`` on all nodes, such as ``khepri_db``, with which RabbitMQ moves its metadata to Khepri.
 
     No flag can be disabled again: healing undoes nothing, and no other scenario is played on this cluster. ``for_s`` is
-    how long enabling may take to be seen on all nodes that serve.
+    how long it may take until all serving nodes list the flag as enabled.
     """
 
     fault: Literal["enable_feature_flag"] = "enable_feature_flag"
@@ -32,25 +32,25 @@ class EnableFeatureFlag(Step):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The flag, where it is known which versions have it."""
+        """Return the flag, if it is known which versions have it."""
         return flag_needs([self.flag])
 
     def acts(self, topology: Topology) -> Mapping[str, int]:
-        """What an attached cluster would have to permit, and no cluster file can: it cannot be undone."""
+        """Return what an attached cluster would have to permit. No cluster file can, as it cannot be undone."""
         return {"enable_feature_flag": len(topology.node_names)}
 
     def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - a flag is of the whole cluster
-        """Feature flags: enabling is locked in the whole cluster."""
+        """Return the feature flags, as enabling one is locked in the whole cluster."""
         return frozenset({"feature flags"})
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> FlagInjection:  # noqa: ARG002
-        """Return what enables the flag through a node that serves."""
+        """Return the injection that enables the flag through a node that serves."""
         return FlagInjection(context, self.flag, serving_node(context))
 
 
 @dataclass
 class FlagInjection:
-    """Proven by each node that serves: it lists the flag as enabled."""
+    """A flag to enable. It is proven once each node that serves lists it as enabled."""
 
     context: FaultContext
     flag: str
@@ -58,11 +58,11 @@ class FlagInjection:
 
     @property
     def effect(self) -> Effect:
-        """No fault, and the flag for good."""
+        """Return an operation, which is no fault, and the flag, which stays enabled."""
         return Effect(operation=True, becomes=self.flag)
 
     def inject(self) -> None:
-        """Enable the flag. Raises ClusterError where the node refuses, or had it enabled before."""
+        """Enable the flag. Raise ClusterError if the node refuses, or had it enabled before."""
         if self.context.cluster.api(self.node).has_feature(self.flag):
             raise ClusterError(f"{self.node} has {self.flag} enabled already, so there is nothing to see")
         try:
@@ -79,7 +79,7 @@ class FlagInjection:
         """Leave the flag enabled."""
 
     def prove_healed(self) -> Proof:
-        """There was nothing to undo."""
+        """Return a proven healing, as there was nothing to undo."""
         return Proof(True, "there was nothing to undo")
 
     def _without(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every fault is: a step of a schedule that injects, proves itself, heals and proves that."""
+"""The parts that every fault shares: what it may act on, and how it injects, heals and proves both."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from rabbitmq_resilience.workloads.run import RunningWorkload
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether an injection or a healing was seen to have happened, and by what."""
+    """The result of looking for an injection or a healing, with what was seen of it."""
 
     proven: bool
     detail: str
 
     @classmethod
     def of_all(cls, *proofs: Proof) -> Proof:
-        """Proven if each is; the details of those that decide it."""
+        """Return a proof that is proven if each of ``proofs`` is, with the details that decide it."""
         proven = all(proof.proven for proof in proofs)
         return cls(proven, "; ".join(proof.detail for proof in proofs if proof.proven == proven))
 
 
-#: A proof that only what comes after healing can complete: to be called then.
+#: A proof that can be completed only after healing. The nemesis calls it then.
 LateProof = Callable[[], Proof]
 
 
 def left_over(look: Callable[[], list[str]], *, timeout_s: float, what: str) -> list[str]:
-    """What ``look`` still finds missing after ``timeout_s``; empty as soon as it finds nothing."""
+    """Return what ``look`` still finds missing after ``timeout_s``; return an empty list as soon as it finds
+    nothing."""
     found: list[str] = []
 
     def nothing_left() -> bool:
@@ -52,7 +53,7 @@ def left_over(look: Callable[[], list[str]], *, timeout_s: float, what: str) -> 
 
 
 def on_each(nodes: Iterable[str], act: Callable[[str], None]) -> None:
-    """Act on every node, also where it fails on others. Raises ClusterError with all that failed."""
+    """Act on every node, even if it fails on others. Raise ClusterError with all failures."""
     failed = []
     for node in nodes:
         try:
@@ -65,15 +66,15 @@ def on_each(nodes: Iterable[str], act: Callable[[str], None]) -> None:
 
 @dataclass
 class CutCount:
-    """Counts how many faults cut each link, so that overlapping cuts heal only with the last of them."""
+    """Count how many faults cut each link, so that a link is restored only with the last of them."""
 
     _counts: Counter[Link] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
-        """``act`` is told of all of them: what is cut already may have to last longer now."""
+        """Count the links as cut and call ``act`` with all of them, as links already cut may have to last longer."""
         with self._lock:
-            self._counts.update(links)  # also where acting fails half way: removing will follow
+            self._counts.update(links)  # even if ``act`` fails half way: ``remove`` follows
             act(links)
 
     def is_cut(self, link: Link) -> bool:
@@ -82,31 +83,31 @@ class CutCount:
     def remove(self, links: Collection[Link], act: Callable[[Collection[Link]], None]) -> None:
         with self._lock:
             self._counts.subtract(links)
-            self._counts = +self._counts  # removed, though never added: its injection failed before
+            self._counts = +self._counts  # a link may be removed without being added, if its injection failed before
             act([link for link in links if not self._counts[link]])
 
 
 @dataclass(frozen=True)
 class FaultContext:
-    """What a fault may act on and look at."""
+    """The cluster, the observer and the workload that a fault may act on and look at."""
 
     cluster: Cluster
     observer: Observer
     load: RunningWorkload
     cuts: CutCount = field(default_factory=CutCount)
     refusals: CutCount = field(default_factory=CutCount)
-    #: The limits, in bytes, of each node and resource before any fault changed them.
+    #: The limits in bytes of each node and resource, from before any fault changed them.
     limits: dict[tuple[str, str], int] = field(default_factory=dict)
-    #: What all steps do, for proofs to tell their own effect from those of others.
+    #: What all steps do, so that a proof distinguishes its own step's effect from the effects of others.
     at_work: AtWork = field(default_factory=AtWork)
     #: The number of the step that acts.
     step: int = 0
-    #: What one step has opened; it is closed when that step is over, however it ended.
+    #: What one step has opened. It is closed when that step is over, however the step ended.
     opened: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def of(cls, cluster: Cluster, observer: Observer, load: RunningWorkload) -> FaultContext:
-        """Its proofs know how slow the links are all the time."""
+        """Return a context whose proofs know how slow the topology's network makes each link."""
         context = cls(cluster, observer, load)
         for link in cluster.links.proxied:
             delay = cluster.topology.delay_of(link)
@@ -116,17 +117,19 @@ class FaultContext:
 
     @contextmanager
     def of_one_step(self, step: int, *, for_s: float) -> Iterator[FaultContext]:
-        """The same for one step alone, which lasts so long, with what that step opens."""
+        """Yield the context of one step that lasts ``for_s``, and close in the end what that step opened."""
         with ExitStack() as opened:
             yield replace(self, step=step, opened=opened, cluster=self.cluster.lasting(for_s))
 
     def silencing(self, link: Link, *, since_s: float) -> list[int]:
-        """The other steps for which a probe over the link may have been unanswered at any time since then."""
-        return self.at_work.silencing(link, beside=self.step, since_s=since_s)
+        """Return the other steps that may have kept a probe over the link unanswered at any time since ``since_s``."""
+        return self.at_work.silencing(link, other_than=self.step, since_s=since_s)
 
     def is_there(self, link: Link) -> bool:
-        """Whether somebody could answer a probe over the link now: its broker's process runs, and serves AMQP if a
-        client is at the other end; or its balancer's process runs, and some broker is there behind it."""
+        """Return whether a probe over the link could be answered now.
+
+        A link to a broker needs its process, and a client's link needs its AMQP listener too. A link to a load balancer
+        needs the balancer's process and one broker that serves behind it."""
         end = link.answering
         if is_balancer(end):
             behind = (self.cluster.state(node) == "up" for node in self.cluster.topology.client_nodes)
@@ -134,15 +137,15 @@ class FaultContext:
         return self.cluster.process(end) == "running" if link.client is None else self.cluster.state(end) == "up"
 
     def refuse_if_taken(self, nodes: Iterable[str]) -> None:
-        """Raises ClusterError where another step has its hands on one of the nodes: what becomes of its process would
-        be that step's doing."""
+        """Raise ClusterError if another step has taken one of the nodes. What happens to its process would then be the
+        effect of that step."""
         for node in nodes:
             if others := self.at_work.taking(node, before=self.step):
                 raise ClusterError(f"{node} is in the hands of step {others[0]} at this time")
 
 
 def serving_node(context: FaultContext) -> str:
-    """A node that can be asked for something. Raises TargetError if there is none."""
+    """Return a node that can answer requests. Raise TargetError if there is none."""
     up = [node for node in context.cluster.topology.node_names if context.cluster.state(node) == "up"]
     if not up:
         raise TargetError("no node is up to be asked")
@@ -150,9 +153,11 @@ def serving_node(context: FaultContext) -> str:
 
 
 class Injection(Protocol):
-    """A fault with its targets chosen. Each method is called at most once, in this order; ``heal`` is
-    called whatever the ones before it did, also if ``inject`` raised half way. The proofs are not, so what must be
-    closed is entered in ``FaultContext.opened``."""
+    """A fault with its targets chosen.
+
+    Each method is called at most once, in this order. ``heal`` is called even if the methods before it failed, or if
+    ``inject`` raised half way. The proofs are not called then, so enter what must be closed in
+    ``FaultContext.opened``."""
 
     @property
     def effect(self) -> Effect: ...
@@ -160,8 +165,8 @@ class Injection(Protocol):
     def inject(self) -> None: ...
 
     def prove(self, *, timeout_s: float) -> Proof | LateProof:
-        """Waits at most ``timeout_s`` for the fault to be seen. Where that is too short to tell, the proof is called
-        for once ``heal`` has returned."""
+        """Wait at most ``timeout_s`` until the fault is seen. If that time is too short, return a late proof, which is
+        called once ``heal`` has returned."""
         ...
 
     def heal(self) -> None: ...

@@ -1,4 +1,4 @@
-"""A link that comes and goes: cut for the first half of each period, and whole for the second."""
+"""A link that comes and goes: it is cut for the first half of each period, and whole for the second."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from rabbitmq_resilience.faults.targets import Resolver, links_between
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Fewer cuts than this part of those that the period demands are another fault than the one that was asked for.
+#: With fewer cuts than this part of those that the period demands, the fault is not the one that was asked for.
 CUTS_RATIO_MIN = 0.8
-#: A cut that is so late in its period is left out: it would be over as soon as it began.
+#: A cut that begins later than this part of its period is left out: it would be over as soon as it began.
 LATE_PART_MAX = 0.25
-#: Probes cost the brokers work, so they watch a few of the cuts, spread over the whole time.
+#: Probes cost the brokers work, so only a few of the cuts are watched, spread over the whole time.
 WATCHED_CUTS = 5
 
 
 class Flapping(DirectedSidesStep):
-    """A ``partition`` with a period; ``between`` and ``one_way`` are as there. ``for_s`` holds two periods or more."""
+    """A ``partition`` with a period. ``between`` and ``one_way`` are as in ``partition``. ``for_s`` holds two periods
+    or more."""
 
     fault: Literal["flapping"] = "flapping"
     period_s: Annotated[float, Field(ge=0.1, le=3600)]
@@ -40,12 +41,12 @@ class Flapping(DirectedSidesStep):
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         found = super().problems(topology, workload)
         if 2 * self.period_s > self.for_s:
-            text = f"{self.period_s:g} s is over half of for_s ({self.for_s:g}); once is no flapping, use a partition"
+            text = f"{self.period_s:g} s is over half of for_s ({self.for_s:g}); for a single cut use a partition"
             return {"period_s": text, **found}
         return found
 
     def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:
-        """A cut that begins late lasts for a quarter of a period."""
+        """Return whether the shortest cut, which begins late and lasts a quarter of a period, can be seen."""
         return alone_s >= self.for_s and slow_s <= self.period_s / 4
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> FlappingInjection:
@@ -55,7 +56,7 @@ class Flapping(DirectedSidesStep):
 
 @dataclass
 class FlappingInjection:
-    """Cuts and restores in a thread of its own from ``inject`` to ``heal``."""
+    """Cut and restore the links in a thread of its own, from ``inject`` to ``heal``."""
 
     context: FaultContext
     links: frozenset[Link]
@@ -80,7 +81,7 @@ class FlappingInjection:
         self._thread = thread
 
     def heal(self) -> None:
-        """Each cut restores its links itself, also where something failed; this ends them."""
+        """End the cuts. Each cut restores its links itself, even if something failed."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -88,7 +89,7 @@ class FlappingInjection:
         if self._failure is not None:
             raise self._failure
 
-    def prove(self, *, timeout_s: float) -> Proof | LateProof:  # noqa: ARG002 - it is told at the end
+    def prove(self, *, timeout_s: float) -> Proof | LateProof:  # noqa: ARG002 - the proof follows healing
         return unproxied(self.context, self.links) or self._prove_all
 
     def prove_healed(self) -> Proof:
@@ -102,7 +103,7 @@ class FlappingInjection:
                     return
                 if time.monotonic() < begins_s + LATE_PART_MAX * self.period_s:
                     self._cut_once(until_s=begins_s + self.period_s / 2, watched=period % self._watched_every == 0)
-        except Exception as error:  # told by heal, in the thread that journals
+        except Exception as error:  # ``heal`` raises it in the thread that journals
             self._failure = error
 
     def _cut_once(self, *, until_s: float, watched: bool) -> None:
@@ -129,9 +130,10 @@ class FlappingInjection:
         return max(1, round(self.for_s / self.period_s / WATCHED_CUTS))
 
     def _prove_all(self) -> Proof:
-        """Most cuts that the period demands were made, and probes were held back by those that were watched."""
+        """Return a proof that most cuts that the period demands were made, and that most watched ones held back
+        probes."""
         whole = int((self._ended_s - self._begun_s) / self.period_s)
-        demanded = max(1, min(whole, self._periods))  # it may be healed late, and nothing is cut any more then
+        demanded = max(1, min(whole, self._periods))  # it may be healed late, when nothing is cut any more
         made = f"{self._cuts} cuts in {self._ended_s - self._begun_s:.1f} s"
         if self._cuts < CUTS_RATIO_MIN * demanded:
             return Proof(False, f"{made}, where a period of {self.period_s:g} s demands {demanded}")

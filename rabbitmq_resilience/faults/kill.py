@@ -9,7 +9,7 @@ from rabbitmq_resilience.faults.processes import ProcessStep
 
 
 class Kill(ProcessStep):
-    """SIGKILL."""
+    """SIGKILL to the broker's process."""
 
     fault: Literal["kill"] = "kill"
 

@@ -9,7 +9,7 @@ from rabbitmq_resilience.faults.balancers import BalancerStep
 
 
 class KillBalancer(BalancerStep):
-    """SIGKILL. ``balancer``: one by number, from 0 (``balancer:0``), or ``all``."""
+    """SIGKILL to the balancer's process. ``balancer`` is one by number, from 0 (``balancer:0``), or ``all``."""
 
     fault: Literal["kill_balancer"] = "kill_balancer"
 

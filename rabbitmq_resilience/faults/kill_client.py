@@ -18,7 +18,7 @@ from rabbitmq_resilience.workloads.worker import Worker, WorkloadError
 
 
 class KillClient(Step):
-    """``client`` is a publisher or a consumer by number, from 0: ``consumer:0``. SIGKILL."""
+    """SIGKILL to a client. ``client`` is a publisher or a consumer by number, from 0: ``consumer:0``."""
 
     fault: Literal["kill_client"] = "kill_client"
     client: str
@@ -63,8 +63,8 @@ class KillClientInjection:
         return self._await(lambda: self.worker.ended, "gone", timeout_s)
 
     def prove_healed(self) -> Proof:
-        """Another process runs in its place."""
-        return self._await(lambda: self.worker.pid not in (None, self._pid), "running anew", BACK_WITHIN_S)
+        """Return a proof that another process runs in place of the killed one."""
+        return self._await(lambda: self.worker.pid not in (None, self._pid), "running again", BACK_WITHIN_S)
 
     def _await(self, holds: Callable[[], bool], state: str, timeout_s: float) -> Proof:
         name = self.worker.name

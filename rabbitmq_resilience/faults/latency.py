@@ -30,31 +30,31 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: As many probes over each link must all be slow: no machine is busy so regularly, nor at all for ``LONG_MS``.
+#: This many probes over each link must all be slow: no busy machine is slow so regularly, nor at all for ``LONG_MS``.
 PROBES_MIN, PROBES_MIN_LONG = 6, 3
 LONG_MS = 500
 PROBES_AT_ONCE = 3
 _THREADS_MAX = 64
-#: What a look takes beside the latency.
+#: How long a look takes in addition to the latency.
 LOOK_S = 0.5
-#: The clocks of two kernels' notes may differ so much.
+#: How much the clocks of two kernels' records may differ.
 TOLERANCE_MS = 1
 #: A broker takes some milliseconds to answer a probe even without any latency.
 PROVABLE_MS = 10
-#: For a broker that is busy to answer a probe, beyond what the links take.
+#: How long a busy broker may take to answer a probe, in addition to the time on the links.
 PROBE_MARGIN_S = 2.0
-#: So long brokers wait for the first word of who connects, another broker (Erlang's net_setuptime) or a client
-#: (handshake_timeout): what arrives later is not answered.
+#: How long a broker waits for the first bytes after connecting: from another broker (Erlang's net_setuptime) or from a
+#: client (handshake_timeout). It does not answer what arrives later.
 PEER_WAITED_FOR_MS, CLIENT_WAITED_FOR_MS = 7000, 10_000
-#: So much sooner a probe must be there.
+#: How much earlier than that a probe must arrive.
 ARRIVES_BEFORE_MS = 500
 
 
 class Latency(Step):
-    """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> rest`` for both directions; ``between`` of a
-    ``partition`` says the same. With its jitter and with what the topology's network does, it is 6500 ms at most
-    between brokers and 9500 ms for clients: brokers do not answer who is silent for longer, so nobody could see it
-    act."""
+    """``links`` is an expression such as ``zone:a -> zone:c``, or ``a1 <-> rest`` for both directions. ``between`` of a
+    ``partition`` means the same. The latency, its jitter and the delay of the topology's network are together at most
+    6500 ms between brokers and 9500 ms for clients. Brokers do not answer a peer that is silent for longer, so no probe
+    could show the effect."""
 
     fault: Literal["latency"] = "latency"
     links: str
@@ -78,7 +78,7 @@ class Latency(Step):
         least_ms = self.latency_ms - self.jitter_ms
         if least_ms < PROVABLE_MS:
             text = f"latency_ms ({self.latency_ms}) less jitter_ms is {least_ms}"
-            text += f"; no probe could tell less than {PROVABLE_MS} ms"
+            text += f"; no probe could show less than {PROVABLE_MS} ms"
             return {"jitter_ms" if self.jitter_ms else "latency_ms": text}
         try:
             check_links(self.links, topology, queue_names(workload), workload)
@@ -87,11 +87,11 @@ class Latency(Step):
         always_s = max((d.round_trip_s for d in map(topology.delay_of, self.touches_links(topology)) if d), default=0.0)
         if least_ms <= 1000 * always_s:
             text = f"the topology's network takes up to {1000 * always_s:g} ms for a round trip on these links"
-            return {"latency_ms": f"{text}; make latency_ms less jitter_ms more than that, or nobody could see it heal"}
+            return {"latency_ms": f"{text}; make latency_ms less jitter_ms more than that, or no probe sees it heal"}
         return self._too_late(topology)
 
     def _too_late(self, topology: Topology) -> Mapping[str, str]:
-        """What is wrong where a probe would come when its broker waits for it no more; empty if nothing is."""
+        """Return what is wrong if a probe would arrive after its broker stops waiting for it; empty if nothing is."""
         for link in sorted(self.touches_links(topology)):
             always = topology.delay_of(link)
             there_ms = always.latency_ms + always.jitter_ms if always else 0
@@ -100,7 +100,7 @@ class Latency(Step):
             if self.latency_ms + self.jitter_ms > most_ms:
                 text = f"with its jitter at most {most_ms} ms are possible on {link}"
                 return {
-                    "latency_ms": f"{text}: a broker answers nobody who is silent for {waited_ms} ms after connecting"
+                    "latency_ms": f"{text}: a broker answers no peer that is silent for {waited_ms} ms after connecting"
                 }
         return {}
 
@@ -115,13 +115,13 @@ class Latency(Step):
     def slows_by_s(self) -> float:
         return (self.latency_ms + self.jitter_ms) / 1000
 
-    def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - nobody else slows its links
-        """For all of its probes, which may be slow both ways."""
+    def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - no other step slows its links
+        """Return whether there is time for all probes, which may be slow both ways."""
         looks = PROBES_MIN_LONG if self.latency_ms - self.jitter_ms >= LONG_MS else PROBES_MIN
         return alone_s >= LOOK_S + math.ceil(looks / PROBES_AT_ONCE) * 2 * self.slows_by_s
 
     def claims(self, topology: Topology) -> frozenset[str]:
-        """What is slow on the way back of a probe looks as slow."""
+        """Return the links with their way back, as a slow way back of a probe looks the same as a slow link."""
         return balancers_of(self.touches_links(topology)) | frozenset(
             f"how fast {min(link, link.back)} is, or its way back" for link in self.touches_links(topology)
         )
@@ -150,8 +150,8 @@ class LatencyInjection:
         self.context.cluster.links.undelay(self.links)
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """On each link every probe took at least the latency, less its jitter, while one past the proxies took less:
-        a busy machine slows both, and not every time."""
+        """Return a proof that every probe on each link took at least the latency less its jitter, and that one past the
+        proxies took less. A busy machine slows both, and not every time."""
         bare = unproxied(self.context, self.links)
         if bare is not None:
             return bare
@@ -159,15 +159,15 @@ class LatencyInjection:
 
         def unproven() -> list[str]:
             left = [link for link in sorted(self.links) if not self._trips[link].are_slow]
-            for link, told in self._look(left).items():
-                self._trips[link].add(*told)
+            for link, trips in self._look(left).items():
+                self._trips[link].add(*trips)
             if any(self._trips[link].too_fast_ms is not None for link in self.links):
                 return []
             return [f"{link} ({self._trips[link]})" for link in left if not self._trips[link].are_slow]
 
         still = left_over(unproven, timeout_s=timeout_s, what="slow probes")
         trips = sorted(self._trips.items())
-        fast = [f"{ms:.0f} ms on {link}" for link, told in trips if (ms := told.too_fast_ms) is not None]
+        fast = [f"{ms:.0f} ms on {link}" for link, one in trips if (ms := one.too_fast_ms) is not None]
         if fast:
             return Proof(False, f"a probe took no longer than {', '.join(fast)}")
         slow = [link for link in sorted(self.links) if self._trips[link].are_slow]
@@ -178,7 +178,7 @@ class LatencyInjection:
         return Proof(True, f"{', '.join(f'{link}: {self._trips[link]}' for link in slow[:4])}{rest}")
 
     def prove_healed(self) -> Proof:
-        """A probe over each link is answered sooner again."""
+        """Return a proof that a probe over each link is answered sooner again."""
 
         def fast(links: Collection[Link]) -> list[Link]:
             trips = self._probes(links, direct=False)
@@ -191,12 +191,12 @@ class LatencyInjection:
         return self.latency_ms - self.jitter_ms
 
     def _least_ms(self, link: Link) -> int:
-        """What a probe takes at least, whose answer comes back over the other direction."""
+        """Return the least time that a probe takes. Its answer comes back over the other direction."""
         return self._fastest_ms * (2 if link.back in self.links else 1)
 
     def _look(self, links: Collection[Link]) -> dict[Link, tuple[bool, list[float], list[float]]]:
-        """Of each link, unless another step may hide it: whether its broker was there, and what probes took over it and
-        past its proxy."""
+        """Return for each link whether its broker was there, and the times of probes over it and past its proxy. Links
+        that another step may hide are left out."""
         began_s, context = time.monotonic(), self.context
         there = [link for link in links if context.is_there(link)]
         over, past = (self._probes(there, direct=direct) for direct in (False, True))
@@ -204,11 +204,11 @@ class LatencyInjection:
         return {x: (x in there and context.is_there(x), over.get(x, []), past.get(x, [])) for x in own}
 
     def _hidden(self, link: Link, since_s: float) -> bool:
-        slowing = self.context.at_work.slowing(link, beside=self.context.step, since_s=since_s)
+        slowing = self.context.at_work.slowing(link, other_than=self.context.step, since_s=since_s)
         return bool(slowing or self.context.silencing(link, since_s=since_s))
 
     def _probes(self, links: Collection[Link], *, direct: bool) -> dict[Link, list[float]]:
-        """What some probes take on each link, all at once; those without an answer are not in it."""
+        """Return the times of some probes on each link, all sent at once. Probes without an answer are left out."""
         timeout_s = (self.latency_ms + self.jitter_ms) * 2 / 1000 + PROBE_MARGIN_S
         probe_ms = self.context.cluster.links.probe_ms
         took: dict[Link, list[float]] = {link: [] for link in links}
@@ -222,7 +222,7 @@ class LatencyInjection:
 
 @dataclass
 class Trips:
-    """What probes took over one link, and past its proxy."""
+    """The times of probes over one link, and past its proxy."""
 
     least_ms: int
     over_ms: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Brokers get less of their machine: a part of a CPU, a limit of memory, as where a neighbour takes the rest."""
+"""Limit what brokers get of their machine: part of a CPU, or a limit of memory, as if a neighbour took the rest."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
 FREE_AGAIN_WITHIN_S = 20.0
-#: What engines demand at least.
+#: The smallest limit that container engines accept.
 MEMORY_MIN_BYTES = 6 * 2**20
 CPUS_MIN = 0.01
 
 
 class Limit(Step):
-    """``cpus``: so many CPU-seconds a second. ``memory_bytes``: a process that needs more is killed by the kernel, and
-    a node that ended so is started again when the limit is lifted."""
+    """``cpus`` is the number of CPU-seconds that the node gets in a second. ``memory_bytes`` limits its memory: the
+    kernel kills a process that needs more, and a node that ended this way is started again when the limit is lifted."""
 
     fault: Literal["limit"] = "limit"
     node: str
@@ -41,7 +41,7 @@ class Limit(Step):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.cpus is None and self.memory_bytes is None:
-            raise ValueError("says nothing to limit; give cpus: 0.2, or memory_bytes: 200000000, or both")
+            raise ValueError("there is nothing to limit; give cpus: 0.2, or memory_bytes: 200000000, or both")
         return self
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
@@ -52,7 +52,7 @@ class Limit(Step):
         return (self.node,)
 
     def touches_processes(self, topology: Topology) -> frozenset[str]:
-        """One that lacks memory may end."""
+        """Return the nodes if memory is limited: a node that lacks memory may end."""
         ends = self.memory_bytes is not None and is_fixed(self.node)
         return frozenset(fixed_nodes(self.node, topology)) if ends else frozenset()
 
@@ -77,7 +77,7 @@ class LimitInjection:
 
     @property
     def effect(self) -> Effect:
-        """Nothing is away for sure."""
+        """Return the nodes as starved only, as none is surely away."""
         return Effect(nodes_starved=self.nodes)
 
     def inject(self) -> None:
@@ -100,21 +100,21 @@ class LimitInjection:
         on_each(self._before, free)
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """Each node had to wait for its CPU, and the kernel has its limit of memory; or it was killed for it."""
-        told: dict[str, str] = {}
+        """Return a proof that each node waited for its CPU and has its limit of memory, or was killed because of it."""
+        seen: dict[str, str] = {}
 
         def unproven() -> list[str]:
             lacking = []
             for node in self.nodes:
-                complaint, told[node] = self._look(node)
+                complaint, seen[node] = self._look(node)
                 lacking += [f"{node} {complaint}"] if complaint else []
             return lacking
 
         still = left_over(unproven, timeout_s=timeout_s, what="limits to be reached")
-        return Proof(not still, "; ".join(still or told.values()))
+        return Proof(not still, "; ".join(still or seen.values()))
 
     def prove_healed(self) -> Proof:
-        """Each process runs, and has as much memory as before."""
+        """Return a proof that each process runs without a limit, as before."""
         cluster = in_containers(self.context.cluster)
 
         def limited() -> list[str]:
@@ -125,26 +125,27 @@ class LimitInjection:
         return Proof(not still, "; ".join(still) or f"{', '.join(self.nodes)} has no limit")
 
     def _look(self, node: str) -> tuple[str, str]:
-        """What is not seen yet on the node, and what is."""
+        """Return what is not seen yet on the node, and what is."""
         cluster = in_containers(self.context.cluster)
         if cluster.process(node) == "gone":
             return self._look_at_end(node)
-        now, complaints, told = cluster.resources(node), [], []
+        now, complaints, seen = cluster.resources(node), [], []
         waited_s = now.waited_s - self._before[node].waited_s
         if self.cpus is not None:
-            told.append(f"{node} waited {waited_s:.1f} s for its CPU")
+            seen.append(f"{node} waited {waited_s:.1f} s for its CPU")
             complaints += [] if waited_s > 0 else [f"needs no more than {self.cpus:g} CPUs, and never waited for more"]
         if self.memory_bytes is not None:
-            told.append(f"{node} has {now.memory_used_bytes:,} of {now.memory_bytes:,} bytes")
+            seen.append(f"{node} has {now.memory_used_bytes:,} of {now.memory_bytes:,} bytes")
             fits = now.memory_bytes <= self.memory_bytes
             complaints += [] if fits else [f"may still have {now.memory_bytes} bytes"]
-        return " and ".join(complaints), ", ".join(told)
+        return " and ".join(complaints), ", ".join(seen)
 
     def _look_at_end(self, node: str) -> tuple[str, str]:
-        """The kernel kills who lacks memory; so do other steps."""
+        """Return a complaint and a finding on a node that ended: the kernel kills a node that lacks memory, but other
+        steps may have ended it too."""
         status, others = self.context.cluster.exit_status(node), self.context.at_work
-        if others.took(node, beside=self.context.step, since_s=self._began_s):
+        if others.took(node, other_than=self.context.step, since_s=self._began_s):
             return "has ended by another step", ""
         if self.memory_bytes is None or status not in KILLED:
             return f"has ended with status {status}, which this limit does not explain", ""
-        return "", f"{node} was killed, with status {status}, for want of memory: by no other step"
+        return "", f"{node} was killed, with status {status}, for lack of memory: by no other step"

@@ -1,4 +1,4 @@
-"""Brokers die at once and lose all that they stored, as with the disk of a machine; they join again with nothing."""
+"""Brokers die at once and lose all that they stored, as if a machine's disk broke; they join again with nothing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ JOINED_WITHIN_S = 60.0
 
 
 class LoseDisk(ProcessStep):
-    """SIGKILL, and all data of the node is removed. Healed it is started again, and joins its cluster as a blank node.
+    """SIGKILL, and all data of the node is removed. Healing starts the node, which joins its cluster as a blank node.
 
-    ``replace``: it is replaced as RabbitMQ's guides have it ("Cluster Formation and Peer Discovery", nodes that were
-    reset; "Quorum Queues", managing members): before it starts, a node that serves forgets it (``rabbitmqctl
-    forget_cluster_node``); once it has joined, quorum queues get a member on it again (``rabbitmq-queues grow``).
-    Without, peer discovery alone leads it back: up to 3.12 and from 4.3 on that was seen to be enough, and on 4.0.5
-    queues kept two of three members.
+    With ``replace``, the node is replaced as RabbitMQ's guides describe ("Cluster Formation and Peer Discovery", nodes
+    that were reset; "Quorum Queues", managing members). Before it starts, a node that serves forgets it (``rabbitmqctl
+    forget_cluster_node``). Once it has joined, quorum queues get a member on it again (``rabbitmq-queues grow``).
+    Without ``replace``, peer discovery alone leads it back. Up to 3.12 and from 4.3 on, that was seen to be enough; on
+    4.0.5 queues kept two of three members.
     """
 
     fault: Literal["lose_disk"] = "lose_disk"
@@ -39,19 +39,19 @@ class LoseDisk(ProcessStep):
         return {"kill": count, "lose_data": count}
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LoseDiskInjection:  # noqa: ARG002
-        """Return what takes the nodes and their data away, and replaces them."""
+        """Return the injection that takes the nodes and their data away, and replaces them."""
         start = context.cluster.start
         return LoseDiskInjection(context, resolver.nodes(self.node), _killer(context), start, "gone", self.replace)
 
 
 @dataclass
 class LoseDiskInjection(ProcessInjection):
-    """Proven by the process that is gone, and by its data."""
+    """A broker that loses its data. It is proven once its process is gone and no data is stored."""
 
     replace: bool
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """Wait until the process is gone; nothing is stored any more."""
+        """Return a proof that nothing is stored and that the process is gone; wait for the latter."""
         left = [node for node in self.nodes if self.context.cluster.stored_bytes(node)]
         if left:
             return Proof(False, f"{', '.join(left)} still has data")
@@ -60,11 +60,12 @@ class LoseDiskInjection(ProcessInjection):
         )
 
     def heal(self) -> None:
-        """Start the nodes, replaced if that is asked for. Raises ClusterError where replacing failed, once they run."""
+        """Start the nodes, and replace them if that is asked for. Raise ClusterError, once they run, if replacing
+        failed."""
         cluster = self.context.cluster
         blank = self.replace and not any(
             map(cluster.stored_bytes, self.nodes)
-        )  # a node with data is not to be forgotten
+        )  # other nodes must not forget a node with data
         serving = [node for node in self._others if cluster.state(node) == "up"] if blank else []
         failed: list[str] = []
         for node in self.nodes if serving else ():
@@ -90,8 +91,8 @@ class LoseDiskInjection(ProcessInjection):
             failed.append(str(error))
 
     def _not_grown(self, at: str, node: str) -> list[str]:
-        """Give quorum queues a member on the node; return why not. A node that runs may be no member yet for another
-        moment, in which nothing grows (seen on 4.0.5)."""
+        """Give quorum queues a member on the node, and return why not. For a moment a node that runs may not be a
+        member yet, and then nothing grows (seen on 4.0.5)."""
         failed: list[str] = []
         self._try(failed, at, "rabbitmq-queues", "grow", node, "all")
         return failed

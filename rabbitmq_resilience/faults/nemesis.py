@@ -1,4 +1,4 @@
-"""The nemesis: plays a schedule of faults, proves each injection, and heals whatever happened."""
+"""The nemesis: it plays a schedule of faults, proves each injection, and heals in any case."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 POLL_S = 0.05
-#: How often a condition is looked at, which may cost the brokers an answer.
+#: How often a condition is looked at. A look may cost the brokers an answer.
 LOOK_EVERY_S = 0.2
-#: What lasts no longer than this is counted from the moment at which it is in place: injecting takes some ms. So is
-#: what brokers take their time to begin.
+#: A fault that lasts no longer than this is timed from the moment at which it is in place, as injecting takes some ms.
+#: So is a fault that brokers take time to begin.
 BLIP_S = 2.0
-LEADER_TOLD_WITHIN_S = 15.0
+LEADER_KNOWN_WITHIN_S = 15.0
 
-Told = TypeVar("Told", bound=Proof | LateProof)
+AnyProof = TypeVar("AnyProof", bound=Proof | LateProof)
 Answer = TypeVar("Answer", str | None, tuple[str, ...])
 
-#: Journals one event: ``record("fault", step=..., ...)``, see ``record.events``.
+#: Write one event to the history: ``record("fault", step=..., ...)``, see ``record.events``.
 Record = Callable[..., object]
 
 
 @dataclass(frozen=True)
 class Nemesis:
-    """Plays ``schedule`` on ``context``. Each step has a thread of its own, so faults may overlap; what a
-    step draws depends on ``seed`` and its number alone, so no step changes another's choice."""
+    """Play ``schedule`` on ``context``. Each step has its own thread, so faults may overlap. What a step draws depends
+    only on ``seed`` and its number, so no step changes another's choice."""
 
     schedule: Sequence[AnyFault]
     context: FaultContext
@@ -45,8 +45,10 @@ class Nemesis:
     chaos_s: float
 
     def play(self, check: Callable[[], None]) -> None:
-        """Returns when every step has been healed. ``check`` is called now and then; what it raises, or a
-        KeyboardInterrupt, ends all steps early: they are healed before it goes on its way."""
+        """Play all steps and return when every step has been healed.
+
+        ``check`` is called now and then. If it raises, or on KeyboardInterrupt, all steps end early: they are healed
+        before the exception is raised again."""
         started = time.monotonic()
         interrupted = threading.Event()
         healed = _Healed()
@@ -71,12 +73,12 @@ class Nemesis:
 
 
 class _Healed:
-    """When each step was seen to be healed, told by its thread and read by those of others."""
+    """When each step was seen to be healed. The step's own thread writes it, and those of other steps read it."""
 
     def __init__(self) -> None:
         self._at_s: dict[int, float] = {}
 
-    def tell(self, step: int) -> None:
+    def record(self, step: int) -> None:
         self._at_s[step] = time.monotonic()
 
     def since_s(self, step: int) -> float | None:
@@ -126,26 +128,26 @@ class _PlayedStep:
             proof = _attempt(injection.prove_healed)
             self._journal_proof("heal_", proof)
             if proof.proven:
-                self.healed.tell(self.index)
+                self.healed.record(self.index)
 
     def _leader_of(self, queue: str) -> str | None:
-        return self._told(self.nemesis.context.observer.leader_of, queue, what="leader")
+        return self._await_answer(self.nemesis.context.observer.leader_of, queue, what="leader")
 
     def _followers_of(self, queue: str) -> tuple[str, ...]:
-        return self._told(self.nemesis.context.observer.followers_of, queue, what="followers")
+        return self._await_answer(self.nemesis.context.observer.followers_of, queue, what="followers")
 
-    def _told(self, ask: Callable[[str], Answer], queue: str, *, what: str) -> Answer:
-        """While a node is cut off, brokers take their time to tell."""
+    def _await_answer(self, ask: Callable[[str], Answer], queue: str, *, what: str) -> Answer:
+        """Ask until there is an answer: while a node is cut off, brokers take their time to report it."""
         with suppress(WaitTimeout):
             wait_until(
                 lambda: bool(ask(queue)) or self.interrupted.is_set(),
-                timeout_s=LEADER_TOLD_WITHIN_S,
+                timeout_s=LEADER_KNOWN_WITHIN_S,
                 what=f"the {what} of {queue}",
             )
         return ask(queue)
 
     def _await_beginning(self) -> str | None:
-        """Waits for the step's time or condition; why it will never begin, None once it does."""
+        """Wait for the step's time or condition. Return None once it begins, or why it never will."""
         when = self.step.when
         if when is None:
             assert self.step.at_s is not None
@@ -161,13 +163,13 @@ class _PlayedStep:
         return None
 
     def _inject(self, injection: Injection) -> LateProof | None:
-        """Inject, prove and wait; the proof itself, where it can be told only after healing."""
+        """Inject, prove and wait. Return the late proof if the fault can be proven only after healing, else None."""
         self._journal("injecting")
         self.nemesis.context.at_work.begin(self.index, self.effect)
         begun = time.monotonic()
         try:
             injection.inject()
-        except Exception as error:  # an injection that fails is an unproven one, and must be healed
+        except Exception as error:  # a failed injection counts as unproven and must be healed
             self._journal("unproven", f"the injection failed: {error}")
             return None
         self._journal("injected")
@@ -182,7 +184,7 @@ class _PlayedStep:
     def _heal(self, injection: Injection) -> bool:
         try:
             self._journal("healing")
-        finally:  # also where that cannot be written
+        finally:  # even if the event cannot be written
             healed = self._healed(injection)
         return healed
 
@@ -206,8 +208,8 @@ class _PlayedStep:
         )
 
 
-def _attempt(prove: Callable[[], Told]) -> Told | Proof:
+def _attempt(prove: Callable[[], AnyProof]) -> AnyProof | Proof:
     try:
         return prove()
-    except Exception as error:  # a proof that cannot be had is no proof
+    except Exception as error:  # a proof that fails is no proof
         return Proof(False, f"could not be looked at: {error}")

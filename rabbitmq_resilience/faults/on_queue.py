@@ -1,4 +1,4 @@
-"""Steps that act on one queue of the workload by hand."""
+"""The base of steps that act by hand on one queue of the workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 
 class QueueStep(Step):
-    """``queue`` by its name in the workload."""
+    """``queue`` is the name of the queue in the workload."""
 
     queue: str
 
@@ -22,10 +22,10 @@ class QueueStep(Step):
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
         names = queue_names(workload)
         if workload.exclusive:
-            return {"queue": "exclusive queues obey only the consumers whose they are; take another step"}
+            return {"queue": "only the consumers that own exclusive queues may act on them; take another step"}
         letters = workload.dead_letters
         if letters is not None and self.queue in letters.taking(workload.services):
-            text = f"{self.queue} takes dead letters: those that go with it would be missed as if brokers had lost them"
+            text = f"{self.queue} takes dead letters: those that the step drops would count as lost by brokers"
             return {"queue": f"{text}; take a queue that publishers publish to"}
         if self.queue in names:
             return {}

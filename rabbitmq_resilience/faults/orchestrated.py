@@ -1,4 +1,4 @@
-"""What the faults on brokers that an orchestrator keeps running have in common."""
+"""A helper for faults on brokers that an orchestrator keeps running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets are damaged on their way from one broker to another: a bit in each is wrong, and checksums tell."""
+"""Packets are damaged on their way from one broker to another: a bit in each is wrong, and checksums show it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rabbitmq_resilience.record.events import Effect
 
 
 class PacketCorrupt(PacketStep):
-    """The kernel at the other end drops what has a wrong checksum, and so the broker sees what a loss does."""
+    """The receiving kernel drops packets with a wrong checksum, so the broker sees the same as with a loss."""
 
     fault: Literal["packet_corrupt"] = "packet_corrupt"
     percent: Percent

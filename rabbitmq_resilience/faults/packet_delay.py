@@ -1,4 +1,4 @@
-"""Packets arrive later: those of the connection's own making too, which latency, by its proxy, cannot reach."""
+"""Packets arrive later, including those that set up connections, which ``latency`` with its proxy cannot delay."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from rabbitmq_resilience.faults.packets import ANSWERED_WITHIN_S, PacketStep, Se
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Both ways may be slow, and probes are waited for no longer.
+#: Both ways may be slow, and no probe is waited for any longer than ``ANSWERED_WITHIN_S``.
 DELAY_MAX_MS = int(ANSWERED_WITHIN_S * 1000 / 2)
 
 
 class PacketDelay(PacketStep):
-    """Each packet takes ``delay_ms`` more, and up to ``jitter_ms`` more or less than that, so that some overtake
-    others."""
+    """Each packet takes ``delay_ms`` longer. ``jitter_ms`` varies that up and down, so some packets overtake others."""
 
     fault: Literal["packet_delay"] = "packet_delay"
     delay_ms: Annotated[int, Field(ge=PROVABLE_MS, le=DELAY_MAX_MS)]
@@ -37,12 +36,12 @@ class PacketDelay(PacketStep):
         return Effect(links_slow=links, slow_s=(self.delay_ms + self.jitter_ms) / 1000)
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
-        told = super().problems(topology, workload)
+        problems = super().problems(topology, workload)
         least_ms = self.delay_ms - self.jitter_ms
         if least_ms < PROVABLE_MS:
-            text = f"delay_ms less jitter_ms is {least_ms}; no probe could tell less than {PROVABLE_MS} ms"
-            return {"jitter_ms": text, **told}
-        return told
+            text = f"delay_ms less jitter_ms is {least_ms}; no probe could show less than {PROVABLE_MS} ms"
+            return {"jitter_ms": text, **problems}
+        return problems
 
     def unseen(self, seen: Seen) -> str:
         least_ms = min(seen.answers_ms, default=0.0)

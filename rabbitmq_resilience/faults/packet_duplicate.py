@@ -1,4 +1,4 @@
-"""Packets arrive twice, as where a network has found a second way: TCP throws the second one away."""
+"""Packets arrive twice, as if a network had found a second way: TCP discards the second one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rabbitmq_resilience.faults.packets import PacketStep, Percent, Seen, probes
 
 
 class PacketDuplicate(PacketStep):
-    """``percent`` of all packets are repeated."""
+    """``percent`` of all packets are sent twice."""
 
     fault: Literal["packet_duplicate"] = "packet_duplicate"
     percent: Percent

@@ -13,8 +13,8 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 
 class PacketLoss(PacketStep):
-    """``by``: iptables drops what arrives, in whole percents; netem drops what is sent, which the sender's kernel may
-    notice (tc-netem(8)), in hundredths."""
+    """With ``by: iptables`` the receiver drops packets, in whole percents. With ``by: netem`` the sender drops them, in
+    hundredths of a percent; its kernel may notice that (tc-netem(8))."""
 
     fault: Literal["packet_loss"] = "packet_loss"
     percent: Percent
@@ -33,12 +33,12 @@ class PacketLoss(PacketStep):
         return probes_to_lose_some(self.percent)
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
-        told = super().problems(topology, workload)
+        problems = super().problems(topology, workload)
         if self.by == "iptables" and self.percent % 1:
             whole = max(1, round(self.percent))
             text = f"{self.percent:g}: Pumba gives iptables whole percents; write {whole}, or by: netem"
-            return {"percent": text, **told}
-        return told
+            return {"percent": text, **problems}
+        return problems
 
     def effect_on(self, links: frozenset[Link]) -> Effect:
         return lossy_effect(links, percent=self.percent)

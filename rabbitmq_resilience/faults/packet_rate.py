@@ -1,4 +1,4 @@
-"""Packets wait for each other, as on a line of little bandwidth."""
+"""Packets wait for each other, as on a line of low bandwidth."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rabbitmq_resilience.faults.packets import PROBES_MAX, PROBES_MIN, PacketSte
 
 #: The first packet of a connection, with Ethernet's header and TCP's usual options.
 PROBE_BITS = 74 * 8
-#: All probes of a round together take about that long on the line, which tells it from a busy machine.
+#: About how long all probes of a round together take on the line: long enough not to be mistaken for a busy machine.
 ROUND_MS = 400
 RATE_MAX_KBIT_PER_S = PROBES_MAX * PROBE_BITS // ROUND_MS
 
 
 class PacketRate(PacketStep):
-    """What each node of the links' sources sends to all of their targets shares ``rate_kbit_per_s``."""
+    """All packets that one source node sends to the links' targets share ``rate_kbit_per_s``."""
 
     fault: Literal["packet_rate"] = "packet_rate"
     rate_kbit_per_s: Annotated[int, Field(ge=8, le=RATE_MAX_KBIT_PER_S)]
@@ -39,6 +39,7 @@ class PacketRate(PacketStep):
         return self.probes
 
     def unseen(self, seen: Seen) -> str:
-        """Probes that wait in line are answered one after another, the middle one after half of the round."""
+        """Return why the rate does not show. Probes that wait in line are answered one after another, so the middle one
+        is answered after half of the round."""
         middle_ms = median([*seen.answers_ms, *[math.inf] * seen.lost])
         return "" if middle_ms >= ROUND_MS / 4 else f"half of the probes were answered within {middle_ms:.0f} ms"

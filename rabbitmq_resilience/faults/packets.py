@@ -1,7 +1,7 @@
-"""What faults on packets have in common: they lose, repeat, damage or delay what brokers send.
+"""The base of faults on packets, which lose, repeat, damage or delay what brokers send.
 
-The kernel does it, in containers told by Pumba, and TCP sees it as it would on a bad network. Links that carry a proxy
-are none of theirs: what a broker sends over them goes to the proxy, which has its own connection to the other broker.
+The kernel does it in containers, on request of Pumba, and TCP sees it as on a bad network. Links that carry a proxy are
+excluded: a broker sends over them to the proxy, which has its own connection to the other broker.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 Percent = Annotated[float, Field(gt=0, le=100)]
 
-#: A lost first packet of a connection is repeated after a second.
+#: A probe must be answered before TCP sends the lost first packet of its connection again, which is after a second.
 ANSWERED_WITHIN_S = 0.9
 WHOLE_AGAIN_WITHIN_S = 30.0
-#: How many packets are sent over each link in a round to see what becomes of them.
+#: How many packets are sent over each link in a round, to see what happens to them.
 PROBES_MIN, PROBES_MAX = 100, 2000
-#: More of them at once would be late on a busy machine.
+#: More probes at once would be late on a busy machine.
 PROBES_AT_ONCE = 25
-#: From here on TCP stands still for seconds now and then: what is promised is what holds for a cut that comes and goes.
+#: From this loss on TCP stands still for seconds now and then. The guarantees are those for a cut that comes and goes.
 STALLS_FROM_PERCENT = 10
-#: What is done to brokers, by the kind of a disturbance; "disturb" by all others.
+#: The action on brokers by the kind of disturbance; "disturb" for all other kinds.
 _ACTS: Mapping[str, str] = {"loss": "lose_packets", "delay": "delay"}
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of the packets of one link: those that were sent as probes, what the answers took, and how many the
-    rule in the kernel has met, probes or not."""
+    """What happened to the packets of one link: the probes sent, the times of the answers, and the number of packets
+    that met the kernel's rule, probes or not."""
 
     sent: int
     answers_ms: Sequence[float]
     met: int
-    #: What the target's kernel has answered beyond all probes that it was sent, over whichever link.
+    #: How many answers the target's kernel gave beyond all probes sent to it, over any link.
     repeated: int = 0
 
     @property
@@ -86,12 +86,12 @@ class PacketStep(Step):
 
     @abstractmethod
     def unseen(self, seen: Seen) -> str:
-        """Why the disturbance does not show; empty if it does."""
+        """Return why the disturbance does not show; empty if it does."""
         ...
 
     @property
     def probes(self) -> int:
-        """How many a round takes to show it."""
+        """Return how many probes a round needs to show the disturbance."""
         return PROBES_MIN
 
     @property
@@ -116,7 +116,7 @@ class PacketStep(Step):
         return fixed_links(self.links, topology)
 
     def acts(self, topology: Topology) -> Mapping[str, int]:
-        """At each node whose kernel does it."""
+        """Return the action, at each node whose kernel carries it out."""
         act = _ACTS.get(self.disturbance.kind, "disturb")
         return {act: len({self.disturbance.node_of(link) for link in self.touches_packets(topology)})}
 
@@ -144,7 +144,8 @@ class PacketInjection:
             self._disturbed.close()
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """On every link, packets met the rule in the kernel, and probes show what became of them."""
+        """Return a proof that packets met the kernel's rule on every link, and that probes show what happened to
+        them."""
         assert self._disturbed is not None, "proven once it is injected"
         disturbed, sent, refused = self._disturbed, Counter[Link](), Counter[str]()
         took: dict[Link, list[float]] = {link: [] for link in self.links}
@@ -162,10 +163,11 @@ class PacketInjection:
             return [f"{link}: {text}" for link in sorted(seen) if (text := _complaint(self.step, seen[link]))]
 
         still = left_over(unproven, timeout_s=timeout_s, what="disturbed packets")
-        return Proof(False, "; ".join(still)) if still else Proof(True, _told(seen))
+        return Proof(False, "; ".join(still)) if still else Proof(True, _description(seen))
 
     def prove_healed(self) -> Proof:
-        """Every probe over each link is answered again; that no rule is left, healing itself has looked up."""
+        """Return a proof that every probe over each link is answered again. Healing itself has checked that no rule is
+        left."""
 
         def lossy() -> list[str]:
             rounds = self._knock().items()
@@ -177,7 +179,8 @@ class PacketInjection:
         return Proof(True, f"no rule is left, and all of {self.step.probes} probes over each link are answered")
 
     def _knock(self) -> Mapping[Link, Sequence[float]]:
-        """Left out are links from a node that does not run, or to one that is gone."""
+        """Return the answer times of a round of probes. Links from a node that does not run, or to one that is gone,
+        are left out."""
         process = self.context.cluster.process
         there = [x for x in sorted(self.links) if process(x.source) == "running" and process(x.target) != "gone"]
         step = self.step
@@ -186,7 +189,7 @@ class PacketInjection:
         )
 
     def _refusals(self) -> Mapping[str, int]:
-        """How many connections the kernel of each target has refused by now; all probes are."""
+        """Return how many connections the kernel of each target has refused by now. It refuses all probes."""
         targets = {link.target for link in self.links if self.context.cluster.process(link.target) == "running"}
         return {node: self._packets.refusals(node) for node in targets}
 
@@ -203,7 +206,7 @@ def in_containers(cluster: Cluster) -> ContainerCluster:
 
 
 def probes_to_lose_some(percent: float) -> int:
-    """So many that some five of them are lost."""
+    """Return how many probes to send so that about five of them are lost."""
     return min(PROBES_MAX, max(PROBES_MIN, math.ceil(500 / percent)))
 
 
@@ -214,8 +217,8 @@ def lossy_effect(links: frozenset[Link], *, percent: float) -> Effect:
 
 
 def collision(one: Step, other: Step, topology: Topology, *, apart: bool) -> str | None:
-    """Why what ``one`` does to packets does not go with ``other``, or the other way round; ``apart``: they are never
-    at work at the same time."""
+    """Return why what one of the steps does to packets does not go with the other; None if it does. ``apart`` means
+    that they are never at work at the same time."""
     return _collision(one, other, topology, apart=apart) or _collision(other, one, topology, apart=apart)
 
 
@@ -247,7 +250,7 @@ def _complaint(step: PacketStep, seen: Seen) -> str:
     return step.unseen(seen)
 
 
-def _told(seen: Mapping[Link, Seen]) -> str:
+def _description(seen: Mapping[Link, Seen]) -> str:
     rows = []
     for link, of in sorted(seen.items()):
         took = f", answers took {min(of.answers_ms):.0f} to {max(of.answers_ms):.0f} ms" if of.answers_ms else ""

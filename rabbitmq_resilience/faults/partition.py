@@ -1,4 +1,4 @@
-"""A network partition: packets stop on every link between sides, and come again; no connection is closed."""
+"""A network partition: packets stop on every link between sides and flow again later; no connection is closed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.record.events import Effect
 
 REPORTED_WITHIN_S = 3.0
-#: A shorter cut is over before it could be looked at twice.
+#: A shorter cut is over before a second look.
 SHORT_S = 2.0
-#: For somebody else to tell that a cut is over.
+#: How long the user's own proof may take to show that a cut is over.
 ATTESTED_WITHIN_S = 20.0
 
-#: What a broker in that state tells of a cut that it had the time to notice.
-_TELLING: Mapping[NodeState, str] = {
+#: What a broker in that state reports of a cut, if it had the time to notice the cut.
+_REPORTED: Mapping[NodeState, str] = {
     "up": "report the other side as gone",
     "paused": "paused",
     "suspended": "suspended",
@@ -36,10 +36,10 @@ _TELLING: Mapping[NodeState, str] = {
 
 
 class Partition(DirectedSidesStep):
-    """``between``: two or more sides, each a target or a client (``publisher:0``), at most one of them ``rest``.
-    ``links: "a1 <-> rest"`` says the same. Packets stop on every link between the sides, and come again when it heals.
-    ``one_way``: only what the first of two sides sends to the second is lost. ``["publisher:0", all]`` cuts that
-    publisher from every broker."""
+    """``between`` names two or more sides, each a target or a client (``publisher:0``), and at most one ``rest``.
+    ``links: "a1 <-> rest"`` means the same. Packets stop on every link between the sides, and flow again when the fault
+    heals. With ``one_way``, only what the first of two sides sends to the second is lost. ``["publisher:0", all]`` cuts
+    that publisher from every broker."""
 
     fault: Literal["partition"] = "partition"
 
@@ -56,8 +56,8 @@ class Partition(DirectedSidesStep):
 
 @dataclass
 class PartitionInjection:
-    """Probes prove it, and what brokers say of the connections that they had must not speak against it: who talks past
-    the proxies is not cut off."""
+    """A partition that probes prove. The brokers' reports of their earlier connections must not contradict it: a broker
+    that communicates past the proxies is not cut off."""
 
     context: FaultContext
     sides: tuple[tuple[str, ...], ...]
@@ -88,9 +88,9 @@ class PartitionInjection:
         bare = unproxied(self.context, self.effect.links_cut)
         if bare is not None:
             return bare
-        told = self._attested(cut=True, timeout_s=timeout_s)
-        if not self._probed or not told.proven:
-            return told
+        attested = self._attested(cut=True, timeout_s=timeout_s)
+        if not self._probed or not attested.proven:
+            return attested
         if self._silence is not None:
             return self._silence.prove
         ends_s = time.monotonic() + timeout_s
@@ -98,63 +98,65 @@ class PartitionInjection:
         return Proof.of_all(silent, self._agreed(ends_s, timeout_s)) if silent.proven and self._connected else silent
 
     def prove_healed(self) -> Proof:
-        told = self._attested(cut=False, timeout_s=ATTESTED_WITHIN_S)
-        return prove_links_carry(self.context, self._probed) if self._probed and told.proven else told
+        attested = self._attested(cut=False, timeout_s=ATTESTED_WITHIN_S)
+        return prove_links_carry(self.context, self._probed) if self._probed and attested.proven else attested
 
     @cached_property
     def _probed(self) -> frozenset[Link]:
-        """Those of which probes tell."""
+        """Return the links that probes can check: all, or only those of clients if the user's own proof attests the
+        rest."""
         if self.context.cluster.links.attested(()) is None:
             return self.effect.links_cut
         return frozenset(link for link in self.effect.links_cut if link.client is not None)
 
     def _attested(self, *, cut: bool, timeout_s: float) -> Proof:
-        """What somebody else tells of the other links."""
+        """Return what the user's own proof shows of the other links."""
         others = self.effect.links_cut - self._probed
 
         def otherwise() -> list[str]:
-            told = self.context.cluster.links.attested(others) or {}
-            return [str(link) for link in sorted(others) if told.get(link) != cut]
+            attested = self.context.cluster.links.attested(others) or {}
+            return [str(link) for link in sorted(others) if attested.get(link) != cut]
 
         still = left_over(otherwise, timeout_s=timeout_s, what="the user's own proof")
         how = "holds" if cut else "holds no longer"
         if still:
-            return Proof(False, f"the proof of the cluster file does not tell that the cut {how}: {', '.join(still)}")
+            return Proof(False, f"the proof of the cluster file does not show that the cut {how}: {', '.join(still)}")
         return Proof(True, f"the proof of the cluster file {how} on {count(others)}")
 
     def _agreed(self, ends_s: float, timeout_s: float) -> Proof:
-        """What brokers must notice they have noticed. In a shorter time, what they send is not received."""
+        """Return a proof that brokers noticed the cut. If the time is too short for that, it is enough that they
+        receive nothing."""
         noticed = timeout_s > TICKS_MAX * self.context.cluster.topology.net_ticktime_s + REPORTED_WITHIN_S
         look = self._still_seen if noticed else self._not_held
         contrary = left_over(look, timeout_s=ends_s - time.monotonic(), what="brokers to agree")
         if contrary:
             return Proof(False, f"connections went on: {'; '.join(contrary)}")
         if not noticed:
-            return Proof(True, f"brokers that can tell received nothing more over {count(self._connected)}")
+            return Proof(True, f"the brokers that can report it received nothing more over {count(self._connected)}")
         ends = sorted({end for link in self._connected for end in link.nodes})
         states = {node: self.context.cluster.state(node) for node in ends}
-        told = [(text, [n for n in ends if states[n] == s]) for s, text in _TELLING.items()]
-        return Proof(True, ", ".join(f"{' '.join(nodes)} {text}" for text, nodes in told if nodes))
+        reported = [(text, [n for n in ends if states[n] == s]) for s, text in _REPORTED.items()]
+        return Proof(True, ", ".join(f"{' '.join(nodes)} {text}" for text, nodes in reported if nodes))
 
     def _still_seen(self) -> list[str]:
-        """Who serves and sees whom it is cut off from. A cut one way parts both ends: who hears nothing closes the
-        connection."""
-        told, cluster = [], self.context.cluster
+        """Return the brokers that serve and still see a node that they are cut off from. A cut one way separates both
+        ends: the end that receives nothing closes the connection."""
+        found, cluster = [], self.context.cluster
         for node in sorted({end for link in self._connected for end in link.nodes}):
             others = {end for link in self._connected if node in link.nodes for end in link.nodes} - {node}
             seen = _seen_running(cluster, node) if cluster.state(node) == "up" else set()
-            told += [f"{node} still sees {', '.join(sorted(seen & others))}"] if seen & others else []
-        return told
+            found += [f"{node} still sees {', '.join(sorted(seen & others))}"] if seen & others else []
+        return found
 
     def _not_held(self) -> list[str]:
-        """Links of which both brokers are there, with their connection, and all that was sent is received."""
+        """Return the links whose brokers and connection are there, but on which everything sent was received."""
         links, process = self.context.cluster.links, self.context.cluster.process
         there = [x for x in sorted(self._connected) if all(process(node) == "running" for node in x.nodes)]
         return [f"nothing was held back on {link}" for link in there if links.held_bytes(link) == 0]
 
 
 def _seen_running(cluster: Cluster, node: str) -> set[str]:
-    """The nodes that ``node`` itself reports as running, by topology name; empty if it does not answer."""
+    """Return the nodes that ``node`` itself reports as running, by topology name; empty if it does not answer."""
     try:
         running = cluster.api(node).running_nodes()
     except (ApiError, ApiUnreachable):

@@ -1,4 +1,4 @@
-"""Brokers freeze: their processes are suspended with their connections open, and go on later."""
+"""Brokers freeze: their processes are suspended with their connections open, and continue later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rabbitmq_resilience.faults.processes import ProcessStep
 
 
 class Pause(ProcessStep):
-    """SIGSTOP, and SIGCONT at the end."""
+    """SIGSTOP to the broker's process, and SIGCONT at the end."""
 
     fault: Literal["pause"] = "pause"
 

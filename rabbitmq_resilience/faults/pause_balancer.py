@@ -1,4 +1,4 @@
-"""A load balancer freezes: connections through it stay open and carry nothing, and go on later."""
+"""A load balancer freezes: connections through it stay open and carry nothing, and continue later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from rabbitmq_resilience.faults.balancers import BalancerStep
 
 
 class PauseBalancer(BalancerStep):
-    """SIGSTOP, and SIGCONT at the end. ``balancer``: one by number, from 0 (``balancer:0``), or ``all``."""
+    """SIGSTOP to the balancer's process, and SIGCONT at the end. ``balancer`` is one by number, from 0
+    (``balancer:0``), or ``all``."""
 
     fault: Literal["pause_balancer"] = "pause_balancer"
 

@@ -1,4 +1,4 @@
-"""What kill, stop and pause have in common: they take nodes away and bring them back."""
+"""The base of kill, stop and pause, which take nodes away and bring them back."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
 BACK_WITHIN_S = 20.0
-#: How a process ends by SIGKILL: as its parent is told, and as shells and engines count it.
+#: The exit statuses after SIGKILL: as a parent process gets it, and as shells and container engines report it.
 KILLED = (-9, 137)
 
 
 class ProcessStep(Step):
     """``node`` is a target, see ``faults.targets``; it may mean several nodes. ``take`` and ``give`` are
-    the cluster's methods that make a process ``taken`` and bring it back."""
+    the cluster's methods that bring a process to the state ``taken`` and back."""
 
     node: str
 
@@ -37,7 +37,7 @@ class ProcessStep(Step):
         return True
 
     def leaves_majority(self, topology: Topology) -> bool:
-        """Where nodes pause without others by name, any may be one of these."""
+        """Return whether a majority still serves. With ``pause_if_all_down`` no node surely does, as any may pause."""
         return topology.pause_if_all_down is None and 2 * size_of(self.node, topology) < len(topology.node_names)
 
     def acts(self, topology: Topology) -> Mapping[str, int]:
@@ -65,14 +65,15 @@ class ProcessStep(Step):
 
 @dataclass
 class ProcessInjection:
-    """Acts on every one of ``nodes`` at once. What it has not taken itself it neither proves nor brings back."""
+    """Act on all of ``nodes`` at once. Nodes that this step has not taken itself are neither proven nor brought
+    back."""
 
     context: FaultContext
     nodes: tuple[str, ...]
     take: Callable[[str], None]
     give: Callable[[str], None]
     taken: ProcessState
-    #: Which process each node had when this step took it.
+    #: The process that each node had when this step took it.
     _lives: dict[str, str] = field(default_factory=dict, init=False)
 
     @property
@@ -81,12 +82,12 @@ class ProcessInjection:
 
     @property
     def places(self) -> Cluster | LoadBalancers:
-        """What knows the processes."""
+        """Return the object that knows the processes."""
         return self.context.cluster
 
     @property
     def returning(self) -> bool:
-        """Whether what is gone comes back before anybody gives it back."""
+        """Return whether a process that is gone comes back by itself, before ``heal`` starts it."""
         return self.context.cluster.restarts_brokers
 
     def inject(self) -> None:
@@ -108,21 +109,21 @@ class ProcessInjection:
         self.give_all([n for n in self._lives if self.returning or self.places.process(n) != "running"])
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """The very process that ran before is ``taken``; what ended by itself meanwhile ended otherwise."""
-        return self._await(self.taken, self._not_taken, self._told_taken, timeout_s)
+        """Return a proof that the same process that ran before is ``taken``, and did not end for another reason."""
+        return self._await(self.taken, self._not_taken, self._describe_taken, timeout_s)
 
     def prove_healed(self) -> Proof:
-        """The process that was suspended goes on; in place of one that ended there is another one."""
-        return self._await("running", self._not_back, self._told_back, BACK_WITHIN_S)
+        """Return a proof that the suspended process continues, or that another one runs in place of one that ended."""
+        return self._await("running", self._not_back, self._describe_back, BACK_WITHIN_S)
 
     def _await(
-        self, state: ProcessState, lacks: Callable[[str], str], told: Callable[[str], str], timeout_s: float
+        self, state: ProcessState, lacks: Callable[[str], str], describe: Callable[[str], str], timeout_s: float
     ) -> Proof:
         def others() -> list[str]:
             return [text for node in self.nodes if (text := lacks(node))]
 
         still = left_over(others, timeout_s=timeout_s, what=f"processes to be {state}")
-        return Proof(not still, "; ".join(still or map(told, self.nodes)))
+        return Proof(not still, "; ".join(still or map(describe, self.nodes)))
 
     def _not_taken(self, node: str) -> str:
         places = self.places
@@ -136,11 +137,11 @@ class ProcessInjection:
         return "" if places.life(node) == self._lives[node] else f"{node} has another process than before"
 
     def ended_otherwise(self, node: str, status: int | None) -> str:
-        """Why this ``status`` does not fit what was done to the node; empty if it does."""
+        """Return why this ``status`` does not fit what was done to the node; empty if it does."""
         by_kill = status is None or status in KILLED
         return "" if by_kill else f"{node} was not killed: it ended with status {status}"
 
-    def _told_taken(self, node: str) -> str:
+    def _describe_taken(self, node: str) -> str:
         status = f", with status {self.places.exit_status(node)}" if self.taken == "gone" else ""
         return f"{self._lives[node]} of {node} is {self.taken}{status}"
 
@@ -152,7 +153,7 @@ class ProcessInjection:
             return f"{node} has {'another' if self.taken == 'suspended' else 'the same'} process as before"
         return ""
 
-    def _told_back(self, node: str) -> str:
+    def _describe_back(self, node: str) -> str:
         return f"{self.places.life(node)} of {node} is running"
 
     @staticmethod

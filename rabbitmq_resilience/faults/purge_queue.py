@@ -1,4 +1,4 @@
-"""Somebody empties a queue by hand, in the middle of everything."""
+"""An operator empties a queue by hand during the load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PURGED_WITHIN_S = 15.0
 
 
 class PurgeQueue(QueueStep):
-    """``queue`` loses all messages that are ready in it; ``for_s`` is how long that may take to be seen."""
+    """``queue`` loses all messages that are ready in it. ``for_s`` is how long that may take to be seen."""
 
     fault: Literal["purge_queue"] = "purge_queue"
 
@@ -25,7 +25,7 @@ class PurgeQueue(QueueStep):
 
 @dataclass
 class PurgeInjection:
-    """Proven by the number that the broker answers: what consumers take is not in it."""
+    """A queue to purge. It is proven by the number in the broker's answer, which excludes what consumers have taken."""
 
     context: FaultContext
     queue: str
@@ -40,13 +40,13 @@ class PurgeInjection:
             cluster.access, cluster.amqp_endpoint(self.node), vhost=vhost, queue=self.queue, timeout_s=PURGED_WITHIN_S
         )
 
-    def prove(self, *, timeout_s: float) -> Proof:  # noqa: ARG002 - it is known by now
+    def prove(self, *, timeout_s: float) -> Proof:  # noqa: ARG002 - the broker has already answered
         if not self._dropped:
             return Proof(False, f"{self.queue} held no message that was ready, so there was nothing to purge")
         return Proof(True, f"{self.node} answered that it dropped {self._dropped} messages of {self.queue}")
 
     def heal(self) -> None:
-        """What is gone stays gone."""
+        """Do nothing, as the messages stay gone."""
 
     def prove_healed(self) -> Proof:
         return Proof(True, "there was nothing to undo")

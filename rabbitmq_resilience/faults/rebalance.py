@@ -1,4 +1,4 @@
-"""Leaders are spread evenly over the nodes again, as operators do after maintenance: no fault, but a step like one."""
+"""Leaders are spread evenly over the nodes again, as operators do after maintenance: an operation, no fault."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rabbitmq_resilience.faults.step import Step
 from rabbitmq_resilience.faults.targets import Resolver
 from rabbitmq_resilience.record.events import Effect
 
-#: What the node that was asked logs when it is done (rabbit_amqqueue:rebalance/3).
+#: What the asked node logs when the operation begins and ends (rabbit_amqqueue:rebalance/3).
 _BEGUN, _DONE = b"Starting queue rebalance operation", b"Finished queue rebalance operation"
 
 
 class Rebalance(Step):
-    """``POST /api/rebalance/queues`` at a node that is up; ``for_s`` is how long it may take."""
+    """``POST /api/rebalance/queues`` at a node that is up. ``for_s`` is how long the operation may take."""
 
     fault: Literal["rebalance"] = "rebalance"
 
@@ -57,7 +57,7 @@ class RebalanceInjection:
         return Proof(not unfinished, "; ".join(unfinished) or f"{self.node} logged that it has rebalanced the queues")
 
     def heal(self) -> None:
-        """There is nothing to undo."""
+        """Do nothing, as there is nothing to undo."""
 
     def prove_healed(self) -> Proof:
         return Proof(True, "there was nothing to undo")
@@ -67,7 +67,8 @@ class RebalanceInjection:
         return self.context.cluster.logs()[self.node]
 
     def _is_done(self) -> bool:
-        """What was under way before began before, too."""
+        """Return whether a rebalancing that began after the injection is done. One that was under way before does not
+        count."""
         _, begun, after = self._logged().partition(_BEGUN)
         return bool(begun) and _DONE in after
 

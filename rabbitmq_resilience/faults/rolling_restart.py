@@ -1,4 +1,4 @@
-"""All brokers are restarted by what keeps them running, one after another."""
+"""All brokers are restarted one after another, by the orchestrator that keeps them running."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rabbitmq_resilience.faults.step import Step
 from rabbitmq_resilience.faults.targets import Resolver
 from rabbitmq_resilience.record.events import Effect
 
-#: Nobody holds up what is under way: each that is left may take so long, and is told if it does.
+#: A restart under way cannot be stopped: each broker left may take this long, and is reported if it takes longer.
 EACH_WITHIN_S = 320.0
 
 
 class RollingRestart(Step):
-    """``kubectl rollout restart`` of the StatefulSet, or its operator's own update; ``for_s`` is how long it may take
-    until the last broker is ready again."""
+    """``kubectl rollout restart`` of the StatefulSet, or the update of its own operator. ``for_s`` is how long it may
+    take until the last broker is ready again."""
 
     fault: Literal["rolling_restart"] = "rolling_restart"
 
@@ -47,14 +47,14 @@ class RollingRestartInjection:
     context: FaultContext
     nodes: tuple[str, ...]
     _lives: dict[str, str | None] = field(default_factory=dict, init=False)
-    #: When each was seen to be another process first, since it was begun.
+    #: The seconds from the beginning until each node was first seen with another process.
     _seen_s: dict[str, float] = field(default_factory=dict, init=False)
     _begun_s: float = field(default=0.0, init=False)
     _asked: bool = field(default=False, init=False)
 
     @property
     def effect(self) -> Effect:
-        """Each may be away at any time, and none surely is."""
+        """Return the nodes as down from time to time: each may be away at any time, and none surely is."""
         return Effect(nodes_down=self.nodes, intermittent=True)
 
     def inject(self) -> None:
@@ -75,12 +75,12 @@ class RollingRestartInjection:
         return Proof(True, "each has another process: " + ", ".join(f"{node} after {s:.0f} s" for node, s in order))
 
     def heal(self) -> None:
-        """Waits for the rest of them, which nobody can call off."""
+        """Wait for the other brokers to be restarted, as a restart cannot be cancelled."""
         if not self._asked:
             return
         within_s = EACH_WITHIN_S * len(self.nodes)
         if still := left_over(self._not_restarted, timeout_s=within_s, what="the rest to be restarted"):
-            raise ClusterError(f"the restart does not come to its end: {'; '.join(still)}")
+            raise ClusterError(f"the restart does not come to an end: {'; '.join(still)}")
 
     def prove_healed(self) -> Proof:
         cluster = self.context.cluster
@@ -92,7 +92,7 @@ class RollingRestartInjection:
         return Proof(not still, "; ".join(still) or "all of them run, and are ready")
 
     def _not_restarted(self) -> list[str]:
-        """As their processes tell, and as the orchestrator does."""
+        """Return which brokers are not restarted yet, by their processes and by the orchestrator."""
         cluster = self.context.cluster
         for node in self.nodes:
             if node not in self._seen_s and cluster.life(node) not in (None, self._lives[node]):

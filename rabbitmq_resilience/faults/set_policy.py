@@ -1,4 +1,4 @@
-"""A policy is set on queues while the load goes on, and taken away again."""
+"""A policy is set on queues during the load, and removed again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Over that of the load itself, which has 0.
+#: Higher than the priority of the load's own policy, which is 0.
 PRIORITY = 10
 GONE_WITHIN_S = 20.0
 
@@ -27,10 +27,10 @@ Value = bool | int | Annotated[str, StringConstraints(max_length=200)]
 
 class SetPolicy(Step):
     """Set a policy with ``definition``, such as ``{delivery-limit: 5}``, on ``queue``, by default on all queues of the
-    load; healing takes it away again.
+    load. Healing removes it again.
 
-    A queue has one policy at a time: while this one is set, that of the load itself (mirrored queues have one) has no
-    effect. What a policy drops on purpose, as ``message-ttl`` and ``max-length`` do, counts as lost.
+    A queue has one policy at a time. While this one is set, the load's own policy (mirrored queues have one) has no
+    effect. Messages that a policy drops on purpose, by ``message-ttl`` or ``max-length``, count as lost.
     """
 
     fault: Literal["set_policy"] = "set_policy"
@@ -41,24 +41,24 @@ class SetPolicy(Step):
     example: ClassVar[str] = "definition: {delivery-limit: 5}"
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
-        """Return what is wrong with its fields, by field."""
+        """Return what is wrong with the step, as {field: text}."""
         names = queue_names(workload)
         if self.queue is None or self.queue in names:
             return {}
         return {"queue": f"{self.queue!r} is not in the workload: {', '.join(names[:8])}"}
 
     def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - a policy is of the whole cluster
-        """The policy of queues: they have one at a time."""
+        """Return the policy of queues, as they have one at a time."""
         return frozenset({"the policy of queues"})
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PolicyInjection:  # noqa: ARG002
-        """Return what sets the policy through a node that serves."""
+        """Return the injection that sets the policy through a node that serves."""
         return PolicyInjection(context, dict(self.definition), self.queue, serving_node(context))
 
 
 @dataclass
 class PolicyInjection:
-    """Proven by the queues: each that the policy is for reports it, and afterwards none does."""
+    """A policy to set. It is proven once each queue that it is for reports it; the healing, once none does."""
 
     context: FaultContext
     definition: Mapping[str, Value]
@@ -69,7 +69,7 @@ class PolicyInjection:
     name: ClassVar[str] = "set-by-a-step"
 
     def inject(self) -> None:
-        """Set the policy. Raises ClusterError where the node refuses it."""
+        """Set the policy. Raise ClusterError if the node refuses it."""
         pattern = ".*" if self.queue is None else f"^{self.queue}$"
         try:
             self.context.cluster.api(self.node).set_policy(
@@ -83,7 +83,7 @@ class PolicyInjection:
         return self._await(there=True, timeout_s=timeout_s)
 
     def heal(self) -> None:
-        """Take the policy away."""
+        """Remove the policy."""
         self.context.cluster.api(serving_node(self.context)).delete_policy(self._vhost, self.name)
 
     def prove_healed(self) -> Proof:

@@ -1,4 +1,4 @@
-"""What the faults between sides have in common: which links they cut, and what may be written."""
+"""The base of faults between sides: which links they cut, and which sides may be written."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ class SidesStep(Step):
         return as_between(stated, directed="one_way" in cls.model_fields)
 
     acts_on: ClassVar[str] = "links"
-    #: What is done to the links between brokers.
+    #: The action on the links between brokers.
     act: ClassVar[str] = "cut"
 
     def acts(self, topology: Topology) -> Mapping[str, int]:
-        """At the nodes of all sides but the largest; one that is on no side keeps all of them together."""
+        """Return the action, at the nodes of all sides except the largest. If a node is on no side, it connects all of
+        them, so one node is enough."""
         if len(self._sides_of_nodes) < 2:
             return {}
         sizes = [size_of(target, topology) for target in self._sides_of_nodes if target != REST]
@@ -59,7 +60,7 @@ class SidesStep(Step):
         return len(self._sides_of_nodes) > 1
 
     def leaves_majority(self, topology: Topology) -> bool:
-        """The largest side, with the nodes that are on none, still sees more than half of all."""
+        """Return whether the largest side, with the nodes on no side, still sees more than half of all nodes."""
         nodes = len(topology.node_names)
         sizes = [size_of(target, topology) for target in self._sides_of_nodes if target != REST]
         rest = nodes - sum(sizes)
@@ -88,7 +89,8 @@ class SidesStep(Step):
         return {}
 
     def claims(self, topology: Topology) -> frozenset[str]:
-        """What becomes of a balancer's other links would look the same to those behind it."""
+        """Return the balancers, because a fault on another link of a balancer looks the same to the clients and brokers
+        behind it."""
         return balancers_of(self.touches_links(topology))
 
     def touches_links(self, topology: Topology) -> frozenset[Link]:
@@ -98,7 +100,7 @@ class SidesStep(Step):
 
 
 class DirectedSidesStep(SidesStep):
-    """``one_way``: of two sides, only what the first sends to the second is lost."""
+    """With ``one_way``, only what the first of two sides sends to the second is lost."""
 
     one_way: bool = False
 

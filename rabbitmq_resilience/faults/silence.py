@@ -1,8 +1,8 @@
-"""Proofs by probes that links were silent, however short that was.
+"""Proofs by probes that links were silent, even if only for a short time.
 
-A probe that is not answered proves a cut only where nothing else explains it. So each one has beside it an answer of
-the same broker past the proxies, and an answer of the proxies' server, which both get their share of a busy machine;
-and it counts for a link only while no other step silences that link, or its way back, which the answer takes.
+An unanswered probe proves a cut only if nothing else explains it. So each probe is paired with an answer of the same
+broker past the proxies, and with an answer of the proxies' server: both suffer equally from a busy machine. A probe
+counts for a link only while no other step silences that link, or its way back, which the answer takes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.faults.fault import FaultContext, Proof
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: What is held back arrives as soon as its link is restored; a broker may be busy then.
+#: How soon a probe that was held back must arrive once its link is restored; a broker may be busy then.
 ANSWERED_WITHIN_S = 5.0
-#: For what the proxies' server passes on just now to come back.
+#: How long an answer takes to come back that the proxies' server passes on just now.
 CROSSING_S = 0.05
-#: For what another step makes slow a cut is not made longer by more.
+#: A cut is prolonged for the delay that another step causes only up to this delay.
 SLOWED_S_MAX = 0.25
 _POLL_S = 0.02
 _NAMED_MAX = 4
@@ -29,9 +29,11 @@ _NAMED_MAX = 4
 
 @dataclass
 class Silence:
-    """What probes see of a cut of ``links`` that is too short for a second look. Made before the cut; ``begin`` once it
-    is in place, ``end`` right before it is healed, ``prove`` afterwards. Links that another step silences, or whose
-    broker is away or taken meanwhile, are left out: they cannot tell."""
+    """What probes show of a cut of ``links`` that is too short for a second look.
+
+    Create it before the cut, call ``begin`` once the cut is in place, ``end`` right before it is healed, and ``prove``
+    afterwards. Links that another step silences, or whose broker is away or taken meanwhile, are left out: they prove
+    nothing."""
 
     context: FaultContext
     links: Collection[Link]
@@ -44,16 +46,17 @@ class Silence:
 
     def __post_init__(self) -> None:
         self._made_s = time.monotonic()
-        told = [link for link in self.links if not self._silenced(link) and self.context.is_there(link)]
-        self._round = self.context.opened.enter_context(ProbeRound(self.context.cluster.links, told))
+        usable = [link for link in self.links if not self._silenced(link) and self.context.is_there(link)]
+        self._round = self.context.opened.enter_context(ProbeRound(self.context.cluster.links, usable))
 
     def begin(self) -> None:
         self._begun_s = time.monotonic()
         self._round.send()
 
     def end(self) -> None:
-        """What the proxies' server answers now it has got after the probes: it would have passed them on by then. It
-        may have stood still before, so that what is slow for another step gets its time from now on."""
+        """Stop counting answers as given during the cut. The proxies' server answers now, and it got the probes
+        earlier, so it would have passed them on by then. It may have stood still before, so a link that another step
+        slows gets its time from now on."""
         self._served = self.context.cluster.links.server_answers()
         served_s = time.monotonic()
         slowed_s = [s for s in map(self._slowed_s, self._round.over) if s <= SLOWED_S_MAX]
@@ -68,15 +71,15 @@ class Silence:
         self._round.close()
 
     def prove(self) -> Proof:
-        """No probe was answered before the end of the cut, though it could have been; each was afterwards, and its
-        broker had answered a later one past the proxy by then. Links that another step silenced meanwhile tell
-        nothing."""
+        """Return a proof that no probe was answered before the end of the cut, though it could have been, and that each
+        was answered afterwards, and its broker had answered a later one past the proxy by then. Links that another step
+        silenced meanwhile prove nothing."""
         alone = [link for link in self._round.over if link not in self._shared]
 
         def missing() -> list[Link]:
             heard = self._round.answered_s
-            told = (link for link in alone if link not in heard and not self._silenced(link))
-            return [link for link in told if self.context.is_there(link)]  # one that paused meanwhile closed its door
+            mute = (link for link in alone if link not in heard and not self._silenced(link))
+            return [link for link in mute if self.context.is_there(link)]  # a broker that paused closed its listener
 
         with suppress(WaitTimeout):
             wait_until(
@@ -84,39 +87,39 @@ class Silence:
             )
         heard = self._round.answered_s
         crossed = [link for link, at_s in heard.items() if at_s <= self._ended_s]
-        told = [link for link in alone if link in heard]
-        late = [link for link in told if self._crossing_s <= self._slowed_s(link)]
+        answered = [link for link in alone if link in heard]
+        late = [link for link in answered if self._crossing_s <= self._slowed_s(link)]
         complaints = [
             *([f"no probe was accepted on {named(self._round.unreached)}"] if self._round.unreached else []),
             *([f"a probe crossed {named(crossed)} during the cut"] if crossed else []),
             *([f"no probe crosses {named(missing())} after it either"] if missing() else []),
             *([f"another step makes {named(late)} so slow that none could have been answered"] if late else []),
             *([] if self._served else ["the server of the proxies did not answer either"]),
-            *self._untold(told),
+            *self._unanswered_directly(answered),
         ]
         self.close()
         if complaints:
             return Proof(False, "; ".join(complaints))
-        if not told:
+        if not answered:
             return Proof(False, "there is no link to probe: each is silent for another step, or its broker is away")
-        held = f"probes over {count(told)} were held back until they were restored"
-        return Proof(True, f"{held}, {self._lasted_s * 1000:.0f} ms ({named(told)})")
+        held = f"probes over {count(answered)} were held back until they were restored"
+        return Proof(True, f"{held}, {self._lasted_s * 1000:.0f} ms ({named(answered)})")
 
     @property
     def _lasted_s(self) -> float:
         return self._ended_s - self._begun_s
 
     def _slowed_s(self, link: Link) -> float:
-        return self.context.at_work.slowed_s(link, beside=self.context.step, since_s=self._begun_s)
+        return self.context.at_work.slowed_s(link, other_than=self.context.step, since_s=self._begun_s)
 
     def _silenced(self, link: Link) -> bool:
-        """Whether another step may have cut the link, or taken the broker that was to answer, since the probes are
-        there."""
-        taken = self.context.at_work.took(link.nodes[-1], beside=self.context.step, since_s=self._made_s)
+        """Return whether another step may have cut the link, or taken the broker that was to answer, since this object
+        was created."""
+        taken = self.context.at_work.took(link.nodes[-1], other_than=self.context.step, since_s=self._made_s)
         return bool(taken or self.context.silencing(link, since_s=self._made_s))
 
-    def _untold(self, links: Collection[Link]) -> list[str]:
-        """Brokers for which links may have been silent only because they were."""
+    def _unanswered_directly(self, links: Collection[Link]) -> list[str]:
+        """Return a complaint about brokers whose links may have been silent only because the brokers were."""
         heard = self._round.answered_s
         slow = [link for link in links if not self._round.answered_directly(link, before_s=heard[link])]
         nodes = sorted({link.answering for link in slow})
@@ -124,7 +127,7 @@ class Silence:
 
 
 def unproxied(context: FaultContext, links: Collection[Link]) -> Proof | None:
-    """Why nothing can have been cut at all; None if every link carries a proxy."""
+    """Return a failed proof, as nothing was cut, if a link carries no proxy; None if every link carries one."""
     bare = [link for link in links if link not in context.cluster.links.proxied]
     if not bare:
         return None

@@ -1,7 +1,8 @@
-"""What every step of a schedule is: when it begins, how long it lasts, and what others must know of its fault.
+"""The base class of every step of a schedule: when it begins, how long it lasts, and what others must know of its
+fault.
 
-A fault is a subclass with its own fields, and ``fault: Literal["its_name"]``. What a step does not say of itself has a
-default here that fits most faults.
+A fault is a subclass with its own fields and ``fault: Literal["its_name"]``. The methods here are defaults that fit
+most faults.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from rabbitmq_resilience.faults.targets import Resolver
 from rabbitmq_resilience.workloads.spec import Workload
 
 SECONDS_MAX = 86_400
-#: How long a condition may take to come true where nothing else is said.
+#: How long a condition may take to become true by default.
 CONDITION_PATIENCE_S = 120.0
 Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
 
 
 LASTS_S_MAX = 86_400.0
-#: Stands where a step says how long it lasts in ticks alone, until these are known.
+#: Stands for ``for_s`` if a step gives only ``for_ticks``, until the cluster's ``net_ticktime`` is known.
 TICKS_NOT_KNOWN_S = LASTS_S_MAX
 
 
 class Step(Spec):
-    """``at_s`` counts from the end of the steady phase; ``when`` waits for a condition instead. A step has one of them.
-    ``for_s`` is how long it lasts; then it heals. ``for_ticks`` says that in times of the cluster's ``net_ticktime``,
-    by which brokers notice that a peer is silent: so it fits any cluster. A condition has 120 s to come true at least,
-    counted from where the step after which it comes is over at the latest, or ``chaos_s`` of the phases if that is
-    given; a step whose condition does not is skipped, and the run is UNKNOWN."""
+    """A step begins ``at_s`` seconds after the end of the steady phase, or once ``when`` holds; give one of the two.
+    ``for_s`` is how long the fault lasts before it is healed. ``for_ticks`` gives that time in multiples of the
+    cluster's ``net_ticktime``, by which brokers notice a silent peer, so it fits any cluster. A condition may take at
+    least 120 s to become true, or ``chaos_s`` if the phases give it. That time counts from the latest end of the step
+    that it waits for. If the condition does not become true, the step is skipped and the run is UNKNOWN."""
 
     if TYPE_CHECKING:
         fault: str
@@ -45,25 +46,25 @@ class Step(Spec):
     for_s: Annotated[float, Field(gt=0, le=LASTS_S_MAX)]
     for_ticks: Annotated[float, Field(gt=0, le=100)] | None = None
 
-    #: What a driver must offer for it (``clusters.drivers``).
+    #: The capability that a driver must offer for this fault (``clusters.drivers``).
     acts_on: ClassVar[str]
-    #: Its own fields as an example for people, in YAML.
+    #: An example of the fault's own fields for people, in YAML.
     example: ClassVar[str] = ""
-    #: It makes the links that it touches slower, and lets all pass.
+    #: Whether the fault only makes its links slower and lets all messages pass.
     slows_links: ClassVar[bool] = False
-    #: A broker itself must do something for it, and can do so once it has long been up.
+    #: Whether a broker itself must do something for the fault, which it can do once it has been up for long.
     needs_calm: ClassVar[bool] = False
-    #: It acts on all that runs on the machine, so that no other scenario may be played there meanwhile.
+    #: Whether the fault acts on the whole machine, so that no other scenario may be played there meanwhile.
     takes_the_machine: ClassVar[bool] = False
-    #: How long a busy broker may take until it begins, and only then the time for which it lasts.
+    #: How long a busy broker may take to begin. The time that the fault lasts counts only from then.
     begins_within_s: ClassVar[float] = 0.0
-    #: How long it may take to heal it.
+    #: How long the healing may take.
     heals_within_s: ClassVar[float] = 0.0
 
     @model_validator(mode="before")
     @classmethod
     def _lasts_for_ticks(cls, stated: Any) -> Any:
-        """How long that is the scenario says, which knows its cluster."""
+        """Allow ``for_ticks`` without ``for_s``. The scenario, which knows its cluster, sets ``for_s`` later."""
         if isinstance(stated, Mapping) and "for_s" not in stated and "for_ticks" in stated:
             return {**stated, "for_s": TICKS_NOT_KNOWN_S}
         return stated
@@ -76,90 +77,92 @@ class Step(Spec):
 
     @property
     def ends_s(self) -> float | None:
-        """When a timed step ends; None for one that waits for a condition."""
+        """Return when a timed step ends, or None if the step waits for a condition."""
         return None if self.at_s is None else self.at_s + self.for_s
 
     @abstractmethod
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> Injection:
-        """Choose the targets now. Raises TargetError if there is none at this moment."""
+        """Choose the targets now. Raise TargetError if there is none at this moment."""
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - for others to use
-        """What is wrong with the targets: {field: text}. Empty if nothing is."""
+        """Return what is wrong with the targets as {field: text}; empty if they are right."""
         return {}
 
     def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - for others to use
-        """What is done to brokers, in the words of ``clusters.attached.spec.ACTS``, and at how many nodes at most.
-        Empty where only clients, their links and the queues of the run are touched."""
+        """Return what the step does to brokers, as {action: the most nodes that it acts on}. The actions are those of
+        ``clusters.attached.spec.ACTS``. Empty if the step acts only on clients, their links and the run's queues."""
         return {}
 
     @property
     def unsettles(self) -> bool:
-        """Whether nodes may end, pause or start again for it, and queues look for other leaders."""
+        """Return whether the step may make nodes end, pause or start again, so that queues look for other leaders."""
         return False
 
     def leaves_majority(self, topology: Topology) -> bool:  # noqa: ARG002 - for others to use
-        """Whether some node serves beside it, if no other step is at work."""
+        """Return whether some node still serves during the step, if no other step is at work."""
         return True
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets that it is written with, see ``faults.targets``."""
+        """Return the targets as the step is written with them, see ``faults.targets``."""
         return ()
 
     def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - for others to use
-        """What only one step may act on at a time, in words, as nothing could tell two apart. Nodes and clients are
-        ``touches_processes``."""
+        """Return, in words, what only one step may act on at a time, because proofs could not distinguish two steps.
+        Nodes and clients are in ``touches_processes``."""
         return frozenset()
 
     def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - for others to use
-        """Whether its proof can tell it on a link that it touches, which no other step silences for ``alone_s`` at a
-        stretch, and others make slower by ``slow_s``."""
+        """Return whether the proof can see the fault on a link that the step touches. No other step silences the link
+        for ``alone_s`` without a break, and others make it slower by ``slow_s``."""
         return True
 
     @property
     def slows_by_s(self) -> float:
-        """By how much it makes the links that it touches slower, at most."""
+        """Return by how much at most the step makes its links slower."""
         return 0.0
 
     def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - for others to use
-        """Every link that it may touch, known before the cluster starts."""
+        """Return every link that the step may touch, known before the cluster starts."""
         return frozenset()
 
     def touches_packets(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - for others to use
-        """Every link whose packets it may act on, which must carry no proxy."""
+        """Return every link whose packets the step may act on. These links must carry no proxy."""
         return frozenset()
 
     def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - for others to use
-        """The nodes and clients whose process it acts on, as far as no moment and no chance decides them."""
+        """Return the nodes and clients whose process the step acts on, without those that depend on the moment or on
+        chance."""
         return frozenset()
 
     def may_touch_processes(self, topology: Topology) -> frozenset[str]:
-        """The same, and all that it may mean by moment or chance."""
+        """Return the nodes and clients whose process the step may act on at any moment and by any chance."""
         return self.touches_processes(topology)
 
     def may_act_on(self, topology: Topology) -> frozenset[str]:
-        """The nodes to which its ``acts`` may be done, but for those on links."""
+        """Return the nodes that ``acts`` may apply to, except for acts on links."""
         return self.may_touch_processes(topology)
 
     def equipment(self, topology: Topology) -> Equipment:  # noqa: ARG002 - for others to use
-        """What nodes must be given before the cluster starts so that it can act on it."""
+        """Return what nodes must be given before the cluster starts so that the step can act on them."""
         return NONE
 
     @property
     def needs(self) -> frozenset[str]:
-        """What must be there for it beside the cluster, or of it: "pumba", "netem" in the kernel, the image of
-        "stress-ng", "libfaketime", the images of ``clusters.broker.versions``. Looked for before the start."""
+        """Return what the step needs in addition to the cluster, or as its images: "pumba", "netem" in the kernel, the
+        image of "stress-ng", "libfaketime", the images of ``clusters.broker.versions``. It is checked before the
+        start."""
         return frozenset()
 
     @property
     def becomes(self) -> str | None:
-        """The broker version or image that its nodes have afterwards; None if it leaves that alone."""
+        """Return the broker version or image that the nodes have afterwards, or None if the step does not change it."""
         return None
 
 
 def ends_by_s(schedule: Sequence[Step]) -> tuple[float, ...]:
-    """When each step is over at the latest, in seconds from the end of the steady phase. A condition that comes after
-    another step has its time from when that one is over."""
+    """Return when each step is over at the latest, in seconds from the end of the steady phase. If a condition waits
+    for another step, its time counts from the end of that step."""
     ends_s: list[float] = []
     for step in schedule:
         after = step.when.after_step if step.when is not None else None

@@ -1,4 +1,4 @@
-"""Brokers are shut down in good order, as operators do, and started again."""
+"""Brokers are shut down gracefully, as operators do, and started again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 
 class Stop(ProcessStep):
-    """A graceful shutdown. ``drain``: the node is first put into maintenance mode (``rabbitmq-upgrade drain``, from
-    3.8.8 on), which moves its clients and leaders elsewhere. ``configure``: lines of rabbitmq.conf that it has when it
-    is started again."""
+    """A graceful shutdown. With ``drain``, the node is first put into maintenance mode (``rabbitmq-upgrade drain``,
+    from 3.8.8 on), which moves its clients and leaders elsewhere. ``configure`` gives lines of rabbitmq.conf that the
+    node has when it is started again."""
 
     fault: Literal["stop"] = "stop"
     drain: bool = False
@@ -35,9 +35,9 @@ class Stop(ProcessStep):
     taken: ClassVar[ProcessState] = "gone"
 
     def acts(self, topology: Topology) -> Mapping[str, int]:
-        besides = {"drain": self.drain, "configure": bool(self.configure)}
+        extra = {"drain": self.drain, "configure": bool(self.configure)}
         taken = super().acts(topology)
-        return {**taken, **{act: taken[self.take] for act, done in besides.items() if done}}
+        return {**taken, **{act: taken[self.take] for act, done in extra.items() if done}}
 
     @property
     def needs(self) -> frozenset[str]:
@@ -45,8 +45,8 @@ class Stop(ProcessStep):
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         owned = [key for key in self.configure if is_in_owned_family(key)]
-        told = {"configure": f"{', '.join(owned)}: the harness has its own values of these"} if owned else {}
-        return {**told, **super().problems(topology, workload)}
+        problems = {"configure": f"{', '.join(owned)}: the harness has its own values of these"} if owned else {}
+        return {**problems, **super().problems(topology, workload)}
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
         cluster = context.cluster

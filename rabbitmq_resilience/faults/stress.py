@@ -1,4 +1,4 @@
-"""Others take CPU, memory and disk where a broker runs: stress-ng in its company."""
+"""Other processes take CPU, memory and disk where a broker runs: stress-ng runs next to it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rabbitmq_resilience.faults.targets import Resolver, node_problems
 from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: What stress-ng must have used of CPU, whatever it does: its start alone takes less.
+#: The CPU time that stress-ng must have used in any case; its start alone takes less.
 CPU_LEAST_S = 0.5
-#: It has touched that part of its memory before it counts.
+#: The part of its memory that stress-ng must have touched.
 MEMORY_LEAST = 0.5
 MEMORY_MIN_BYTES = 2**20
 
@@ -30,8 +30,8 @@ Workers = Annotated[int, Field(ge=0, le=256)]
 
 
 class Stress(Step):
-    """``cpu_workers`` processes spin, one writes to ``memory_bytes`` again and again, ``io_workers`` write files to the
-    disk that holds the engine's containers."""
+    """``cpu_workers`` processes spin, one writes to ``memory_bytes`` again and again, and ``io_workers`` write files to
+    the disk that holds the engine's containers."""
 
     fault: Literal["stress"] = "stress"
     node: str
@@ -46,7 +46,7 @@ class Stress(Step):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not (self.cpu_workers or self.memory_bytes or self.io_workers):
-            raise ValueError("says nothing to take; give cpu_workers: 2, memory_bytes: 200000000, or io_workers: 1")
+            raise ValueError("there is nothing to take; give cpu_workers: 2, memory_bytes: 200000000, or io_workers: 1")
         return self
 
     @property
@@ -71,7 +71,7 @@ class StressInjection:
 
     @property
     def effect(self) -> Effect:
-        """Nothing is away for sure."""
+        """Return the nodes as starved only, as none is surely away."""
         return Effect(nodes_starved=self.nodes)
 
     def inject(self) -> None:
@@ -89,26 +89,26 @@ class StressInjection:
                 stack.callback(stressed.close)
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """stress-ng is seen to use what it was told to, as the engine counts it for its container."""
-        told: dict[str, str] = {}
+        """Return a proof that stress-ng uses what it was asked to use, as the engine counts for its container."""
+        used_by: dict[str, str] = {}
 
         def idle() -> list[str]:
             lacking = []
             for node, stressed in self._stressed.items():
                 used = stressed.resources()
                 if used is None:
-                    lacking.append(f"stress-ng beside {node} has ended")
+                    lacking.append(f"stress-ng next to {node} has ended")
                     continue
-                where = "within the limits of" if stressed.is_within_limits else "beside"
+                where = "within the limits of" if stressed.is_within_limits else "next to"
                 numbers = f"{used.cpu_s:.1f} s of CPU and {used.memory_used_bytes:,} bytes"
-                told[node] = f"stress-ng has used {numbers} {where} {node}"
+                text = used_by[node] = f"stress-ng has used {numbers} {where} {node}"
                 enough = used.memory_used_bytes >= MEMORY_LEAST * self.stressors.memory_bytes
-                lacking += [] if used.cpu_s >= CPU_LEAST_S and enough else [f"no more than this was seen: {told[node]}"]
+                lacking += [] if used.cpu_s >= CPU_LEAST_S and enough else [f"no more than this was seen: {text}"]
             return lacking
 
         still = left_over(idle, timeout_s=timeout_s, what="stress-ng to work")
-        return Proof(not still, "; ".join(still or told.values()))
+        return Proof(not still, "; ".join(still or used_by.values()))
 
     def prove_healed(self) -> Proof:
         left = [node for node, stressed in self._stressed.items() if stressed.resources() is not None]
-        return Proof(not left, f"stress-ng is still beside {', '.join(left)}" if left else "stress-ng is gone")
+        return Proof(not left, f"stress-ng is still next to {', '.join(left)}" if left else "stress-ng is gone")

@@ -35,19 +35,19 @@ _CHOSEN_BY_SEED = ("minority", "majority", "one")
 _ROLES = ("leader:", "follower:")
 _WORDS = (*_CHOSEN_BY_SEED, "all")
 
-#: Gives the node that leads a queue now, or None while it has no leader.
+#: Return the node that leads a queue now, or None while the queue has no leader.
 LeaderOf = Callable[[str], str | None]
-#: Gives the nodes that follow the leader of a queue now.
+#: Return the nodes that follow the leader of a queue now.
 FollowersOf = Callable[[str], Sequence[str]]
 
 
 class TargetError(ValueError):
-    """A target that does not fit the topology; the text says what would."""
+    """A target that does not fit the topology. The text says which targets would fit."""
 
 
 @dataclass(frozen=True)
 class Resolver:
-    """Turns targets into nodes at the moment of injection."""
+    """Resolve targets to nodes at the moment of injection."""
 
     topology: Topology
     leader_of: LeaderOf
@@ -56,13 +56,13 @@ class Resolver:
 
     @classmethod
     def without_chance(cls, topology: Topology) -> Resolver:
-        """For fixed targets only: there is no leader, and every draw is the same."""
+        """Return a resolver for fixed targets only: it knows no leader, and draws nothing."""
         return cls(topology, lambda _: None, random.Random(0))  # noqa: S311 - nothing is drawn
 
     def nodes(self, target: str) -> tuple[str, ...]:
-        """The nodes that ``target`` means now, in the topology's order.
+        """Return the nodes that ``target`` means now, in the topology's order.
 
-        Raises TargetError if it names a queue that has no leader at the moment.
+        Raise TargetError if ``target`` names a queue that has no leader at the moment.
         """
         names = self.topology.node_names
         if target.startswith("leader:"):
@@ -81,7 +81,10 @@ class Resolver:
         return fixed_nodes(target, self.topology)
 
     def sides(self, targets: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """One tuple of nodes a side; ``rest`` takes what the others leave. Raises TargetError if sides share a node."""
+        """Return one tuple of nodes for each side; ``rest`` takes the nodes that the others leave.
+
+        Raise TargetError if two sides share a node, or if a side has none.
+        """
         named = {target: self.nodes(target) for target in targets if target != REST}
         taken = [node for nodes in named.values() for node in nodes]
         shared = sorted({node for node in taken if taken.count(node) > 1})
@@ -94,7 +97,7 @@ class Resolver:
 
 
 def fixed_nodes(target: str, topology: Topology) -> tuple[str, ...]:
-    """The ends of a target that no moment and no chance can change: a name, a zone, or ``all``."""
+    """Return the ends that a fixed target means: a name, a zone or ``all``, which depend on no moment and no chance."""
     if target == "all":
         return topology.node_names
     if target.startswith("zone:"):
@@ -107,17 +110,17 @@ def is_fixed(target: str) -> bool:
 
 
 def _possible_ends(target: str, topology: Topology) -> tuple[str, ...]:
-    """Every end that the target may ever mean."""
+    """Return every end that the target may ever mean."""
     return fixed_nodes(target, topology) if is_fixed(target) else topology.node_names
 
 
 def possible_nodes(target: str, topology: Topology) -> tuple[str, ...]:
-    """Every node that the target may ever mean."""
+    """Return every node that the target may ever mean."""
     return tuple(node for node in _possible_ends(target, topology) if node in topology.node_names)
 
 
 def size_of(target: str, topology: Topology) -> int:
-    """How many nodes a target means that is not ``rest``."""
+    """Return how many nodes a target means that is not ``rest``."""
     if target in _CHOSEN_BY_SEED:
         return _sizes(topology)[target]
     return len(fixed_nodes(target, topology)) if is_fixed(target) else 1
@@ -129,12 +132,12 @@ def _sizes(topology: Topology) -> Mapping[str, int]:
 
 
 def names_no_node(target: str) -> bool:
-    """Whether it is a client or a balancer."""
+    """Return whether the target is a client or a balancer."""
     return target.partition(":")[0] in _NO_NODES
 
 
 def check_balancer(balancer: str, topology: Topology) -> None:
-    """Raises TargetError if the topology has no balancer of that name."""
+    """Raise TargetError if the topology has no balancer of that name."""
     there = topology.balancer_names
     if not there:
         raise TargetError(f"{balancer!r}: {topology.name} has no load balancers; give it some (balancers: 2)")
@@ -143,7 +146,7 @@ def check_balancer(balancer: str, topology: Topology) -> None:
 
 
 def check_client(client: str, workload: Workload) -> None:
-    """Raises TargetError if the workload has no client of that name."""
+    """Raise TargetError if the workload has no client of that name."""
     role, _, number = client.partition(":")
     if role not in _CLIENT_ROLES or not number.isdecimal() or str(int(number)) != number:
         raise TargetError(f"{client!r} is no client; write it as publisher:0 or consumer:0")
@@ -157,8 +160,8 @@ def check_client(client: str, workload: Workload) -> None:
 def check_target(
     target: str, topology: Topology, queues: Collection[str], *, rest: bool = False, clients_of: Workload | None = None
 ) -> None:
-    """Raises TargetError, naming what the topology has, if ``target`` can never be resolved. It may be a client or a
-    balancer only where ``clients_of`` is given."""
+    """Raise TargetError, naming what the topology has, if ``target`` can never be resolved. It may be a client or a
+    balancer only if ``clients_of`` is given."""
     if clients_of is not None and names_no_node(target):
         if is_balancer(target):
             check_balancer(target, topology)
@@ -169,12 +172,13 @@ def check_target(
     if target in known:
         if target != REST and not size_of(target, topology):
             few = len(topology.nodes)
-            raise TargetError(f"{target!r} is none of the nodes of {topology.name}: it has {few}, and three have one")
+            text = f"{target!r} means no node of {topology.name}, which has {few}; of three nodes it would mean one"
+            raise TargetError(text)
         return
     kind, _, name = target.partition(":")
     if f"{kind}:" in _ROLES:
         if name in queues and target.startswith("follower:") and len(topology.nodes) == 1:
-            raise TargetError(f"{target!r}: {topology.name} has one node, so nobody follows a leader")
+            raise TargetError(f"{target!r}: {topology.name} has one node, so no node follows a leader")
         if name in queues:
             return
         raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")
@@ -187,7 +191,7 @@ def check_target(
 
 
 def node_problems(target: str, topology: Topology, workload: Workload) -> Mapping[str, str]:
-    """What is wrong with the field ``node`` of a step, as its ``problems`` tell it."""
+    """Return what is wrong with the field ``node`` of a step, in the form that ``problems`` returns."""
     try:
         check_target(target, topology, queue_names(workload))
     except TargetError as error:
@@ -196,7 +200,7 @@ def node_problems(target: str, topology: Topology, workload: Workload) -> Mappin
 
 
 def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload | None) -> None:
-    """Raises TargetError if a link expression is malformed or can never be resolved; see ``check_target``."""
+    """Raise TargetError if a link expression is malformed or can never be resolved; see ``check_target``."""
     sides, _ = split_links(expression)
     for side in sides:
         check_target(side, topology, queues, rest=True, clients_of=clients_of)
@@ -209,7 +213,7 @@ def check_links(expression: str, topology: Topology, queues: Collection[str], cl
 
 
 def check_ways(links: Collection[Link], topology: Topology) -> None:
-    """Raises TargetError for a link of a client over which it never connects."""
+    """Raise TargetError for a link of a client over which it never connects."""
     unused = [link for link in sorted(links) if not topology.has_link(link)]
     if unused and topology.balancers:
         ways = _listed(topology.balancer_names)
@@ -217,14 +221,14 @@ def check_ways(links: Collection[Link], topology: Topology) -> None:
 
 
 def resolved_links(expression: str, resolver: Resolver) -> frozenset[Link]:
-    """The directed links of ``X -> Y`` or ``X <-> Y``, resolved now."""
+    """Return the directed links of ``X -> Y`` or ``X <-> Y``, resolved now."""
     sides, both = split_links(expression)
     ends = resolver.sides(sides) if REST in sides else [resolver.nodes(side) for side in sides]
     return links_between(ends, one_way=not both)
 
 
 def fixed_links(expression: str, topology: Topology) -> frozenset[Link]:
-    """All links that the expression can ever mean: those of any node where an end is not fixed."""
+    """Return all links that the expression can ever mean. An end that is not fixed may be any node."""
     sides, both = split_links(expression)
     if REST in sides and all(side == REST or is_fixed(side) for side in sides):
         return links_between(Resolver.without_chance(topology).sides(sides), one_way=not both)
@@ -232,13 +236,15 @@ def fixed_links(expression: str, topology: Topology) -> frozenset[Link]:
 
 
 def possible_links(sides: Sequence[str], topology: Topology, *, one_way: bool = False) -> frozenset[Link]:
-    """All links between targets that do not hold still; one that is not fixed may be any node."""
+    """Return all links between the targets, even if they are not fixed. A target that is not fixed may be any node."""
     return links_between([_possible_ends(side, topology) for side in sides], one_way=one_way)
 
 
 def links_between(sides: Sequence[Sequence[str]], *, one_way: bool = False) -> frozenset[Link]:
-    """The links of every pair of ends on different sides, in both directions; ``one_way``: only from a side to those
-    after it. Clients have no link to each other, nor have balancers, and nobody has one to himself."""
+    """Return the links of every pair of ends on different sides, in both directions.
+
+    With ``one_way``, a side has links only to the sides after it. Two clients or two balancers have no link to each
+    other, and no end has a link to itself."""
     return frozenset(
         link
         for i, one in enumerate(sides)
@@ -250,7 +256,8 @@ def links_between(sides: Sequence[Sequence[str]], *, one_way: bool = False) -> f
 
 
 def split_links(expression: str) -> tuple[list[str], bool]:
-    """Return the sides of a link expression, and whether it means both directions. Raises TargetError."""
+    """Return the sides of a link expression, and whether it means both directions. Raise TargetError if it is
+    malformed."""
     both = "<->" in expression
     sides = [side.strip() for side in expression.split("<->" if both else "->")]
     if len(sides) < 2 or not all(sides) or any("->" in side for side in sides) or (len(sides) > 2 and not both):

@@ -1,6 +1,6 @@
-"""Two forms of the same: ``between: [a1, rest]`` and ``links: "a1 <-> rest"``, which every fault of links takes.
+"""Convert between two forms of the same: ``between: [a1, rest]`` and ``links: "a1 <-> rest"``.
 
-A step keeps the one that its fault states; the other one is turned into it as it is read.
+Every fault on links takes both. A step keeps the form that its fault defines; the other form is converted on reading.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LINKS_SCHEMA = {"links": {"type": "string"}}
 
 
 def as_links(stated: Any) -> Any:
-    """Return the fields of a step with ``links`` where they had ``between``, and perhaps ``one_way``. Raises ValueError
-    for both, and for sides that are no list of names."""
+    """Return the fields of a step with ``links`` in place of ``between`` and ``one_way``. Raise ValueError if both
+    forms are given, or if the sides are no list of names."""
     if not isinstance(stated, Mapping) or "between" not in stated:
         return stated
     _refuse_both(stated)
@@ -33,14 +33,15 @@ def as_links(stated: Any) -> Any:
 
 
 def as_between(stated: Any, *, directed: bool) -> Any:
-    """Return the fields of a step with ``between`` where they had ``links``; ``directed``: and ``one_way``. Raises
-    ValueError for both, and for what is no link or cannot have one direction."""
+    """Return the fields of a step with ``between`` in place of ``links``, and with ``one_way`` if the fault is
+    ``directed``. Raise ValueError if both forms are given, if ``links`` is no link, or if it has one direction and the
+    fault cannot."""
     if not isinstance(stated, Mapping):
         return stated
     _refuse_both(stated)
     rest = dict(stated)
     if "links" not in stated:
-        # It is a plain mapping by now, and a strict tuple takes no list.
+        # The step is a plain mapping by now, and a strict tuple accepts no list.
         sides = rest.get("between")
         return {**rest, "between": tuple(sides)} if isinstance(sides, list) else rest
     links = rest.pop("links")
@@ -56,12 +57,12 @@ def as_between(stated: Any, *, directed: bool) -> Any:
 
 def _refuse_both(stated: Mapping[str, Any]) -> None:
     if "links" in stated and "between" in stated:
-        raise ValueError("links and between say the same in two forms; write one of them")
+        raise ValueError("links and between mean the same in two forms; write one of them")
 
 
 def either_of(schema: dict[str, Any], _model: type, *, own: str, other: str, more: Mapping[str, Any]) -> None:
-    """Let the JSON schema of a step take the other form too. ``more``: the fields of that."""
-    for name, told in more.items():
-        schema["properties"].setdefault(name, told)
+    """Let the JSON schema of a step take the other form too. ``more`` are the fields of the other form."""
+    for name, field in more.items():
+        schema["properties"].setdefault(name, field)
     schema["required"] = [name for name in schema["required"] if name != own]
     schema["oneOf"] = [{"required": [own]}, {"required": [other]}]

@@ -1,4 +1,4 @@
-"""Brokers are upgraded in place: stopped, replaced by those of another version on the same data, and started."""
+"""Brokers are upgraded in place: stopped, replaced by another version on the same data, and started."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rabbitmq_resilience.record.events import Effect
 from rabbitmq_resilience.tools.image_names import ImageNameError, broker_image
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: A node that finds its data in the format of an older version has more to do than one that only comes back.
+#: A node that finds its data in the format of an older version takes longer than one that only comes back.
 JOINED_WITHIN_S = 120.0
 ENABLED_WITHIN_S = 60.0
 
 
 class Upgrade(ProcessStep):
-    """A graceful stop, and a start as the version ``to``; in containers also as the image of that name, and with
-    processes as the broker in that folder. An upgrade is not undone: healed, each node is back
-    on its new version, seen by all others. All of ``node`` go at once; upgrades that roll are one step for each.
+    """A graceful stop, and a start as the version ``to``. In containers ``to`` may also be the name of an image, and
+    with processes the folder of a broker. Healing does not undo an upgrade: then each node is back on its new version,
+    and all others see it. All nodes that ``node`` means go at once; a rolling upgrade has one step for each node.
 
-    ``drain`` as in the fault stop. ``enable_feature_flags``: once they are back, what all nodes of the cluster have in
-    common is put to use, as operators do after the last one. An upgrade that RabbitMQ does
-    not support, by its upgrade guide, is refused, unless it says that it is ``unsupported``.
+    ``drain`` is as in the fault ``stop``. With ``enable_feature_flags``, all feature flags that the nodes have in
+    common are enabled once they are back, as operators do after the last node. An upgrade that RabbitMQ's upgrade guide
+    does not support is refused, unless the step has ``unsupported: true``.
     """
 
     fault: Literal["upgrade"] = "upgrade"
@@ -54,17 +54,17 @@ class Upgrade(ProcessStep):
         return self.to
 
     def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - of the protocol
-        """No cluster that is there already is upgraded."""
+        """Return no act, as attached clusters are never upgraded."""
         return {}
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
-        told = dict(super().problems(topology, workload))
+        problems = dict(super().problems(topology, workload))
         try:
-            if not self.to.startswith(("/", "./", "../")):  # which names the folder of a broker
+            if not self.to.startswith(("/", "./", "../")):  # such a path names the folder of a broker
                 broker_image(self.to, there=())
         except ImageNameError as error:
-            told["to"] = str(error)
-        return told
+            problems["to"] = str(error)
+        return problems
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> UpgradeInjection:  # noqa: ARG002
         cluster = upgradable(context.cluster)
@@ -86,7 +86,7 @@ class UpgradeInjection(StopInjection):
 
     @property
     def effect(self) -> Effect:
-        """Nodes that are down, and what they are afterwards."""
+        """Return the nodes as down, and the version that they have afterwards."""
         return replace(super().effect, becomes=self.to)
 
     def heal(self) -> None:
@@ -98,7 +98,7 @@ class UpgradeInjection(StopInjection):
             self.context.cluster.run_tool(node, "rabbitmqctl", "enable_feature_flag", "all", timeout_s=ENABLED_WITHIN_S)
 
     def prove_healed(self) -> Proof:
-        """Each node says that it is of the new version, and it and all others see each other."""
+        """Return a proof that each node reports the new version, and that it and all other nodes see each other."""
         still = self._await_joined()
         if still:
             return Proof(False, "; ".join(still))
@@ -110,13 +110,13 @@ class UpgradeInjection(StopInjection):
         return Proof(True, f"{versions} and sees all nodes that are up{flags}")
 
     def _await_joined(self) -> list[str]:
-        """What is missing in the end. It is not waited for a node whose new version ended itself."""
+        """Return what is still missing in the end. Do not wait for a node whose new version ended itself."""
 
         def lacking() -> list[str]:
             seen = [self._lacks(node) for node in self.nodes]
             ended = [node for node in self.nodes if self.context.cluster.process(node) == "gone"]
             if ended:
-                raise ClusterError(f"the new version of {', '.join(ended)} ended itself; its log tells why")
+                raise ClusterError(f"the new version of {', '.join(ended)} ended itself; its log says why")
             return [text for text in seen if text]
 
         try:
@@ -125,19 +125,19 @@ class UpgradeInjection(StopInjection):
             return [str(error)]
 
     def _lacks(self, node: str) -> str:
-        """What ``node`` lacks of being in its cluster with its new version; empty if nothing."""
+        """Return why ``node`` is not in its cluster with its new version; empty if it is."""
         cluster = upgradable(self.context.cluster)
         states = {name: cluster.state(name) for name in cluster.topology.node_names}
         if states[node] != "up":
             return f"{node} is {states[node]}"
         up = [name for name, state in states.items() if state == "up"]
         try:
-            told = cluster.api(node).version()
+            version = cluster.api(node).version()
             sees = {name: cluster.api(name).running_nodes() for name in up}
         except (ApiError, ApiUnreachable) as error:
-            return f"not everybody tells: {error}"
-        if told != cluster.version_of(node):
-            return f"{node} says that it is of version {told}"
+            return f"not every node answers: {error}"
+        if version != cluster.version_of(node):
+            return f"{node} says that it is of version {version}"
         unseen = [n for n in up if cluster.broker_name(n) not in sees[node] or cluster.broker_name(node) not in sees[n]]
         return f"{node} and {', '.join(unseen)} do not see each other" if unseen else ""
 
@@ -159,6 +159,6 @@ class UpgradeInjection(StopInjection):
 
 
 def upgradable(cluster: Cluster) -> Upgradable:
-    """Return the cluster as one whose nodes can become others."""
+    """Return the cluster as one whose nodes can be upgraded."""
     assert isinstance(cluster, Upgradable), "what a driver does not offer is refused before"
     return cluster

@@ -1,4 +1,4 @@
-"""Proofs by probes for cuts that last: each link is looked at until it was seen to be silent for this cut alone."""
+"""Proofs by probes for cuts that last: each link is probed until it was seen to be silent because of this cut alone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rabbitmq_resilience.faults.fault import FaultContext, Proof
 from rabbitmq_resilience.faults.silence import count, named
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: How long a link must be silent while its broker answers beside it.
+#: How long a link must be silent while its broker answers on another connection.
 SILENT_S = 1.0
-#: What a look takes beside that, with all of its connections.
+#: How long one round of probes takes in addition to that, with all of its connections.
 LOOK_S = 0.5
-#: For what the proxies' server passes on just now to come back.
+#: How long a message takes to come back that the proxies' server passes on just now.
 _CROSSING_S = 0.1
 _POLL_S = 0.02
 
@@ -26,15 +26,15 @@ _SILENT, _AWAY, _CROSSED = "it was silent", "its broker was away", "a probe cros
 
 @dataclass
 class Watch:
-    """Of ``links``, which are cut. What each look has found of each link is kept until one finds it silent."""
+    """Watch ``links``, which are cut. The findings of each round are kept for a link until one finds it silent."""
 
     context: FaultContext
     links: Collection[Link]
     _found: dict[Link, set[str]] = field(default_factory=dict, init=False)
 
     def prove(self, *, timeout_s: float) -> Proof:
-        """Each link was silent by itself at some look, and none was crossed; a link whose broker was away at every look
-        could have told nobody, and the others speak for it."""
+        """Return a proof that each link was silent for this step alone at some look, and that no probe crossed any.
+        Links whose broker was away at every look are left out, and at least one link must have been silent."""
         began_s = time.monotonic()
         self._found = {link: set() for link in self.links}
         while self._left and time.monotonic() + SILENT_S < began_s + timeout_s:
@@ -45,19 +45,19 @@ class Watch:
                 self._found[link].add(what)
         away = [link for link, found in self._found.items() if found == {_AWAY}]
         silent = [link for link in self._found if link not in self._left]
-        untold = [f"{link} ({', '.join(sorted(self._found[link])) or 'no time'})" for link in self._left]
-        if not silent or len(away) < len(untold):
-            return Proof(False, f"not seen to be silent for this step alone: {', '.join(untold[:4])}")
-        told = f"no probe crossed {count(silent)} for {SILENT_S:g} s or longer, while the brokers answered beside them"
+        unproven = [f"{link} ({', '.join(sorted(self._found[link])) or 'no time'})" for link in self._left]
+        if not silent or len(away) < len(unproven):
+            return Proof(False, f"not seen to be silent for this step alone: {', '.join(unproven[:4])}")
+        text = f"no probe crossed {count(silent)} for {SILENT_S:g} s or longer, while the brokers answered past them"
         rest = f"; the brokers of {named(away)} were away" if away else ""
-        return Proof(True, f"{told} ({named(silent)}; within {time.monotonic() - began_s:.1f} s){rest}")
+        return Proof(True, f"{text} ({named(silent)}; within {time.monotonic() - began_s:.1f} s){rest}")
 
     @property
     def _left(self) -> list[Link]:
         return sorted(link for link, found in self._found.items() if _SILENT not in found)
 
     def _look(self, ends_s: float) -> dict[Link, str]:
-        """What one round of probes finds of each link that was not silent yet."""
+        """Return what one round of probes finds of each link that was not silent yet."""
         began_s, context = time.monotonic(), self.context
         hidden = {link: text for link in self._left if (text := self._hidden(link, began_s))}
         asked = [link for link in self._left if link not in hidden]
@@ -66,7 +66,7 @@ class Watch:
             _wait(SILENT_S + self._slowed_s(asked, began_s))
             served = context.cluster.links.server_answers()
             idle = self._idle([link for link in asked if link not in probes.away], ends_s)
-            served = served and context.cluster.links.server_answers()  # on the way back of their answers too
+            served = served and context.cluster.links.server_answers()  # also on the way back of the brokers' answers
             _wait(_CROSSING_S + self._slowed_s(asked, began_s))  # what was passed on only now comes back by then
             return hidden | {
                 link: self._judged(link, probes, began_s, answers=served and link.answering in idle) for link in asked
@@ -74,11 +74,11 @@ class Watch:
 
     def _slowed_s(self, links: Collection[Link], since_s: float) -> float:
         slowed_s = self.context.at_work.slowed_s
-        return max((slowed_s(link, beside=self.context.step, since_s=since_s) for link in links), default=0.0)
+        return max((slowed_s(link, other_than=self.context.step, since_s=since_s) for link in links), default=0.0)
 
     def _idle(self, links: Collection[Link], ends_s: float) -> set[str]:
-        """The brokers that answer past the proxies now. They have got the probes before, and answer one after another:
-        one that was busy has answered those too by then."""
+        """Return the brokers that answer past the proxies now. A broker gets the probes first and answers one after
+        another: if it was busy, it has answered the probes too by then."""
         with ProbeRound(self.context.cluster.links, links) as last:
             last.send()
             with suppress(WaitTimeout):
@@ -93,7 +93,7 @@ class Watch:
         if text := self._hidden(link, began_s):
             return text
         node = link.answering
-        taken = self.context.at_work.took(node, beside=self.context.step, since_s=began_s)  # and is back, perhaps
+        taken = self.context.at_work.took(node, other_than=self.context.step, since_s=began_s)  # it may be back
         if taken or not self.context.is_there(link) or link in probes.away:
             return _AWAY
         if link in probes.unreached:

@@ -1,1 +1,1 @@
-"""What can be said: the model of a scenario, fault files, their schema and their documentation."""
+"""Scenarios: their model, fault files, the schema and the documentation of fault files."""

@@ -1,4 +1,4 @@
-"""At how many nodes the steps of a schedule may act at the same time."""
+"""Count at how many nodes the steps of a schedule may act at the same time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from rabbitmq_resilience.faults.catalogue import AnyFault
 from rabbitmq_resilience.faults.targets import REST, is_fixed
 from rabbitmq_resilience.scenarios.model import Scenario
 
-#: Acts of which a pair of nodes counts that does not reach each other.
+#: Acts that count the nodes that a cut separates, by pairs.
 _PARTING = frozenset({"cut", "refuse"})
 
 
 @dataclass(frozen=True)
 class Together:
-    """The numbers of steps, and at how many nodes they may act at once."""
+    """The numbers of steps, and the number of nodes at which they may act at once."""
 
     steps: tuple[int, ...]
     nodes: int
 
 
 def most_at_once(scenario: Scenario, acts: Collection[str]) -> Together | None:
-    """Of all that do one of ``acts``, those that may act at most nodes at once; None where none does. A step that waits
-    for a condition may begin at any time, but not before the steps that it waits for are healed."""
+    """Return the steps that may act at the most nodes at once, among those that do one of ``acts``; None if none does.
+
+    A step that waits for a condition may begin at any time, but not before the steps that it waits for are healed."""
     schedule, topology = scenario.schedule, scenario.topology
     doing = [i for i, step in enumerate(schedule) if acts & step.acts(topology).keys()]
     found = [Together(group, _nodes(scenario, group, acts)) for group in _groups(schedule, doing)]
@@ -32,7 +33,7 @@ def most_at_once(scenario: Scenario, acts: Collection[str]) -> Together | None:
 
 
 def _groups(schedule: Sequence[AnyFault], doing: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """As many steps as there are at work when each begins."""
+    """Yield, for each step, the largest group of steps that may be at work when it begins."""
     for i in doing:
         group = [i]
         for j in doing:
@@ -42,7 +43,7 @@ def _groups(schedule: Sequence[AnyFault], doing: Sequence[int]) -> Iterator[tupl
 
 
 def _there(schedule: Sequence[AnyFault], j: int, i: int) -> bool:
-    """Whether a step may be at work, or just be healed, when another begins."""
+    """Return whether step ``j`` may be at work, or just be healed, when step ``i`` begins."""
     step, begins_s = schedule[j], schedule[i].at_s
     if step.at_s is None or step.ends_s is None or begins_s is None:
         return True
@@ -56,7 +57,7 @@ def _may_meet(schedule: Sequence[AnyFault], i: int, j: int) -> bool:
 
 
 def _awaited(schedule: Sequence[AnyFault], i: int) -> Iterator[int]:
-    """The steps that are healed before it begins."""
+    """Yield the steps that are healed before step ``i`` begins."""
     when = schedule[i].when
     while when is not None and when.after_step is not None:
         yield when.after_step.step
@@ -64,7 +65,7 @@ def _awaited(schedule: Sequence[AnyFault], i: int) -> Iterator[int]:
 
 
 def _nodes(scenario: Scenario, group: Sequence[int], acts: Collection[str]) -> int:
-    """Exactly where all targets are stated; otherwise each step may have drawn others."""
+    """Return the number of nodes, exactly if all targets are stated. Otherwise each step may have drawn other nodes."""
     topology, steps = scenario.topology, [scenario.schedule[i] for i in group]
     doing = {act for step in steps for act in step.acts(topology) if act in acts}
     counts = [max(n for act, n in step.acts(topology).items() if act in acts) for step in steps]

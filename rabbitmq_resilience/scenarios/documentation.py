@@ -1,4 +1,4 @@
-"""The page of everything that a fault file may state: generated from the definitions and their docstrings.
+"""Generate the page of everything that a fault file may state, from the definitions and their docstrings.
 
 .venv/bin/python -m rabbitmq_resilience.scenarios.documentation > docs/fault-files.md
 """
@@ -46,12 +46,13 @@ from rabbitmq_resilience.workloads.presets import Preset
 from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workloads.routing import Binding, Exchange, Publishing, Routing
 from rabbitmq_resilience.workloads.services import ProcessingStep, Service
-from rabbitmq_resilience.workloads.spec import RateStep, Workload
+from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.spread import Spread
+from rabbitmq_resilience.workloads.workload_fields import RateStep
 
 TEMPLATE = Path(__file__).parent / "templates" / "fault-files.md.j2"
 
-#: What fault files call what their fields hold.
+#: The names in fault files of what their fields hold.
 _TITLES: Mapping[str, str] = {
     "Topology": "topology",
     "PauseIfAllDown": "pause_if_all_down",
@@ -83,7 +84,7 @@ _TITLES: Mapping[str, str] = {
     **{get_args(field.annotation)[0].__name__: name for name, field in When.model_fields.items()},
 }
 
-#: The mappings that a workload has inside.
+#: The mappings inside a workload.
 _OF_WORKLOAD = (
     Spread,
     Churn,
@@ -100,13 +101,13 @@ _OF_WORKLOAD = (
     Publishing,
 )
 
-#: The mappings that invariants have inside.
+#: The mappings inside invariants.
 _INSIDE: Mapping[str, Sequence[type[BaseModel]]] = {"alerts": (FiringAlert,), "latency": (LatencyBound,)}
 
 
 @dataclass(frozen=True)
 class Field:
-    """What one line of a table says."""
+    """The content of one line of a table."""
 
     name: str
     takes: str
@@ -115,7 +116,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Definition:
-    """A heading and what stands below it: a mapping of a fault file, and those that it has inside."""
+    """A heading and the text below it: a mapping of a fault file, with the mappings inside it."""
 
     title: str
     text: str
@@ -125,7 +126,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Kind:
-    """A fault or an invariant: what its module is ``about``, its own ``text`` and its own fields."""
+    """A fault or an invariant. ``about`` is its module's text; it also has its own ``text`` and its own fields."""
 
     name: str
     about: str
@@ -144,7 +145,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Load:
-    """A preset: as it was ``published``, and the fields that are different ``here``, both as YAML."""
+    """A preset as it was ``published``, with the fields that differ ``here``, both as YAML."""
 
     name: str
     source: str
@@ -154,7 +155,7 @@ class Load:
 
 
 def page() -> str:
-    """Markdown."""
+    """Return the page as Markdown."""
     return markdown(
         TEMPLATE,
         file=_definition("The file", Scenario),
@@ -210,12 +211,12 @@ def _fault(name: str, fault: type[Step]) -> Kind:
 
 
 def _as_yaml(value: object) -> str:
-    """In lines, and what is innermost in one."""
+    """Return block YAML in which the innermost values are on one line."""
     return str(yaml.dump(value, Dumper=_Innermost, sort_keys=False)).rstrip()
 
 
 class _Innermost(yaml.SafeDumper):
-    """Writes lists in a line, unless they hold mappings."""
+    """Write a list on one line, unless it holds mappings."""
 
 
 _Innermost.add_representer(
@@ -229,15 +230,15 @@ _Innermost.add_representer(
 def _played_by(fault: type[Step]) -> str:
     drivers = [driver for driver, found in DRIVERS.items() if fault.acts_on in found.offers]
     if drivers == ["attached"]:
-        return "played on brokers in pods that are there already"
+        return "played on existing brokers in pods"
     if "docker" not in drivers:
         return "played with processes only"
     return "played with processes and in containers" if "local" in drivers else "played in containers only"
 
 
-def _text(told: object) -> str:
-    """A docstring as Markdown: what is a table in it stays one by being shown as it is."""
-    text = inspect.cleandoc(getattr(told, "__doc__", None) or "").replace("``", "`")
+def _text(documented: object) -> str:
+    """Return a docstring as Markdown. A table in it becomes preformatted text."""
+    text = inspect.cleandoc(getattr(documented, "__doc__", None) or "").replace("``", "`")
     if "======" not in text:
         return text
     before, _, table = text.partition("\n======")
@@ -252,18 +253,18 @@ def _definitions() -> Mapping[str, Any]:
 
 
 def _fields(model: type[BaseModel], *, only: set[str] | None = None) -> Iterator[Field]:
-    """Of a definition's own fields."""
+    """Yield the own fields of a definition."""
     made = _definitions()
     required = {*made[model.__name__].get("required", ())}
-    # One of two forms; what the text says of the other one is below.
+    # A step has one of two forms; the other form is explained in the text below.
     either = {name for form in made[model.__name__].get("oneOf", ()) for name in form["required"]} | {"for_s"}
-    for name, told in made[model.__name__]["properties"].items():
+    for name, field in made[model.__name__]["properties"].items():
         if only is None or name in only:
-            yield Field(name, _kind(told), "needed" if name in required | either else _default(told))
+            yield Field(name, _kind(field), "needed" if name in required | either else _default(field))
 
 
-def _default(told: Mapping[str, Any]) -> str:
-    value = told.get("default")
+def _default(field: Mapping[str, Any]) -> str:
+    value = field.get("default")
     if value is None or value in ([], {}, ""):
         return ""
     if isinstance(value, dict):
@@ -271,28 +272,28 @@ def _default(told: Mapping[str, Any]) -> str:
     return f"`{yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}`"
 
 
-def _kind(told: Mapping[str, Any]) -> str:
-    if "anyOf" in told or "oneOf" in told:
-        kinds = [_kind(one) for one in told.get("anyOf", told.get("oneOf", ())) if one.get("type") != "null"]
-        return "any of the [faults](#faults)" if "oneOf" in told else _either(kinds)
-    if "$ref" in told:
-        return _referred(str(told["$ref"]).rpartition("/")[2])
-    if "enum" in told or "const" in told:
-        return _either(f"`{value}`" for value in told.get("enum", [told.get("const")]))
-    return _plain(told)
+def _kind(field: Mapping[str, Any]) -> str:
+    if "anyOf" in field or "oneOf" in field:
+        kinds = [_kind(one) for one in field.get("anyOf", field.get("oneOf", ())) if one.get("type") != "null"]
+        return "any of the [faults](#faults)" if "oneOf" in field else _either(kinds)
+    if "$ref" in field:
+        return _referred(str(field["$ref"]).rpartition("/")[2])
+    if "enum" in field or "const" in field:
+        return _either(f"`{value}`" for value in field.get("enum", [field.get("const")]))
+    return _plain(field)
 
 
-def _plain(told: Mapping[str, Any]) -> str:
-    if "description" in told and told.get("type") == "string":
-        return str(told["description"])
-    kind = str(told.get("type", "anything"))
+def _plain(field: Mapping[str, Any]) -> str:
+    if "description" in field and field.get("type") == "string":
+        return str(field["description"])
+    kind = str(field.get("type", "anything"))
     if kind == "array":
-        sizes = list(_bounds(told, "minItems", "maxItems"))
-        return " ".join(["a list of", _kind(told.get("items", {})), *([f"({' '.join(sizes)})"] if sizes else [])])
+        sizes = list(_bounds(field, "minItems", "maxItems"))
+        return " ".join(["a list of", _kind(field.get("items", {})), *([f"({' '.join(sizes)})"] if sizes else [])])
     if kind == "object":
         return "a mapping"
     names = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "`true` or `false`"}
-    bounds = _bounds(told, "minimum", "maximum") if kind != "string" else []
+    bounds = _bounds(field, "minimum", "maximum") if kind != "string" else []
     return " ".join([names.get(kind, kind), *bounds])
 
 
@@ -308,13 +309,13 @@ def _referred(name: str) -> str:
     return f"[{title}](#{title})"
 
 
-def _bounds(told: Mapping[str, Any], least: str, most: str) -> Iterator[str]:
-    if least in told:
-        yield f"from {told[least]:,}".replace(",", " ")
-    if "exclusiveMinimum" in told:
-        yield f"over {told['exclusiveMinimum']:,}".replace(",", " ")
-    if most in told:
-        yield f"to {told[most]:,}".replace(",", " ")
+def _bounds(field: Mapping[str, Any], least: str, most: str) -> Iterator[str]:
+    if least in field:
+        yield f"from {field[least]:,}".replace(",", " ")
+    if "exclusiveMinimum" in field:
+        yield f"over {field['exclusiveMinimum']:,}".replace(",", " ")
+    if most in field:
+        yield f"to {field[most]:,}".replace(",", " ")
 
 
 if __name__ == "__main__":

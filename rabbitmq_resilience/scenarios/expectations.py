@@ -1,4 +1,4 @@
-"""What a run is expected to end as, where RabbitMQ is known to break a promise, and what may excuse that."""
+"""How a run is expected to end if RabbitMQ is known to break a promise, and what may excuse that."""
 
 from __future__ import annotations
 
@@ -40,21 +40,22 @@ def _trace(name: str) -> str:
 
 QueueType = Literal["quorum", "mirrored", "classic"]
 VersionRange = Annotated[str, AfterValidator(_specifiers)]
-#: What RabbitMQ is for: its breach is never excused by a verdict alone.
+#: The most important promises: a verdict alone never excuses a breach.
 PROMISED_MOST = frozenset({"no_loss", "order"})
 
 
 class Expectation(Spec):
-    """The verdict that versions in ``broker``, with queues of one of ``queue_types`` (by default of any), are known to
-    give, with the invariant that they break, and those that may break ``also`` as a consequence: in each run, or,
-    without ``always``, in some of them while the others are VALID. Where another invariant is UNKNOWN, so is the run.
+    """The verdict that broker versions in ``broker`` are known to give, with queues of one of ``queue_types`` (by
+    default of any). ``invariant`` is the invariant that they break, and ``also`` names those that may break as a
+    consequence. They break in each run or, with ``always: false``, in some runs while the others are VALID. If another
+    invariant is UNKNOWN, so is the run.
 
-    What excuses ``no_loss`` or ``order`` says why no other loss passes for it. A defect is known by its trace in some
-    broker's log: ``log`` is a regular expression that matches it (``.`` takes line ends too), ``trace`` the name of one
-    for which times matter (``decides_anew``, ``pauses_late``, ``never_pauses``, ``waits_to_pause``, ``starts_apart``,
-    ``resumes_apart``, ``leads_while_pausing``), or of one that it leaves in the findings (``refuses_messages``: a queue
-    that stood still refused what was sent to it); and its versions and queue types are named. What is lost by design,
-    as by settings that promise nothing, names the ``documentation`` that says so.
+    An expectation that excuses ``no_loss`` or ``order`` must exclude any other loss. A defect is identified by its
+    trace, and by its versions and queue types. ``log`` is a regular expression that matches the trace in some broker's
+    log (``.`` matches line ends too). ``trace`` names a trace in which times matter (``decides_anew``, ``pauses_late``,
+    ``never_pauses``, ``waits_to_pause``, ``starts_apart``, ``resumes_apart``, ``leads_while_pausing``), or one in the
+    findings (``refuses_messages``: a queue that stood still refused the messages sent to it). A loss by design, as with
+    settings that promise nothing, names the ``documentation`` that says so.
     """
 
     broker: VersionRange
@@ -70,7 +71,7 @@ class Expectation(Spec):
 
     @property
     def excuses(self) -> frozenset[str]:
-        """The invariants that may be broken."""
+        """Return the invariants that may be broken."""
         return frozenset({*([self.invariant] if self.invariant is not None else []), *self.also})
 
     @property
@@ -78,13 +79,13 @@ class Expectation(Spec):
         return bool(PROMISED_MOST & self.excuses)
 
     def leaves_trace(self, log: str) -> bool:
-        """Whether one log has the trace that is named; True where none of a log is."""
+        """Return whether one log has the trace that is named; True if no trace in a log is named."""
         by_log = self.log is None or re.search(self.log, log, re.DOTALL) is not None
         trace = TRACES.get(self.trace or "")
         return by_log and (trace is None or trace(log))
 
     def is_shown_by(self, findings: Mapping[str, Finding], logs: Callable[[], Iterable[str]]) -> bool:
-        """Whether the traces that are named are there: in the findings, and in one of the logs."""
+        """Return whether the named traces are there: in the findings, and in one of the logs."""
         trace = FINDINGS_TRACES.get(self.trace or "")
         if trace is not None and not trace(findings):
             return False
@@ -94,7 +95,7 @@ class Expectation(Spec):
     @model_validator(mode="after")
     def _consequences(self) -> Self:
         if self.also and self.invariant is None:
-            raise ValueError("also names what breaks in consequence: say in invariant of what")
+            raise ValueError("also names what breaks as a consequence: say of which invariant")
         return self
 
     def __str__(self) -> str:
@@ -106,16 +107,18 @@ VALID_EXPECTED = Expectation(broker="", verdict=Verdict.VALID)
 
 
 def is_within(version: str, versions: str) -> bool:
-    """Return whether a version is in a range. A pre-release counts as its release: it has what that promises.
+    """Return whether a version is in a range.
 
-    Only where the range itself names a pre-release the two are compared as they are written.
+    A pre-release counts as its release, whose features it has. Only if the range itself names a pre-release, the two
+    are compared as they are written.
     """
     asked, found = SpecifierSet(versions), Version(version)
     return asked.contains(found if asked.prereleases else Version(found.base_version), prereleases=True)
 
 
 def excuse_problems(expected: Sequence[Expectation], demanded: Collection[str]) -> Iterator[tuple[Location, str]]:
-    """What would let a run pass that shows nothing, or shows another defect than the known one."""
+    """Yield the expectations that would let a run pass although it shows nothing, or another defect than the known
+    one."""
     for i, expectation in enumerate(expected):
         if expectation.verdict is Verdict.UNKNOWN:
             text = "UNKNOWN is no verdict that could be expected: the run would pass and show nothing"

@@ -1,4 +1,4 @@
-"""Fault files: a scenario as YAML, refused with its line, step and field before anything is started."""
+"""Read and write fault files, which are scenarios in YAML. Errors name line, step and field before anything starts."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from rabbitmq_resilience.workloads import presets
 
 
 class FaultFileError(FileRefusedError):
-    """The fault file, or the scenario that was made in Python, is refused."""
+    """The fault file, or the scenario made in Python, is refused."""
 
 
 def load(path: Path, *, driver: str | None = "local") -> Scenario:
-    """Parse and validate a fault file whole, for a driver (None: it was played already). Raises FaultFileError only."""
+    """Parse and validate a whole fault file for a driver (None: it was played already). Raise FaultFileError only."""
     path = Path(path)
     try:
         text = read_text(path, KIND)
@@ -50,7 +50,7 @@ def load(path: Path, *, driver: str | None = "local") -> Scenario:
 def parse(
     text: str, *, source: str = "fault file", folder: Path | None = None, driver: str | None = "local"
 ) -> Scenario:
-    """The scenario that ``text`` states; file names in it are relative to ``folder``. Raises FaultFileError."""
+    """Return the scenario that ``text`` states; file names in it are relative to ``folder``. Raise FaultFileError."""
     try:
         document = parsed(text, KIND)
     except ProblemError as error:
@@ -59,7 +59,7 @@ def parse(
 
 
 def stated(document: Document, *, source: str, folder: Path | None = None, driver: str | None = "local") -> Scenario:
-    """The scenario that a document states, as ``parse``. Raises FaultFileError."""
+    """Return the scenario that a parsed document states, as ``parse`` does. Raise FaultFileError."""
     try:
         lines = document.lines
         plain = _with_preset(_with_topology(document.plain, lines, folder), lines)
@@ -78,8 +78,8 @@ def stated(document: Document, *, source: str, folder: Path | None = None, drive
 
 
 def check(scenario: Scenario, *, driver: str | None) -> None:
-    """The same for a scenario that was made in Python, whose parts may have been replaced unseen. Raises
-    FaultFileError."""
+    """Check a scenario made in Python as if it were a file, as its parts may have been replaced without validation.
+    Raise FaultFileError if it is refused."""
     try:
         whole = Scenario.model_validate_json(json.dumps(scenario.model_dump(mode="json"), allow_nan=False), strict=True)
     except ValidationError as error:
@@ -90,21 +90,21 @@ def check(scenario: Scenario, *, driver: str | None) -> None:
 
 
 def save(scenario: Scenario, path: Path) -> None:
-    """Write the fault file of a scenario, with copies of the files that it names beside it: what is played or judged
-    again is the same, whatever becomes of the originals."""
+    """Write the fault file of a scenario, with copies of the files that it names next to it. So it can be played or
+    judged again even if the originals change."""
     scenario = with_copies(scenario, path.parent)
     path.write_text(dump(scenario), encoding="utf-8")
 
 
 def dump(scenario: Scenario) -> str:
-    """The fault file of a scenario; ``parse`` gives the same scenario again."""
+    """Return the text of a scenario's fault file; ``parse`` gives the same scenario again."""
     plain = scenario.model_dump(mode="json")
     _leave_out_unset(scenario, plain)
     return str(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML takes some characters for ends of lines that nobody else does: they are written as escapes."""
+    """Write characters as escapes that only YAML takes for line ends."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         style = '"' if set("\x85\u2028\u2029") & set(data) else None
@@ -115,7 +115,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _leave_out_unset(model: BaseModel, plain: dict[str, Any]) -> None:
-    """Removes None from ``plain``, what ``model`` says, where that is the default; elsewhere it means something."""
+    """Remove None from ``plain`` if None is the default in ``model``. Elsewhere None has a meaning and stays."""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if value is None and field.default is None:
@@ -128,7 +128,7 @@ def _leave_out_unset(model: BaseModel, plain: dict[str, Any]) -> None:
 
 
 def _with_topology(plain: dict[str, Any], lines: Lines, folder: Path | None) -> dict[str, Any]:
-    """``plain`` with the topology itself where it names a file, which lies beside the fault file."""
+    """Return ``plain`` with the topology itself in place of the name of its file, which is relative to ``folder``."""
     named = plain.get("topology")
     if not isinstance(named, str) or not named.endswith((".yaml", ".yml")):
         return plain
@@ -140,7 +140,7 @@ def _with_topology(plain: dict[str, Any], lines: Lines, folder: Path | None) -> 
 
 
 def _with_preset(plain: dict[str, Any], lines: Lines) -> dict[str, Any]:
-    """``plain`` with the whole workload where it names a preset: what is kept of a run states its load itself."""
+    """Return ``plain`` with the whole workload in place of a preset, as the record of a run states its load itself."""
     stated = plain.get("workload")
     if not isinstance(stated, dict) or not stated.keys() & set(presets.FIELDS):
         return plain
@@ -158,7 +158,7 @@ def _with_preset(plain: dict[str, Any], lines: Lines) -> dict[str, Any]:
 
 
 def _type_problems(error: ValidationError, lines: Lines) -> Iterator[Problem]:
-    """Of a load with a preset, what is missing or wrong may be the preset's."""
+    """Yield the problems. In a load with a preset, a missing or wrong field may be the preset's."""
     for problem, detail in zip(type_problems(error, lines, KIND), error.errors(include_url=False), strict=True):
         of_load = problem.location in (("workload",), ()) and detail["loc"][:1] == ("workload",)
         if of_load and lines.has(("workload", "preset")):
@@ -169,7 +169,7 @@ def _type_problems(error: ValidationError, lines: Lines) -> Iterator[Problem]:
 
 
 def _fields_at(loc: Location) -> tuple[str, ...]:
-    """The fields of the mapping at a location."""
+    """Return the fields of the mapping at a location."""
     fields = model_fields_at(Scenario, loc, FAULTS.get)
     return (*presets.FIELDS, *fields) if loc == ("workload",) else fields
 
@@ -180,6 +180,6 @@ KIND = Kind("fault file", _fields_at, tuple(FAULTS), "fault")
 def _wrong(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
     yield from missing_files(scenario)
     yield from problems(scenario, driver)
-    if driver is not None:  # what was played already is judged as far as it goes
+    if driver is not None:  # a scenario that was played already is judged in any case
         yield from rule_problems(scenario)
         yield from unjudgeable(scenario)

@@ -1,4 +1,4 @@
-"""Whether a scenario can come to a verdict: its phases must last as long as the bounds of its invariants need."""
+"""Check that a scenario can come to a verdict: its phases must last as long as the bounds of its invariants need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rabbitmq_resilience.tools.yaml_files import Location
 
 
 def unjudgeable(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """The phases that are too short to tell what is demanded."""
+    """Yield the phases that are too short to judge what is demanded."""
     given = {**dict(scenario.phases), "settled_s": scenario.settled_s}
     for name, invariant in scenario.chosen_invariants.items():
         for phase, least_s in invariant.least_phases.items():

@@ -1,4 +1,4 @@
-"""What RabbitMQ itself is known to break, where more than one suite expects it."""
+"""The known defects of RabbitMQ that more than one suite expects."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: What else breaks where a node does not come back.
+#: The invariants that also break if a node does not come back.
 _WITHOUT_A_NODE = ("availability", "throughput")
 
 
 def _defect(invariant: str, *, broker: str, reference: str, **fields: Any) -> Expectation:
-    """What breaks in some runs, and not in all."""
+    """Return an expectation for a defect that shows in some runs, and not in all."""
     return Expectation(
         verdict=Verdict.INVALID, always=False, invariant=invariant, broker=broker, reference=reference, **fields
     )
 
 
-#: A node that has just lost its peers may wait 7 s for a connection before it pauses (kernel(6), net_setuptime). Its
-#: mirrors are promoted meanwhile, and what they confirm is gone when it comes back. The broker means not to confirm
-#: there, as the reference says of its channels.
+#: A node that has just lost its peers may wait 7 s for a connection before it pauses (kernel(6), net_setuptime).
+#: Meanwhile its mirrors are promoted, and the messages that they confirm are gone when the node comes back. The broker
+#: is not meant to confirm there, as the reference says of its channels.
 CONFIRMED_IN_A_MINORITY = _defect(
     "no_loss",
     broker="<4",
@@ -31,9 +31,9 @@ CONFIRMED_IN_A_MINORITY = _defect(
     trace="pauses_late",
 )
 
-#: A node that pauses takes a second and more to stop, and leads and confirms until it has. Where a cut is shorter, its
-#: clients come back to it meanwhile, and what it confirms is gone when it has started again from the others. Found by
-#: random schedules (3.10.8); the reference says what the broker means to promise.
+#: A node that pauses takes a second or more to stop, and leads and confirms until then. If a cut is shorter, clients
+#: come back to the node meanwhile. The messages that it confirms are gone after it has started again from the others.
+#: Random schedules found it (3.10.8); the reference says what the broker is meant to promise.
 CONFIRMED_WHILE_PAUSING = _defect(
     "no_loss",
     broker="<4",
@@ -51,11 +51,11 @@ DECIDES_TOO_SOON = _defect(
     trace="decides_anew",
 )
 
-#: A node that goes away while a split is mended, as one does that paused, breaks the mending off; the sides stay parted
-#: for a minute and longer, until the winner says so again. The reference shows it beside its own case.
+#: A node that goes away while a split is healed, such as one that paused, aborts the healing. The sides stay separated
+#: for a minute or longer, until the winner decides again. The reference shows this in addition to its own case.
 BREAKS_OFF_HEALING = DECIDES_TOO_SOON.model_copy(update={"trace": None, "log": r"Autoheal: aborting"})
 
-#: What the mirrors of a side that restarted without need had confirmed goes with them. A quorum queue loses nothing.
+#: Messages that the mirrors of a needlessly restarted side had confirmed are gone. A quorum queue loses nothing.
 DISCARDS_TOO_MUCH = DECIDES_TOO_SOON.model_copy(
     update={
         "broker": "<4",
@@ -64,8 +64,8 @@ DISCARDS_TOO_MUCH = DECIDES_TOO_SOON.model_copy(
     }
 )
 
-#: A node that loses a peer while it starts, after a pause or anew: it does not pause again but serves for itself, and
-#: stays parted when the others are there again (the reference); or its mirrors are not started any more.
+#: A node loses a peer while it starts, after a pause or after a stop. It does not pause again but serves by itself, and
+#: stays separated when the others are back (the reference); or its mirrors are not started any more.
 PARTED_WHILE_STARTING = _defect(
     "recovery",
     broker="<4.3",
@@ -74,8 +74,8 @@ PARTED_WHILE_STARTING = _defect(
     log=r"(RabbitMQ is asked to start|Starting RabbitMQ \d)((?!Server startup complete).)*not responding",
 )
 
-#: The same on 4.0, whose log does not name the peer that it loses then (4.0.5: 1 of 1 that was cut off again 2 s after
-#: it had come back).
+#: The same on 4.0, whose log does not name the lost peer (4.0.5: 1 of 1 node that was cut off again 2 s after it had
+#: come back).
 STARTS_APART = _defect(
     "recovery",
     broker=">=4.0,<4.1",
@@ -84,15 +84,15 @@ STARTS_APART = _defect(
     trace="starts_apart",
 )
 
-#: A node that was frozen for longer than net_ticktime counts its peers only when they are back, and does not pause:
-#: all stay parted (4.0.5: 3 of 3 random schedules that froze a node for 7 s). So does one whose connections were broken
-#: for milliseconds (4.0.5: 2 of 4 blips of 4 ms on all links, and 1 of 5 of 50 ms).
+#: A node that was frozen for longer than net_ticktime counts its peers only when they are back, and does not pause. All
+#: nodes stay separated (4.0.5: 3 of 3 random schedules that froze a node for 7 s). So does a node whose connections
+#: were broken for milliseconds (4.0.5: 2 of 4 blips of 4 ms on all links, and 1 of 5 of 50 ms).
 RESUMES_APART = STARTS_APART.model_copy(
     update={"reference": "rabbitmq/rabbitmq-server#17319", "trace": "resumes_apart"}
 )
 
-#: After a cut of less than a second a node pauses that sees its peers again by then. A peer that hears of its end only
-#: when it is back already does not forget that they were parted, and says so for ever.
+#: After a cut of less than a second, a node pauses although it sees its peers again by then. A peer that hears of the
+#: node's end only when the node is back already does not forget the partition, and reports it for ever.
 STAYS_PARTED_AFTER_A_BLIP = _defect(
     "recovery",
     broker="<4.3",
@@ -101,8 +101,8 @@ STAYS_PARTED_AFTER_A_BLIP = _defect(
 )
 
 #: A node that is cut off from all others waits for one after another, up to 12 s for each, before it knows that it is
-#: in a minority. Where the cut is over by then it never pauses, and the database stays parted on all nodes for a minute
-#: and longer (4.0.5: 4 of 75 cuts of 26 s).
+#: in a minority. If the cut is over by then, the node never pauses, and the database stays separated on all nodes for a
+#: minute or longer (4.0.5: 4 of 75 cuts of 26 s).
 NEVER_PAUSES = _defect(
     "partition_mode",
     broker=">=4.0,<4.1",
@@ -111,7 +111,7 @@ NEVER_PAUSES = _defect(
     trace="never_pauses",
 )
 
-#: The same, where the node comes to know it just as the cut is over, and pauses then (4.0.5: 1 of 75 cuts of 26 s).
+#: The same, if the node notices its minority just as the cut is over, and pauses then (4.0.5: 1 of 75 cuts of 26 s).
 WAITS_TO_PAUSE = _defect(
     "partition_mode",
     broker=">=4.0,<4.1",
@@ -120,7 +120,7 @@ WAITS_TO_PAUSE = _defect(
     trace="waits_to_pause",
 )
 
-#: The same, where the cut was shorter than the time in which a node must have paused (4.0.5: 1 of 1 second cuts of 19 s
+#: The same, if the cut was shorter than the time after which a node must have paused (4.0.5: 1 of 1 second cuts of 19 s
 #: while a node recovers from the first one).
 STAYS_APART_UNPAUSED = _defect(
     "recovery",
@@ -130,20 +130,20 @@ STAYS_APART_UNPAUSED = _defect(
     trace="never_pauses",
 )
 
-#: What any cut may lead to under ``pause_minority``.
+#: What any cut may cause with ``pause_minority``.
 DOES_NOT_PAUSE = (NEVER_PAUSES, STAYS_APART_UNPAUSED, WAITS_TO_PAUSE, RESUMES_APART)
 
-#: What a consumer had in hand when its queue's leader died comes again from the new one. A channel that outlives this
-#: acknowledges by the numbers of the old leader, and the new one goes on counting some as not acknowledged: the channel
-#: then says that it has none. They stay until the consumer goes.
+#: If a queue's leader dies, the new leader delivers the unacknowledged messages again. A channel that survives this
+#: acknowledges by the numbers of the old leader, and the new one goes on counting some messages as unacknowledged. The
+#: channel then reports that it has none. These messages stay until the consumer goes.
 COUNTED_AS_UNACKED = _defect(
     "unacked",
     broker="<4",
     reference="rabbitmq/rabbitmq-server#4004",
 )
 
-#: A node that comes back may wait for ever for Erlang's global names, without a word after those of peer discovery
-#: (rabbit_mnesia:init/0 ends in global:sync/0).
+#: A node that comes back may wait for ever for Erlang's global names, and logs nothing after the lines of peer
+#: discovery (rabbit_mnesia:init/0 ends in global:sync/0).
 HANGS_IN_GLOBAL_SYNC = _defect(
     "recovery",
     broker="<3.11",
@@ -153,7 +153,7 @@ HANGS_IN_GLOBAL_SYNC = _defect(
 )
 
 
-#: A mirror that is started just then waits for the supervisor that waits for it, and the node never ends its stop.
+#: A mirror that is just starting waits for the supervisor that waits for it, and the node never finishes its stop.
 HANGS_WHILE_STOPPING = _defect(
     "recovery",
     broker="<4",
@@ -163,8 +163,8 @@ HANGS_WHILE_STOPPING = _defect(
 )
 
 
-#: A node that starts while a peer cannot be reached, or is only starting too, takes that for a feature flag that does
-#: not fit, and gives up. Only a call that failed stands behind ``badrpc``: flags that truly do not fit are named.
+#: A node starts while a peer cannot be reached, or is only starting too. It takes that for an incompatible feature flag
+#: and gives up. ``badrpc`` means only that a call failed: the log names flags that are really incompatible.
 GIVES_UP_STARTING = _defect(
     "recovery",
     broker="<3.12",
@@ -175,7 +175,7 @@ GIVES_UP_STARTING = _defect(
 
 
 def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expectation, ...]:
-    """What may keep any node away that comes back, and what may break in consequence of that which is demanded."""
+    """Return the defects that may keep any returning node away, with those consequences that are demanded."""
     known = (
         HANGS_IN_GLOBAL_SYNC,
         GIVES_UP_STARTING,
@@ -185,5 +185,5 @@ def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expec
 
 
 def as_demanded(known: Iterable[Expectation], demanded: Collection[str]) -> Iterable[Expectation]:
-    """Without the consequences for what nobody demands."""
+    """Return the expectations without consequences for invariants that are not demanded."""
     return (k.model_copy(update={"also": tuple(name for name in k.also if name in demanded)}) for k in known)

@@ -1,4 +1,4 @@
-"""A scenario: topology, workload, phases, schedule, invariants, seed. Everything that is played is one of these."""
+"""A scenario: topology, workload, phases, schedule, invariants, seed. Each run plays one scenario."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from rabbitmq_resilience.scenarios.expectations import (
 from rabbitmq_resilience.workloads.queues import queue_names
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: How long the load goes on after recovery where no invariant needs more.
+#: How long the load goes on after recovery if no invariant needs more.
 SETTLED_S = 5.0
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Phases(Spec):
-    """How long each phase lasts. ``chaos_s`` is by default as long as the schedule and the variable parts of the load;
-    recovery and drain end as soon as they are complete, their numbers are the longest they may take (idle connections
-    have a second more for each 20). ``settled_s`` is how long the load goes on after recovery, so that what follows the
-    faults can be judged too: by default 5 s, or what an invariant needs (throughput: its ``grace_s``, ``window_s`` and
-    1 s)."""
+    """How long each phase lasts. ``chaos_s`` is by default as long as the schedule and the variable parts of the load.
+    Recovery and drain end as soon as they are complete; their numbers are the longest that they may take (idle
+    connections have a second more for each 20). ``settled_s`` is how long the load goes on after recovery, so that the
+    time after the faults can be judged too. Its default is 5 s, or what an invariant needs (throughput: its
+    ``grace_s``, ``window_s`` and 1 s)."""
 
     steady_s: Seconds = 10
     chaos_s: Seconds | None = None
@@ -51,7 +51,7 @@ class Phases(Spec):
 if TYPE_CHECKING:
 
     class Invariants(Spec):
-        """The chosen invariants with their bounds; one optional field each, see ``invariants.catalogue``."""
+        """The chosen invariants with their bounds. Each has one optional field, see ``invariants.catalogue``."""
 
 else:
     Invariants = create_model(
@@ -60,8 +60,8 @@ else:
 
 
 def _named_topology(value: Any) -> Any:
-    """A topology is written as its name in the catalogue or as the mapping itself. (In a fault file also as the path of
-    its file: ``scenarios.fault_file`` knows its folder.)"""
+    """Return the topology for its name in the catalogue, or the value itself if it is a mapping. (A fault file may also
+    give the path of the topology's file: ``scenarios.fault_file`` knows the folder.)"""
     if not isinstance(value, str):
         return value
     try:
@@ -71,14 +71,14 @@ def _named_topology(value: Any) -> Any:
 
 
 class Scenario(Spec):
-    """One run, whole. The same scenario with the same seed makes the same choices. With ``metrics`` a Prometheus server
-    scrapes the brokers meanwhile, and what it saw is kept; it evaluates the alerting rules in the files ``rules``, each
-    second where a group does not say otherwise. ``reference`` is where an incident is described in public,
-    ``what`` says in a few words what happened. ``name`` is what scenarios share that differ in topology, partition
-    handling, queue type or version only, which have fields of their own.
+    """One whole run. The same scenario with the same seed makes the same choices. With ``metrics``, a Prometheus server
+    scrapes the brokers during the run, and its data is kept. It evaluates the alerting rules in the files ``rules``
+    each second, unless a group has another interval. ``reference`` is where an incident is described in public, and
+    ``what`` says in a few words what happened. ``name`` is shared by scenarios that differ only in topology, partition
+    handling, queue type or version, which have fields of their own.
 
-    ``markers`` are those of pytest (``-m``). ``tries`` is how often it is played at most until it ends as expected. It
-    goes with an INVALID that is expected and shows only where a fault meets the load at work; a run that breaks another
+    ``markers`` are those of pytest (``-m``). ``tries`` is how often the scenario is played at most until it ends as
+    expected. It is for an expected INVALID that shows only if a fault meets the load at work. A run that breaks another
     promise ends the tries."""
 
     version: Literal[1] = 1
@@ -113,50 +113,50 @@ class Scenario(Spec):
 
     @property
     def chaos_s(self) -> float:
-        """How long the chaos phase may last."""
+        """Return how long the chaos phase may last."""
         if self.phases.chaos_s is not None:
             return self.phases.chaos_s
         return max([*ends_by_s(self.schedule), self.workload.variation_s])
 
     @property
     def settled_s(self) -> float:
-        """How long the load goes on after recovery."""
-        wanted_s = max([SETTLED_S, *(invariant.settled_s for invariant in self.chosen_invariants.values())])
-        return wanted_s if self.phases.settled_s is None else self.phases.settled_s
+        """Return how long the load goes on after recovery."""
+        needed_s = max([SETTLED_S, *(invariant.settled_s for invariant in self.chosen_invariants.values())])
+        return needed_s if self.phases.settled_s is None else self.phases.settled_s
 
     @property
     def touched_links(self) -> frozenset[Link]:
-        """The links that need a proxy: those that the schedule may touch, in both directions, and those that the
-        network makes slow."""
+        """Return the links that need a proxy: those that the schedule may touch, in both directions, and those that the
+        network slows."""
         touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
         return frozenset(touched | {link.back for link in touched}) | self.topology.network_links
 
     @property
     def equipment(self) -> Equipment:
-        """What its steps act on, and its load uses, that nodes must be given before they start."""
+        """Return what nodes must be given before they start, because steps act on it or the load uses it."""
         used = Equipment(plugins=self.workload.routing.plugins) if self.workload.routing else NONE
         return functools.reduce(or_, (step.equipment(self.topology) for step in self.schedule), used)
 
     @property
     def needs(self) -> frozenset[str]:
-        """What its steps, its topology and its load need beside brokers, or of them, see ``faults.step.Step``."""
+        """Return what the steps, the topology and the load need in addition to brokers, or of the brokers; see
+        ``faults.step.Step``."""
         plugins = {PLUGIN + name for name in self.equipment.plugins}
         of_steps = {need for step in self.schedule for need in step.needs}
         return self.topology.needs | self.workload.needs | plugins | of_steps
 
     @property
     def acts(self) -> frozenset[str]:
-        """What its steps do to brokers, as needs: a cluster that is there already may lack what one of them is done
-        by."""
+        """Return what the steps do to brokers, as needs: an attached cluster may lack the tools for one of the acts."""
         return frozenset(ACT + act for step in self.schedule for act in step.acts(self.topology))
 
     @property
     def takes_the_machine(self) -> bool:
-        """Whether no other scenario may be played on the machine meanwhile."""
+        """Return whether no other scenario may be played on the machine meanwhile."""
         return any(step.takes_the_machine for step in self.schedule)
 
     def expected(self, broker_version: str) -> tuple[Expectation, ...]:
-        """What that version may end as, any of them; VALID where nothing is stated."""
+        """Return the expectations for that version, any of which may come true; VALID if none is stated."""
         mine = (e for e in self.expect if not e.queue_types or self.workload.queue_type in e.queue_types)
         return tuple(e for e in mine if is_within(broker_version, e.broker)) or (VALID_EXPECTED,)
 
@@ -167,7 +167,8 @@ class Scenario(Spec):
         return self.on(self.topology.model_copy(update=changes))
 
     def on(self, topology: Topology) -> Self:
-        """Return the scenario on another topology; what lasts for ticks lasts for as many of that one."""
+        """Return the scenario on another topology. Steps with ``for_ticks`` last for as many ticks of the new
+        topology."""
         schedule = in_ticks(self.schedule, topology.net_ticktime_s)
         return self.model_copy(update={"topology": topology, "schedule": schedule})
 
@@ -176,14 +177,14 @@ class Scenario(Spec):
         schedule = in_ticks(self.schedule, self.topology.net_ticktime_s)
         for number, (stated, step) in enumerate(zip(self.schedule, schedule, strict=True)):
             if stated.for_s not in {TICKS_NOT_KNOWN_S, step.for_s}:
-                told = f"for_s is {stated.for_s:g}, and for_ticks: {step.for_ticks:g} is {step.for_s:g} s here"
-                raise ValueError(f"schedule[{number}]: {told}; write one of them")
-        object.__setattr__(self, "schedule", schedule)  # it is not anybody's yet
+                text = f"for_s is {stated.for_s:g}, and for_ticks: {step.for_ticks:g} is {step.for_s:g} s here"
+                raise ValueError(f"schedule[{number}]: {text}; write one of them")
+        object.__setattr__(self, "schedule", schedule)  # nothing else refers to the scenario yet
         return self
 
 
 def in_ticks(schedule: Sequence[AnyFault], tick_s: float) -> tuple[AnyFault, ...]:
-    """Return steps that last for as long as their ``for_ticks`` say."""
+    """Return the steps with ``for_s`` set to what their ``for_ticks`` mean."""
     found = []
     for step in schedule:
         if step.for_ticks is None:

@@ -1,4 +1,4 @@
-"""The files that a scenario names: brokers' configuration, and alerting rules."""
+"""The files that a scenario names: configuration of brokers, and alerting rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIGURATION = ("rabbitmq_conf", "advanced_config", "definitions")
 
 
 def with_whole_paths(scenario: Scenario, folder: Path) -> Scenario:
-    """The scenario with absolute names of files, which were given as seen from ``folder``."""
+    """Return the scenario with absolute names of files, which were relative to ``folder``."""
     return _renamed(
         scenario,
         configuration=lambda path: (folder / path).resolve(),
@@ -24,7 +24,7 @@ def with_whole_paths(scenario: Scenario, folder: Path) -> Scenario:
 
 
 def with_copies(scenario: Scenario, folder: Path) -> Scenario:
-    """The scenario with copies of its files, which are made below ``folder``."""
+    """Return the scenario with copies of its files, made in ``folder``."""
     pairs = zip(scenario.rule_files, rule_copies(scenario), strict=True)
     return _renamed(
         scenario,
@@ -34,13 +34,14 @@ def with_copies(scenario: Scenario, folder: Path) -> Scenario:
 
 
 def with_digests(scenario: Scenario) -> Scenario:
-    """The scenario with what its files hold (SHA-256) in place of their names: the same from every folder, and another
-    one once a file says something else."""
+    """Return the scenario with the SHA-256 digests of its files in place of their names. It is the same from every
+    folder, and changes if a file changes."""
     return _renamed(scenario, configuration=_digest, rules=[_digest(path) for path in scenario.rule_files])
 
 
 def rule_copies(scenario: Scenario) -> list[Path]:
-    """The names that ``with_copies`` gives to the rule files: two may have one name, in two folders."""
+    """Return the names that ``with_copies`` gives to the rule files. They are numbered, as two files in different
+    folders may have the same name."""
     return [Path("rules", f"{i}-{path.name}") for i, path in enumerate(scenario.rule_files)]
 
 
@@ -52,7 +53,7 @@ def missing_files(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     named += [(("rules",) if single else ("rules", i), path) for i, path in enumerate(scenario.rule_files)]
     for location, path in named:
         if path is not None and not path.is_file():
-            yield location, f"there is no file {path}; it is looked for beside the fault file"
+            yield location, f"there is no file {path}; it is looked for relative to the fault file"
 
 
 def _renamed(scenario: Scenario, *, configuration: Callable[[Path], Path], rules: list[Path]) -> Scenario:

@@ -1,4 +1,4 @@
-"""What a scenario lets one expect of its length, before it is played: no error, and worth a second look."""
+"""Notes on a scenario's times before it is played: no errors, but worth a second look."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PAUSING = ("pause_minority", "pause_if_all_down")
 
 
 def noted(scenario: Scenario, *, unless: bool = False) -> list[str]:
-    """Return the notes as lines of the terminal; none of them where ``unless`` holds."""
+    """Return the notes as lines for the terminal; none if ``unless`` holds."""
     return [] if unless else [f"{'NOTE':<8} {text}" for text in notes(scenario)]
 
 
 def notes(scenario: Scenario) -> Iterator[str]:
-    """Yield a sentence for each cut that ends about when nodes notice it: then one may pause, or part for good, as the
-    other comes back."""
+    """Yield a sentence for each cut that ends about when nodes notice it. Then one node may pause, or stay separated,
+    as the other comes back."""
     topology = scenario.topology
     tick_s, pauses = topology.net_ticktime_s, topology.partition_handling in PAUSING
     first_s = TICKS_MIN * tick_s

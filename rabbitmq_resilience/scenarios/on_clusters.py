@@ -1,4 +1,4 @@
-"""Which scenarios a cluster that is there already can play, and what it must not be asked for."""
+"""Check which scenarios an attached cluster can play, and what the suite must not ask of it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from rabbitmq_resilience.tools.yaml_files import Location, Problem
 
 
 class NotPlayableError(Exception):
-    """The cluster cannot play the scenario, and would not be asked to; the text says why."""
+    """The cluster cannot play the scenario, or does not permit it; the text says why."""
 
 
 def fitted(scenario: Scenario, file: Path) -> Scenario:
-    """The scenario with what the cluster has, such as its ``net_ticktime``. Raises NotPlayableError where the cluster
-    is of another shape, or something is not offered or allowed; ClusterFileError."""
+    """Return the scenario with the cluster's own values, such as its ``net_ticktime``.
+
+    Raise NotPlayableError if the cluster has another shape, or does not offer or allow something. Raise
+    ClusterFileError if its file is wrong."""
     stated = known(file).stated
     try:
         topology = fitted_topology(scenario.topology, stated)
@@ -37,7 +39,7 @@ def fitted(scenario: Scenario, file: Path) -> Scenario:
 
 
 def check(scenario: Scenario, file: Path, *, source: str) -> None:
-    """Raises FaultFileError with everything that is neither offered nor allowed; a scenario that needs a cluster of
+    """Raise FaultFileError with everything that is not offered or not allowed. A scenario that needs a cluster of
     another shape is not judged here."""
     stated = known(file).stated
     try:
@@ -50,7 +52,7 @@ def check(scenario: Scenario, file: Path, *, source: str) -> None:
 
 
 def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location, str]]:
-    """Of a scenario whose topology fits: what would be done to the cluster that may not, or cannot."""
+    """Yield what the scenario, whose topology fits, would do to the cluster although it may not or cannot."""
     for i, step in enumerate(scenario.schedule):
         for act, nodes in step.acts(scenario.topology).items():
             if text := refusal(stated, act, nodes):
@@ -66,13 +68,13 @@ def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location
         if together is not None and len(together.steps) > 1 and (text := refusal(stated, act, together.nodes)):
             *others, last = together.steps
             field = "at_s" if scenario.schedule[last].at_s is not None else "when"
-            yield ("schedule", last, field), f"beside step {' and '.join(map(str, others))}, {text}"
-    untold = [node.name for node in stated.nodes if node.prometheus is None]
-    if scenario.metrics and untold:
-        yield ("metrics",), f"the cluster file states no prometheus: of {', '.join(untold)}"
+            yield ("schedule", last, field), f"together with step {' and '.join(map(str, others))}, {text}"
+    unscraped = [node.name for node in stated.nodes if node.prometheus is None]
+    if scenario.metrics and unscraped:
+        yield ("metrics",), f"the cluster file states no prometheus for {', '.join(unscraped)}"
 
 
 @cache
 def known(file: Path) -> KnownCluster:
-    """As it was read first."""
+    """Return the cluster as it was when first read."""
     return load(file)

@@ -1,4 +1,4 @@
-"""What a scenario would do to a cluster that is there already: every act, when, and on which machine. None is done."""
+"""List what a scenario would do to an attached cluster, without doing it: every act, its time and its machine."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rabbitmq_resilience.scenarios.at_once import most_at_once
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.scenarios.on_clusters import known
 
-#: What RabbitMQ's tools, or the broker, do as soon as they can.
+#: Acts that RabbitMQ's tools, or the broker, carry out as soon as they can.
 _TAKING_THEIR_TIME = frozenset({"stop", "drain", "alarm"})
 
 
 def plan(scenario: Scenario, file: Path) -> Iterator[str]:
-    """Lines for people, of a scenario that fits the cluster of that file (``on_clusters.fitted``)."""
+    """Yield lines for people, for a scenario that fits the cluster of that file (``on_clusters.fitted``)."""
     stated = known(file).stated
     names = {node: one.name for node, one in matched(scenario.topology, stated).items()}
     load = scenario.workload
     queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"
-    where = stated.virtual_host or "a virtual host of its own, which goes again"
+    where = stated.virtual_host or "a virtual host of its own, which is removed at the end"
     yield (
         f"  load: {counted(load.publishers, 'publisher')} to {queues} in {where}, "
         f"{'as fast as it goes' if load.rate_per_s is None else f'{load.rate_per_s}/s'}"
     )
     for number, step in enumerate(scenario.schedule):
-        yield f"  step {number}, {_when(step)}, {_told(step)}:"
+        yield f"  step {number}, {_when(step)}, {_description(step)}:"
         acts = step.acts(scenario.topology)
         for act, most in acts.items():
             yield f"    {act}: {ACTS[act]}; at up to {most} node{'s' if most != 1 else ''} at once"
@@ -49,7 +49,7 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
     yield f"  lasts {_length(scenario)}"
 
 
-def _told(step: AnyFault) -> str:
+def _description(step: AnyFault) -> str:
     fields = step.model_dump(mode="json", exclude={"fault", "at_s", "when", "for_s"}, exclude_defaults=True)
     return " ".join([step.fault, ", ".join(f"{name}: {value}" for name, value in fields.items())]).rstrip()
 
@@ -62,7 +62,7 @@ def _when(step: AnyFault) -> str:
 
 
 def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict[str, str]) -> Iterator[str]:
-    """On which machines; where a target is drawn or found only then, all that it may be."""
+    """Yield the machines. If a target is drawn or found only during the run, yield all that it may mean."""
     topology = scenario.topology
     if all("api" in OFFERED_BY.get(act, ()) for act in step.acts(topology)):
         yield "by the management API"
@@ -74,8 +74,8 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
     sent = "delay" in step.acts(topology) and stated.offers.kubernetes is None  # pods delay what they receive
     for node in sorted({link.source if sent else link.target for link in links}):
         peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
-        told = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
-        yield f"{names[node]}, by {reached_by(stated, names[node])}: {told}; {ends}"
+        packets = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
+        yield f"{names[node]}, by {reached_by(stated, names[node])}: {packets}; {ends}"
 
 
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:

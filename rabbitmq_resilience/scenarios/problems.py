@@ -1,4 +1,4 @@
-"""What is wrong with a scenario that no type can say: parts that do not go together, or that no driver can play."""
+"""Find what is wrong with a scenario beyond its types: parts that do not fit together, or that no driver can play."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 
 def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
-    """What no type can say: targets against the topology, steps against each other, the phases and the driver. None
-    where it was played already: what could be seen then, its record tells."""
+    """Yield what types cannot check: targets against the topology, steps against each other, the phases and the driver.
+    ``driver`` is None if the scenario was played already. Then its record shows what could be seen."""
     topology, queues = scenario.topology, scenario.queue_names
     yield from _workload_problems(scenario)
     yield from _load_problems(scenario)
@@ -59,7 +59,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
     if driver is not None:
         yield from excuse_problems(scenario.expect, scenario.chosen_invariants)
     if scenario.tries > 1 and not any(expected.verdict is Verdict.INVALID for expected in scenario.expect):
-        text = f"tries: {scenario.tries} would play a broken promise away; it is for an INVALID that is expected"
+        text = f"tries: {scenario.tries} would hide a broken promise; it is only for an INVALID that is expected"
         yield ("tries",), f"{text}: leave it out, or state that in expect"
 
 
@@ -67,21 +67,21 @@ def _not_offered(step: AnyFault, driver: str) -> str:
     text = f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only"
     others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if step.acts_on in other.offers]
     if not others:
-        others = [f"{OPTION}cluster FILE, of brokers in pods that are there already,"]
+        others = [f"{OPTION}cluster FILE, of existing brokers in pods,"]
     hint = f"; {' or '.join(others)} does" if others else ""
     return f"{text} {', '.join(sorted(DRIVERS[driver].offers))}{hint}"
 
 
 def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """What could only end UNKNOWN, or not as expected."""
+    """Yield what could only end UNKNOWN, or not as expected."""
     workload = scenario.workload
     if not scenario.chosen_invariants:
-        yield ("invariants",), f"nothing is demanded, so nothing could be told; there are {', '.join(INVARIANTS)}"
+        yield ("invariants",), f"nothing is demanded, so nothing could be judged; there are {', '.join(INVARIANTS)}"
     yield from _consumer_problems(scenario)
     demanded = [name for name in ("availability", "throughput") if name in scenario.chosen_invariants]
     unserved = sorted(_without_publisher(scenario)) if demanded else []
     if unserved:
-        text = f"{' and '.join(demanded)} cannot be judged while nobody publishes to {', '.join(unserved[:5])}"
+        text = f"{' and '.join(demanded)} cannot be judged while no publisher sends to {', '.join(unserved[:5])}"
         yield ("workload", "publishers"), f"{text}; have more publishers, so that each queue keeps one on every side"
     if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
         text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
@@ -89,7 +89,7 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     yield from _dead_letter_problems(scenario, demanded)
     measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
     if measured and not scenario.metrics:
-        text = f"{' and '.join(measured)} cannot be judged without what the brokers say of themselves"
+        text = f"{' and '.join(measured)} cannot be judged without the metrics of the brokers"
         yield ("metrics",), f"{text}; write metrics: true"
     chosen = ", ".join(scenario.chosen_invariants)
     for i, expectation in enumerate(scenario.expect):
@@ -100,7 +100,7 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 
 def _dead_letter_problems(scenario: Scenario, confirming: Sequence[str]) -> Iterator[tuple[Location, str]]:
-    """``confirming``: what is demanded of confirms."""
+    """Yield problems with dead letters. ``confirming`` are the demanded invariants that need confirms."""
     letters, limits = scenario.workload.dead_letters, scenario.workload.limits
     if letters is None:
         if "dead_letters" in scenario.chosen_invariants:
@@ -108,7 +108,7 @@ def _dead_letter_problems(scenario: Scenario, confirming: Sequence[str]) -> Iter
             yield ("workload", "dead_letters"), text
         return
     if confirming and letters.strategy == "at_least_once" and limits is not None and limits.max_length is not None:
-        text = f"{' and '.join(confirming)} cannot be judged where dead letters that a queue keeps fill it"
+        text = f"{' and '.join(confirming)} cannot be judged if dead letters that a queue keeps fill it"
         yield ("workload", "limits", "max_length"), f"{text}; leave it out"
     if scenario.schedule and letters.strategy == "at_least_once" and scenario.phases.drain_s <= AGAIN_AFTER_S:
         text = f"a dead letter whose confirm a fault took is published again after {AGAIN_AFTER_S:g} s, in the drain"
@@ -129,7 +129,7 @@ def _latency_bounds(scenario: Scenario) -> Sequence[LatencyBound]:
 
 
 def _messages_max(scenario: Scenario) -> int | None:
-    """How many are sent at most, however long recovery takes; None where no rate limits them."""
+    """Return how many messages are sent at most, even with the longest recovery; None if no rate limits them."""
     workload, phases = scenario.workload, scenario.phases
     rates = [workload.rate_per_s, *(step.rate_per_s for step in workload.variable_rate)]
     if None in rates:
@@ -139,9 +139,9 @@ def _messages_max(scenario: Scenario) -> int | None:
 
 
 def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """What is demanded of queues that have too many consumers for it, or too few."""
+    """Yield demands on queues that have too many consumers for it, or too few."""
     order, letters = scenario.chosen_invariants.get("order"), scenario.workload.dead_letters
-    unordered = {letters.to} if letters is not None else set()  # nobody promises in which order dead letters come
+    unordered = {letters.to} if letters is not None else set()  # the order of dead letters is never promised
     for i, group in enumerate(scenario.workload.groups):
         at = ("workload", "services", i, "consumers") if group.name else ("workload", "consumers")
         named = isinstance(order, Order) and order.shared_queues == "named"
@@ -159,7 +159,7 @@ def _consumer_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 
 def _without_publisher(scenario: Scenario) -> set[str]:
-    """The queues whose publishers are all taken away by one step, or may all sit in one zone."""
+    """Return the queues whose publishers are all taken away by one step, or may all be in one zone."""
     workload, nodes = scenario.workload, scenario.topology.nodes
     by_queue: dict[str, list[int]] = {name: [] for name in workload.published_queues}
     ways = _ways(workload)
@@ -177,7 +177,8 @@ def _without_publisher(scenario: Scenario) -> set[str]:
 
 
 def _ways(workload: Workload) -> list[Collection[str]]:
-    """Where each turn of what is published leads; which shard takes it, only the broker knows."""
+    """Return the queues that each turn of a publisher may lead to. Only the broker knows which shard takes a
+    message."""
     names, routing = workload.queue_names, workload.routing
     if routing is None:
         return [{name} for name in workload.published_queues]
@@ -185,7 +186,7 @@ def _ways(workload: Workload) -> list[Collection[str]]:
 
 
 def _cut_off(step: AnyFault, scenario: Scenario) -> set[str]:
-    """The clients that the step cuts off from all that they connect to, for longer than it takes them to come back."""
+    """Return the clients that the step cuts off from all their endpoints, for longer than they take to come back."""
     links = step.touches_links(scenario.topology) if not step.slows_links and step.for_s > 1 else frozenset()
     clients = {link.client for link in links} - {None}
     places = scenario.topology.balancer_names or scenario.topology.client_nodes
@@ -213,7 +214,7 @@ def _workload_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 
 def _setting_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """Lines of rabbitmq.conf that the harness writes itself."""
+    """Yield lines of rabbitmq.conf that the harness writes itself."""
     instead = {
         "cluster_partition_handling": "partition_handling",
         "net_ticktime": "net_ticktime_s",
@@ -222,7 +223,7 @@ def _setting_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     for name in scenario.topology.settings:
         field = next((field for key, field in instead.items() if name == key or name.startswith(f"{key}.")), None)
         if field is not None:
-            yield ("topology", "settings", name), f"is said by topology.{field}; write it there"
+            yield ("topology", "settings", name), f"is set by topology.{field}; write it there"
         elif is_in_owned_family(name):
             yield ("topology", "settings", name), "is the harness's own, which must know its ports and logs"
 
@@ -244,14 +245,14 @@ def _balancer_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple
 
 
 def _size_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
-    """Only containers are held to what they may use."""
+    """Yield a broker size if the driver cannot enforce it: only containers can."""
     if scenario.topology.broker_size is not None and driver is not None and "containers" not in DRIVERS[driver].offers:
         text = f"the driver {driver} holds brokers to no size; take {OPTION}driver docker, or leave it out"
         yield ("topology", "broker_size"), text
 
 
 def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
-    """More clients than this machine lets connect."""
+    """Yield more clients than this machine lets connect."""
     if driver is not None:
         topology = scenario.topology
         limits = Limits.of_this_machine(broker_descriptors=DRIVERS[driver].open_files())
@@ -268,7 +269,7 @@ def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Lo
 
 
 def _load_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """What varies for longer than there is time for it, or is too slow to be told from what stands still."""
+    """Yield loads that vary for longer than there is time, or are too slow to be distinguished from a standstill."""
     workload, phases = scenario.workload, scenario.phases
     groups: list[tuple[Location, Service]]
     groups = [((("services", i) if group.name else ()), group) for i, group in enumerate(workload.groups)]
@@ -287,13 +288,13 @@ def _load_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 
 def combination_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """Two steps that do not go together, as where both take the same node away at the same time."""
+    """Yield pairs of steps that do not go together, such as two that take the same node away at the same time."""
     sane = _sane(scenario)
     for trouble in Combination([*sane.values()], scenario.topology, [*sane]).troubles():
         yield ("schedule", trouble.step, trouble.field), trouble.text
 
 
 def _sane(scenario: Scenario) -> dict[int, AnyFault]:
-    """The steps that have no problem of their own, by their place in the schedule."""
+    """Return the steps without problems of their own, by their place in the schedule."""
     found = enumerate(scenario.schedule)
     return {place: step for place, step in found if not step.problems(scenario.topology, scenario.workload)}

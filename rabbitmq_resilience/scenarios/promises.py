@@ -1,4 +1,4 @@
-"""What clusters promise, as a scenario demands it: the one builder that all suites and random schedules share."""
+"""Build scenarios that demand what clusters promise. All suites and random schedules share this one builder."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from rabbitmq_resilience.scenarios.known_defects import known_hangs
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: An invariant by its name, with its bounds; None where it is not demanded.
+#: An invariant by its name, with its bounds; None if it is not demanded.
 Demanded = Mapping[str, Mapping[str, Any] | None]
 
 SEED = 4711
-#: For clients to connect elsewhere and for leaders to be elected.
+#: How long clients may take to connect elsewhere, and queues to elect leaders.
 ELECTED_AFTER_S = 5.0
 WINDOW_S = 2.5
 
 
 def stall_s_max(net_ticktime_s: int) -> float:
-    """The longest that a queue with a majority may stand still: the cut is noticed; a publisher that is then served
-    by a broker which still takes the old leader for the leader gets no confirm until its patience ends, and goes
-    elsewhere."""
+    """Return the longest time for which a queue with a majority may stand still.
+
+    First the cut is noticed. Then a publisher may be served by a broker that still takes the old leader for the leader.
+    It gets no confirm until its patience ends, and then connects elsewhere."""
     return Availability().bound_s(net_ticktime_s)
 
 
 def promised(topology: Topology, *, recovered_within_s: float) -> dict[str, Mapping[str, Any] | None]:
-    """What every cluster promises whatever breaks in it, as long as a majority is there."""
+    """Return what every cluster promises during any fault, as long as a majority is there."""
     return {
         "no_loss": {},
         "order": {},
@@ -43,7 +44,7 @@ def promised(topology: Topology, *, recovered_within_s: float) -> dict[str, Mapp
 
 
 def throughput_kept(*, grace_s: float = ELECTED_AFTER_S) -> Mapping[str, Any]:
-    """Half of the steady rate, ``grace_s`` after each change."""
+    """Return bounds that demand half of the steady rate from ``grace_s`` after each change on."""
     return {"ratio_min": 0.5, "window_s": WINDOW_S, "grace_s": grace_s}
 
 
@@ -61,8 +62,8 @@ def promising(
     expect: Sequence[Expectation] = (),
     seed: int = SEED,
 ) -> Scenario:
-    """A scenario with what is ``demanded``, and with the hangs expected that may keep any node away. Its title ends in
-    topology, partition handling (or what it is ``about`` instead) and queue type."""
+    """Return a scenario that demands ``demanded``, and expects the known hangs that may keep any node away. Its title
+    ends with topology, partition handling (or ``about`` instead) and queue type."""
     chosen = {name: bounds for name, bounds in demanded.items() if bounds is not None}
     return Scenario(
         title=f"{name}, {topology.name}, {about or topology.partition_handling}, {workload.queue_type}",
@@ -79,12 +80,12 @@ def promising(
     )
 
 
-#: From which version on brokers have no such thing.
+#: The version from which on brokers do not have the feature.
 _GONE_FROM = {"RAM nodes": "4.2", "queues that are not durable": "4.3"}
 
 
 def versions(workload: Workload, topology: Topology | None = None, *, since: str = "3.8", until: str = "") -> str:
-    """Return the broker versions, as a scenario states them, that have such queues, and such a cluster."""
+    """Return the broker versions, as a scenario states them, that have such queues and such a cluster."""
     needs = workload.needs | (topology.needs if topology else frozenset())
     ends = [until] if until else []
     ends += [end for is_so, end in ((workload.lazy, "3.12"), (workload.queue_type == "mirrored", "4")) if is_so]

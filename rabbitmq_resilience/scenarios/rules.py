@@ -1,4 +1,4 @@
-"""Whether a scenario's alerting rules are sound, and can do what is demanded of them."""
+"""Check that a scenario's alerting rules are sound, and that they can fire as demanded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rabbitmq_resilience.clusters.alert_rules import Group, Rule, RulesError, duration_s, promtool_beside, read_rules
+from rabbitmq_resilience.clusters.alert_rules import Group, Rule, RulesError, duration_s, promtool_next_to, read_rules
 from rabbitmq_resilience.invariants.alerts import Alerts
 from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.distributions import ToolMissingError, find_prometheus
@@ -14,7 +14,7 @@ from rabbitmq_resilience.tools.yaml_files import Location
 
 
 def rule_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """What is wrong with the files, and what they could never show."""
+    """Yield what is wrong with the files, and what they could never show."""
     demanded = scenario.chosen_invariants.get("alerts")
     if scenario.rule_files and not scenario.metrics:
         yield ("metrics",), "rules are evaluated by a Prometheus server; write metrics: true"
@@ -45,14 +45,14 @@ def _demanded(scenario: Scenario, alerts: Alerts, groups: Sequence[Group]) -> It
             yield (*at, "alert"), _unknown(demand.alert, list(names))
         elif (least_s := min(_least_s(*one) for one in rules if one[1].alert == demand.alert)) > demand.within_s:
             text = f"{demand.alert} takes {least_s:g} s at least, by the for: of its rule and the interval of its group"
-            yield (*at, "within_s"), f"{text}; allow more, or give the run rules that are faster"
+            yield (*at, "within_s"), f"{text}; allow more, or give the run faster rules"
     for i, name in enumerate(alerts.ignored):
         if name not in names:
             yield ("invariants", "alerts", "ignored", i), _unknown(name, list(names))
 
 
 def _least_s(group: Group, rule: Rule) -> float:
-    """How long an alert takes from its cause on at best. What lasts is evaluated twice."""
+    """Return how long an alert takes at best from its cause on. A rule with ``for:`` is evaluated twice."""
     lasts_s = duration_s(rule.for_)
     return max(lasts_s, group.every_s) if lasts_s else 0
 
@@ -65,6 +65,6 @@ def _unknown(name: str, names: Sequence[str]) -> str:
 
 def _promtool() -> Path | None:
     try:
-        return promtool_beside(find_prometheus())
+        return promtool_next_to(find_prometheus())
     except ToolMissingError:
         return None

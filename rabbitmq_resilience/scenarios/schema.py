@@ -1,4 +1,4 @@
-"""The JSON Schema of fault files, for editors: generated from the definitions.
+"""Generate the JSON Schema of fault files for editors, from the definitions.
 
 .venv/bin/python -m rabbitmq_resilience.scenarios.schema > docs/fault-file.schema.json
 """
@@ -14,8 +14,8 @@ from rabbitmq_resilience.workloads import presets
 
 
 def schema() -> dict[str, Any]:
-    """What fits is not yet right: targets against the topology, steps against each other and the like are checked only
-    when the file is loaded."""
+    """Return the schema. A file that fits may still be wrong: targets are checked against the topology, and steps
+    against each other, only when the file is loaded."""
     made = Scenario.model_json_schema()
     made["title"] = "Fault file"
     for step in made["$defs"].values():
@@ -24,7 +24,7 @@ def schema() -> dict[str, Any]:
             step["allOf"] = [{"anyOf": [{"required": ["for_s"]}, {"required": ["for_ticks"]}]}]
     topology = made["properties"]["topology"]
     named = {"enum": list(catalogue.names()), "description": "a topology that is known by name"}
-    file = {"type": "string", "pattern": r"\.ya?ml$", "description": "its own file, seen from this one"}
+    file = {"type": "string", "pattern": r"\.ya?ml$", "description": "the path of its file, relative to this one"}
     made["properties"]["topology"] = {"anyOf": [named, file, topology]}
     made["$defs"]["Workload"]["properties"] |= {
         "preset": {"enum": list(presets.names()), "description": "a load that is known by name"},

@@ -1,7 +1,7 @@
-"""Traces that known defects leave in the brokers' logs and that take more than a regular expression: times. And those
-that they leave in the findings.
+"""Find traces of known defects in the brokers' logs if a regular expression is not enough, because times matter. Also
+find traces in the findings.
 
-One function each, of the text of one log or of all findings, by the name that an expectation gives in ``trace``.
+Each trace is one function of the text of one log, or of all findings. An expectation gives its name in ``trace``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rabbitmq_resilience.invariants.verdict import Finding
 Trace = Callable[[str], bool]
 FindingsTrace = Callable[[Mapping[str, Finding]], bool]
 
-#: ``2022-01-02 03:04:05.678901+00:00 [info] <0.1.0> text``, since 3.9; before, in ms and without a zone.
+#: ``2022-01-02 03:04:05.678901+00:00 [info] <0.1.0> text``, since 3.9; before that in ms and without a zone.
 _LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3,6})\S* \[\w+\] \S+ (.*)$", re.MULTILINE)
 
 _PEER_LOST = re.compile(r"\*\* Node \S+ not responding|node \S+ down: |.*Promoting mirror")
 _PAUSES = "Cluster minority/secondary status detected"
 _STOPS_OR_STARTS = "RabbitMQ is asked to"
-#: Of 120 pauses of 3.8.9 and 3.10.8 in time, the latest came 0.53 s after the first peer was lost.
+#: Of 120 timely pauses of 3.8.9 and 3.10.8, the latest came 0.53 s after the first peer was lost.
 LATE_S = 2.0
 
 _BROKER_SEEN = re.compile(r"rabbit on node '?([\w@.-]+?)'? (up|down)$")
@@ -31,10 +31,10 @@ _PEER_UNREACHABLE = re.compile(r"node '?([\w@.-]+?)'? down: ")
 _RAN_APART = re.compile(r"running_partitioned_network,\s*'?([\w@.-]+?)'?\}")
 _STARTS, _STARTED = " Starting RabbitMQ", "Server startup complete"
 
-#: Nodes of 4.0 that paused in time had waited for less.
+#: Nodes of 4.0 that paused in time had waited for less than this.
 WAITED_S = 2 * NET_SETUPTIME_S
 
-#: A node that was frozen learns of all that happened meanwhile at once.
+#: A node that was frozen learns of everything that happened meanwhile within this time.
 RESUMED_S = 1.0
 
 _PEER_BACK = re.compile(r"node '?([\w@.-]+?)'? up$")
@@ -42,16 +42,16 @@ _PROMOTES = "Promoting mirror"
 _HAS_STOPPED = ("Successfully stopped RabbitMQ", "RabbitMQ is asked to start", " Starting RabbitMQ")
 
 _DECIDES = "Autoheal decision"
-#: After these there may be a new split: a peer was lost, or the node was not there to tell.
+#: After these lines there may be a new split: a peer was lost, or the node was not there to log it.
 _MAY_BE_PARTED = re.compile(r"node \S+ down: |\*\* Node \S+ not responding|\s*Starting RabbitMQ \d")
-#: A restart takes some seconds, and requests are ignored until it is over. To notice a new cut, and its end, takes
-#: longer, but for cuts that close connections and for a net_ticktime of a few seconds.
-ANEW_WITHIN_S = 15.0
+#: A restart takes some seconds, and requests are ignored until it is over. Noticing a new cut, and its end, takes
+#: longer, except for cuts that close connections and for a net_ticktime of a few seconds.
+AGAIN_WITHIN_S = 15.0
 
 
 def pauses_late(log: str) -> bool:
-    """The node lost a peer, and went on for ``LATE_S`` or longer before it found itself in a minority: it waited for a
-    connection to another one (``net_setuptime``)."""
+    """Return whether the node lost a peer and went on for ``LATE_S`` or longer before it found itself in a minority. It
+    waited for a connection to another peer (``net_setuptime``)."""
     lost_s: float | None = None
     for at_s, text in _lines(log):
         if text.startswith(_STOPS_OR_STARTS):
@@ -64,11 +64,11 @@ def pauses_late(log: str) -> bool:
 
 
 def never_pauses(log: str) -> bool:
-    """Return whether the node was without a peer for ``NET_SETUPTIME_S`` and longer, and did not pause before it saw
+    """Return whether the node was without a peer for ``NET_SETUPTIME_S`` or longer, and did not pause before it saw
     that peer again.
 
-    It lost the broker of that peer, and took the peer itself for unreachable only once Mnesia had said that the two had
-    run apart: its node monitor had waited for another silent peer, whose turn came first, until the cut was over.
+    It lost the broker of that peer, and took the peer itself for unreachable only after Mnesia had reported that the
+    two had run separately. Its node monitor had first waited for another silent peer, until the cut was over.
     """
     lost_s: dict[str, float] = {}
     apart: set[str] = set()
@@ -112,9 +112,10 @@ def waits_to_pause(log: str) -> bool:
 
 
 def resumes_apart(log: str) -> bool:
-    """Return whether the node lost a peer and its broker, which had run apart from it, saw the peer again within
-    ``RESUMED_S``, and did not pause: it was frozen for longer than ``net_ticktime``, and its peers were back before it
-    could count them."""
+    """Return whether the node lost a peer and its broker, saw the peer again within ``RESUMED_S``, and did not pause.
+
+    The peer's broker had run separately. The node was frozen for longer than ``net_ticktime``, and its peers were back
+    before it could count them."""
     lost_s: dict[str, float] = {}
     apart: set[str] = set()
     for at_s, text in _lines(log):
@@ -132,8 +133,8 @@ def resumes_apart(log: str) -> bool:
 
 
 def starts_apart(log: str) -> bool:
-    """Return whether the node started without seeing the broker of any peer, served, and later met one that had run
-    apart from it: it was cut off while it started, and did not pause."""
+    """Return whether the node started without seeing the broker of any peer, served, and later met a peer that had run
+    separately. It was cut off while it started, and did not pause."""
     alone = started = False
     for _, text in _lines(log):
         if text.startswith(_STARTS):
@@ -150,8 +151,8 @@ def starts_apart(log: str) -> bool:
 
 
 def leads_while_pausing(log: str) -> bool:
-    """The node found itself in a minority, and before it had stopped for that it saw a peer again and took the lead of
-    a queue: it takes a second or more to stop, and goes on meanwhile."""
+    """Return whether the node found itself in a minority, and then saw a peer again and became the leader of a queue
+    before it had stopped. A node takes a second or more to stop, and goes on meanwhile."""
     saw: set[str] | None = None
     for _, text in _lines(log):
         if text.startswith(_PAUSES):
@@ -165,14 +166,14 @@ def leads_while_pausing(log: str) -> bool:
     return False
 
 
-def decides_anew(log: str) -> bool:
-    """The node that decides under autoheal did so twice about the same split: it had lost no peer meanwhile, or the
-    second time came too soon for a new one."""
+def decides_again(log: str) -> bool:
+    """Return whether the node that decides under autoheal decided twice about the same split. It had lost no peer
+    meanwhile, or the second decision came too soon for a new split."""
     decided_s: float | None = None
     parted = False
     for at_s, text in _lines(log):
         if text.startswith(_DECIDES):
-            if decided_s is not None and (not parted or at_s - decided_s <= ANEW_WITHIN_S):
+            if decided_s is not None and (not parted or at_s - decided_s <= AGAIN_WITHIN_S):
                 return True
             decided_s, parted = at_s, False
         elif _MAY_BE_PARTED.match(text):
@@ -181,7 +182,7 @@ def decides_anew(log: str) -> bool:
 
 
 def refuses_messages(findings: Mapping[str, Finding]) -> bool:
-    """Each queue that stood still for too long answered its publishers, and refused what they sent."""
+    """Return whether each queue that stood still for too long answered its publishers, and refused their messages."""
     found = findings.get("availability")
     ratio = found.numbers.get("refused_ratio") if found is not None else None
     return isinstance(ratio, int | float) and ratio >= REFUSED_MIN
@@ -190,7 +191,7 @@ def refuses_messages(findings: Mapping[str, Finding]) -> bool:
 FINDINGS_TRACES: Mapping[str, FindingsTrace] = {"refuses_messages": refuses_messages}
 
 TRACES: Mapping[str, Trace] = {
-    "decides_anew": decides_anew,
+    "decides_anew": decides_again,
     "pauses_late": pauses_late,
     "never_pauses": never_pauses,
     "waits_to_pause": waits_to_pause,
@@ -201,6 +202,6 @@ TRACES: Mapping[str, Trace] = {
 
 
 def _lines(log: str) -> Iterator[tuple[float, str]]:
-    """When each line was logged, and its text; further lines of a message are left out."""
+    """Yield the time and the text of each line; further lines of a message are left out."""
     for line in _LINE.finditer(log):
         yield datetime.fromisoformat(line[1]).timestamp(), line[2]
