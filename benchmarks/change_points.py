@@ -1,14 +1,14 @@
-"""How often the trend sees a change where there is none, and how soon it sees one that is there.
+"""Measure how often the trend finds a change although there is none, and how soon it finds a real one.
 
 The series are made: noise of several kinds, and real numbers of one scenario that was played again and again
-(`benchmarks/recorded_nights.json`), in any order. A false alarm is a series of 30 nights of the same level in which
-anything is found: on the last night, and also on any of its nights, as somebody looks at it each morning. A step of
-30 % upwards in recovery is found if a change is told at its night, or at most two beside it.
+(`benchmarks/recorded_nights.json`), in random order. A false alarm is a change that is found in 30 nights of the same
+level: after the last night, and also after any of the nights, as users look at the trend each morning. A step of 30 %
+upwards in recovery is found if the trend reports a change at its night, or at most two nights away.
 
     .venv/bin/python -m benchmarks.change_points [--series 100]
 
-The exit status is 1 where there are more false alarms than chance explains at one in a hundred, or where a step is not
-found within five nights in nine of ten series though the noise is 8 % or less and there were 20 nights before it.
+The exit status is 1 if there are more false alarms than chance explains at one in a hundred. It is also 1 if a step
+with noise of at most 8 % and 20 nights before it is not found within five nights in nine of ten series.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _mostly_nothing(random: np.random.Generator, nights: int) -> Floats:
 
 
 def recorded() -> Mapping[str, Floats]:
-    """By what was measured, the numbers of all plays of the scenario."""
-    told = json.loads(RECORDED.read_text(encoding="utf-8"))["numbers"]
-    return {name: np.array([value for value in values if value is not None]) for name, values in told.items()}
+    """Return {measurement: the numbers of all runs of the scenario}."""
+    numbers = json.loads(RECORDED.read_text(encoding="utf-8"))["numbers"]
+    return {name: np.array([value for value in values if value is not None]) for name, values in numbers.items()}
 
 
 def noises() -> dict[str, Noise]:
@@ -71,7 +71,7 @@ def noises() -> dict[str, Noise]:
 
 
 def false_alarms(noise: Noise, random: np.random.Generator, *, series: int) -> tuple[float, float]:
-    """The part of the series in which a change is found after the last night, and after any of them."""
+    """Return the shares of series in which a change is found after the last night, and after any night."""
     last = ever = 0
     for _ in range(series):
         values = noise(random, NIGHTS)
@@ -82,7 +82,7 @@ def false_alarms(noise: Noise, random: np.random.Generator, *, series: int) -> t
 
 
 def found_after(values: Floats, before: int) -> int | None:
-    """How many nights of the new level it takes until its change is told; None if more than there are."""
+    """Return the number of nights at the new level until the trend reports the change; None if it never does."""
     for after in range(1, len(values) - before + 1):
         if any(abs(change.first - before) <= ASIDE_NIGHTS for change in change_points(values[: before + after])):
             return after
@@ -90,7 +90,7 @@ def found_after(values: Floats, before: int) -> int | None:
 
 
 def found(noise: Noise, random: np.random.Generator, *, before: int, series: int) -> tuple[float, float]:
-    """The part of the steps that is found within WITHIN_NIGHTS, and within twice as many."""
+    """Return the shares of steps that are found within WITHIN_NIGHTS, and within twice that."""
     taken = []
     for _ in range(series):
         values = noise(random, before + 2 * WITHIN_NIGHTS)
@@ -105,7 +105,7 @@ def _spread(values: Floats) -> float:
 
 
 def _allowed(series: int) -> float:
-    """What one in a hundred may come to among so many series, once in a thousand times."""
+    """Return the share of false alarms among ``series`` that a rate of one in 100 exceeds once in 1,000 times."""
     part, most = 0.0, 0
     for most in range(series + 1):
         chance = math.comb(series, most) * FALSE_ALARMS_MAX**most * (1 - FALSE_ALARMS_MAX) ** (series - most)
@@ -115,7 +115,7 @@ def _allowed(series: int) -> float:
     return most / series
 
 
-def _tell_false_alarms(random: np.random.Generator, series: int) -> Iterator[bool]:
+def _print_false_alarms(random: np.random.Generator, series: int) -> Iterator[bool]:
     print(f"False alarms, {series} series of {NIGHTS} nights each\n")
     print("| noise | found after the last night | found after any night |\n| --- | ---: | ---: |")
     for name, noise in noises().items():
@@ -128,7 +128,7 @@ def _row(cells: Iterable[str]) -> None:
     print("|", " | ".join(cells), "|", flush=True)
 
 
-def _tell_found(random: np.random.Generator, series: int) -> Iterator[bool]:
+def _print_found(random: np.random.Generator, series: int) -> Iterator[bool]:
     befores = (10, 15, HELD_BEFORE, 25)
     print(f"\nA step of {STEP - 1:.0%}: found within {WITHIN_NIGHTS} nights (within twice as many), {series} series\n")
     _row(["noise", *(f"{before} nights before" for before in befores)])
@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("--series", type=int, default=100)
     series = parser.parse_args().series
     random = np.random.default_rng(1)
-    held = [*_tell_false_alarms(random, series), *_tell_found(random, series)]
+    held = [*_print_false_alarms(random, series), *_print_found(random, series)]
     print(f"\n{sum(held)} of {len(held)} bounds are held")
     return 0 if all(held) else 1
 

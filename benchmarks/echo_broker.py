@@ -1,9 +1,9 @@
-"""An AMQP 0-9-1 server that only hands messages on: what clients need for a message where no broker takes any time.
+"""Serve AMQP 0-9-1 and only hand messages on, to measure the time of clients without that of a broker.
 
-It serves one connection after another on loopback as far as the clients that are compared need it: each method is
-answered as if it had worked, what is published to any exchange goes at once to the consumer that subscribed last (or
-waits for the first one), and is confirmed. Nothing is limited, acknowledgements are read and forgotten. It is a process
-of its own, as a broker is, and its own time is in what both sides measure.
+The echo serves connections on loopback, with the methods that the compared clients need. It answers each method as if
+it had worked. A message to any exchange goes at once to the consumer that subscribed last (or waits for the first one),
+and is confirmed. Nothing is limited; acknowledgements are read and ignored. The echo is a process of its own, as a
+broker is, and its time is part of what both sides measure.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _OVERHEAD_BYTES = _FRAME.size + 1
 _PUBLISH = _METHOD.pack(60, 40)
 _DELIVER = _METHOD.pack(60, 60)
 _TAG_AND_BIT = struct.Struct(">QB")
-#: Of what a client publishes: the number of its method, and a ticket that nobody uses. Where it goes follows.
+#: The beginning of a publish: the number of the method, and an unused ticket. The exchange and key follow.
 _BEFORE_PLACE_BYTES = _METHOD.size + 2
 _BODY_SIZE = struct.Struct(">HHQ")
 _END = bytes([spec.FRAME_END])
 _GREETING_BYTES = 8
 _RECEIVE_BYTES = 1 << 17
 _FRAME_MAX_BYTES = 131_072
-#: What a client is told that the broker can do.
+#: The capabilities that the echo announces to clients.
 _CAPABILITIES = {"publisher_confirms": True, "basic.nack": True, "consumer_cancel_notify": True}
 
 
 @dataclass(eq=False)
 class Client:
-    """One connection. ``confirmed``: for each channel that has confirms, how many messages came over it."""
+    """One connection. ``confirmed``: {channel: the number of its messages}, for channels with confirms."""
 
     peer: socket.socket
     rest: bytes = b""
     greeted: bool = False
     confirmed: dict[int, int] = field(default_factory=dict)
-    #: The frames of a message of which the body is not complete, where it goes, and how much of it is to come.
+    #: The frames of a message with an incomplete body, its exchange and key, and how many bytes are still to come.
     message: list[bytes] = field(default_factory=list)
     place: bytes = b""
     body_left: int = 0
@@ -55,13 +55,13 @@ class Client:
         self.out.append(frame.Method(channel, method).marshal())
 
     def flush(self) -> None:
-        """All of what was answered; raises OSError where the client is gone."""
+        """Send all answers. Raise OSError if the client is gone."""
         if self.out:
             data, self.out = b"".join(self.out), []
             self.peer.sendall(data)
 
 
-#: The frames of a message, and where it goes.
+#: The frames of a message, and its exchange and key.
 Message = tuple[list[bytes], bytes]
 
 
@@ -73,7 +73,7 @@ class Echo:
         self._touched: set[Client] = set()
 
     def receive(self, client: Client, data: bytes) -> None:
-        """Work off what a client sent, and answer it."""
+        """Handle data from a client, and answer it."""
         data = client.rest + data
         at = 0
         if not client.greeted and len(data) >= _GREETING_BYTES:
@@ -95,7 +95,7 @@ class Echo:
             touched.flush()
 
     def left(self, client: Client) -> None:
-        """What waits was for others than those who come next."""
+        """Forget a client that left, and the waiting messages: they are not for the next clients."""
         self._waiting.clear()
         if self._consumer is not None and self._consumer[0] is client:
             self._consumer = None
@@ -153,7 +153,7 @@ class Echo:
             client.answer(channel, _ANSWERS[type(method)]())
 
 
-#: What needs nothing but an answer. What is not here has none: acknowledgements, heartbeats, and the last words.
+#: Methods that only need an answer. Methods that are missing here have none, such as acknowledgements.
 _ANSWERS: Mapping[type, Callable[[], Any]] = {
     spec.Connection.Open: spec.Connection.OpenOk,
     spec.Connection.Close: spec.Connection.CloseOk,
@@ -165,12 +165,12 @@ _ANSWERS: Mapping[type, Callable[[], Any]] = {
 }
 
 
-def _serve(told: Pipe) -> None:
-    """Until it is killed; tells its port first."""
+def _serve(answer: Pipe) -> None:
+    """Send the port to ``answer``, then serve until the process is killed."""
     echo, selector = Echo(), selectors.DefaultSelector()
     with socket.create_server(("127.0.0.1", 0)) as server:
         selector.register(server, selectors.EVENT_READ, None)
-        told.send(server.getsockname()[1])
+        answer.send(server.getsockname()[1])
         while True:
             for key, _ in selector.select():
                 if key.data is None:
@@ -196,12 +196,12 @@ def _hear(echo: Echo, selector: selectors.BaseSelector, client: Client) -> None:
 
 @contextmanager
 def echoing() -> Iterator[int]:
-    """A process that serves; its port."""
+    """Run the echo in a process of its own, and yield its port."""
     context = get_context("spawn")
     ours, its = context.Pipe(duplex=False)
     process = context.Process(target=_serve, args=(its,), daemon=True)
     process.start()
-    its.close()  # so that one that ends early is noticed
+    its.close()  # so that an early end of the process is noticed
     try:
         yield ours.recv()
     finally:

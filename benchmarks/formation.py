@@ -1,13 +1,13 @@
-"""How long a cluster takes to form, against its CPU floor.
+"""Measure how long a cluster takes to form, compared with its CPU floor.
 
 The floor is the CPU time (user and system) that the brokers and their children used until the cluster was
 formed, divided by the cores: no schedule of the same work ends sooner. Formed means that every node
-accepts AMQP and every node's management API shows all nodes running. Run it on an idle machine; what other
-processes used meanwhile is printed, because it makes the ratio worse than it is.
+accepts AMQP and every node's management API shows all nodes running. Run it on an idle machine. It also
+prints the CPU time of other processes, which makes the ratio worse.
 
     .venv/bin/python -m benchmarks.formation [--nodes 3 5 7] [--runs 3] [--rabbitmq-home DIR]
 
-The exit status is 1 where the median of a size is over the bound.
+The exit status is 1 if the median of a size is over the bound.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Formation:
 
 
 def measure(topology: Topology, broker: BrokerHome, *, proxied: bool = False) -> Formation:
-    """Form a cluster of ``topology`` once and end it again."""
+    """Form a cluster of ``topology`` once, end it again, and return what it took."""
     busy_before_s = _machine_busy_s()
     begun = time.monotonic()
     with LocalCluster.form(topology, broker=broker, proxied=topology.links if proxied else ()) as cluster:

@@ -1,4 +1,4 @@
-"""What happens in an hour of rolling restarts under many queues, at the full scale of the case study."""
+"""Describe an hour of rolling restarts with many queues, at the full scale of the case study."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 STEADY_S, RECOVERY_S, SETTLED_S, DRAIN_S = 10, 10, 50, 20
 ROUND_S, TURN_S, AWAY_S, BACK_S = 60, 15, 2, 7
-#: How often workers write what they have, be it ever so little (``workloads.publisher``, ``workloads.consumer``).
+#: How often workers write their rows, even a few (``workloads.publisher``, ``workloads.consumer``).
 FLUSH_S = 0.1
 
 Array = npt.NDArray[Any]
@@ -28,8 +28,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Hour:
-    """In ``rounds`` of a minute each ``messages`` go through ``queues``. What a publisher sends, a consumer of its
-    own reads; such ``pairs`` share the queues."""
+    """An hour in ``rounds`` of one minute each, with ``messages`` in all and ``queues``.
+
+    A consumer of its own reads the messages of each publisher. These ``pairs`` share the queues.
+    """
 
     messages: int = 25_000_000
     queues: int = 100
@@ -56,23 +58,23 @@ class Hour:
 
     @property
     def each(self) -> int:
-        """Messages of each publisher."""
+        """Return the number of messages of each publisher."""
         return self.messages // self.pairs
 
     @property
     def rows_together(self) -> int:
-        """What a process of several clients has to write at once."""
+        """Return how many rows a process of several clients writes at once."""
         return max(1, round(self.messages / PROCESSES_MAX * FLUSH_S / self.phases_s["drain"]))
 
     def home(self, client: int) -> int:
         return client % len(self.nodes)
 
     def stops_s(self, node: int) -> Array:
-        """When that node is stopped, in each round; it is back ``BACK_S`` later."""
+        """Return the seconds at which that node is stopped, one in each round; it is back ``BACK_S`` later."""
         return STEADY_S + node * TURN_S + ROUND_S * np.arange(self.rounds)
 
     def away(self, node: int, at_s: Array) -> npt.NDArray[np.bool_]:
-        """At which of the moments the node does not serve."""
+        """Return for each of these times whether the node does not serve."""
         since_s = (at_s - STEADY_S - node * TURN_S) % ROUND_S
         stopped: npt.NDArray[np.bool_] = (
             (since_s > 0) & (since_s < BACK_S) & (at_s >= STEADY_S) & (at_s < STEADY_S + self.chaos_s)

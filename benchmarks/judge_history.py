@@ -1,8 +1,8 @@
-"""How long it takes to judge a history of 25 million messages, and how much memory.
+"""Measure the time and the memory to judge a history of 25 million messages.
 
-``python -m benchmarks.judge_history [--messages 25000000]`` records such a history in a temporary folder (1.4 GB),
-judges it by every invariant in a process of its own, and counts a history of a 25th of that in plain Python sets of
-messages, the way of Jepsen's total-queue checker, scaled up. Limits: 15 s and 1.5 GB.
+``python -m benchmarks.judge_history [--messages 25000000]`` records such a history in a temporary folder (1.4 GB), and
+judges it by every invariant in a process of its own. For comparison, it counts a history of a 25th of that size in
+plain Python sets of messages, as Jepsen's total-queue checker does, and scales the time up. Limits: 15 s and 1.5 GB.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LIMIT_S = 15.0
 LIMIT_BYTES = 1_500_000_000
 PEER_SHARE = 25
 LANES = 4  # publishers, queues and consumers
-#: Rows a batch, as workers write them: a consumer records before it acknowledges, every 50 messages.
+#: Rows in a batch, as workers write them: a consumer records before it acknowledges, every 50 messages.
 PUBLISHES_ROWS = 4096
 DELIVERIES_ROWS = 50
 NODES = ("a1", "b1", "c1")
@@ -49,7 +49,7 @@ ORIGIN_US = 3_600_000_000
 
 
 def record(run: RunDirectory, messages: int) -> None:
-    """A sane history: 1 in 500 confirmed late, and every 100th batch delivered twice, then marked as redelivered."""
+    """Record a valid history: 1 in 500 messages confirmed late, every 100th batch delivered again as redelivered."""
     run.fault_file.write_text("version: 1\n")
     run.events_file.write_text("".join(json.dumps(event) + "\n" for event in _events()))
     Routes.plain(LANES).save(run.history)
@@ -133,7 +133,7 @@ def judge_all(path: Path) -> str:
 
 
 def count_in_sets(path: Path) -> str:
-    """Lost and unexpected messages, as sets of (publisher, sequence)."""
+    """Count lost and unexpected messages, with sets of (publisher, sequence), and return the counts in words."""
     history = load_history(path)
 
     def read(batches: Iterable[pa.RecordBatch], keep: Callable[[dict[str, Any]], bool]) -> set[tuple[int, int]]:
@@ -145,7 +145,7 @@ def count_in_sets(path: Path) -> str:
 
 
 def measured(work: Callable[[Path], str], path: Path) -> tuple[str, float, int]:
-    """What ``work`` said, its seconds, and the peak bytes of the process of its own in which it ran."""
+    """Run ``work`` in a process of its own, and return its result, its seconds and the peak bytes of the process."""
     context = multiprocessing.get_context("spawn")
     answers, ours = context.Pipe(duplex=False)
     process = context.Process(target=_measure, args=(work, path, ours))
@@ -158,11 +158,11 @@ def measured(work: Callable[[Path], str], path: Path) -> tuple[str, float, int]:
 
 def _measure(work: Callable[[Path], str], path: Path, answer: Any) -> None:
     start_s = time.perf_counter()
-    said = work(path)
+    result = work(path)
     unit_bytes = 1 if sys.platform == "darwin" else 1024
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit_bytes
     print(f"  ({time.process_time():.1f} s of CPU, with starting)")
-    answer.send((said, time.perf_counter() - start_s, peak_bytes))
+    answer.send((result, time.perf_counter() - start_s, peak_bytes))
 
 
 def main() -> int:
@@ -176,10 +176,10 @@ def main() -> int:
         record(part, messages // PEER_SHARE)
         size_bytes = sum(file.stat().st_size for file in run.history.iterdir())
         print(f"history: {messages:,} messages, {size_bytes / 1e9:.2f} GB")
-        said, ours_s, peak_bytes = measured(judge_all, run.path)
-        print(f"all invariants: {ours_s:.1f} s, peak {peak_bytes / 1e9:.2f} GB: {said}")
-        judged, (said, peer_s, peer_bytes) = said, measured(count_in_sets, part.path)
-        print(f"sets of messages, a {PEER_SHARE}th: {peer_s:.1f} s, peak {peer_bytes / 1e9:.2f} GB: {said}")
+        result, ours_s, peak_bytes = measured(judge_all, run.path)
+        print(f"all invariants: {ours_s:.1f} s, peak {peak_bytes / 1e9:.2f} GB: {result}")
+        judged, (result, peer_s, peer_bytes) = result, measured(count_in_sets, part.path)
+        print(f"sets of messages, a {PEER_SHARE}th: {peer_s:.1f} s, peak {peer_bytes / 1e9:.2f} GB: {result}")
         print(f"ratio: {ours_s / (peer_s * PEER_SHARE):.4f} of the time of sets (scaled by {PEER_SHARE})")
     within = ours_s <= LIMIT_S and peak_bytes <= LIMIT_BYTES and judged == "VALID"
     print(f"limits of {LIMIT_S:g} s and {LIMIT_BYTES / 1e9:g} GB: {'kept' if within else 'broken'}")

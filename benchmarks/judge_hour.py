@@ -1,9 +1,9 @@
-"""How long it takes to judge an hour with 100 queues and 240 faults and to write its page, and how soon that opens.
+"""Measure the time to judge an hour with 100 queues and 240 faults, to write its page, and to open this page.
 
 ``python -m benchmarks.judge_hour [--messages 25000000] [--queues 200 --pairs 1000]`` records such a run in a temporary
-folder (5 GB) and then, each in a process of its own, judges it, writes its page, and counts another run of a 25th of it
-in plain Python sets, the way of Jepsen's total-queue checker, scaled up. Chromium, if there is one, draws the page and
-an empty one.
+folder (5 GB). Then it judges the run and writes its page, each in a process of its own. For comparison, it counts a run
+of a 25th of that size in plain Python sets, as Jepsen's total-queue checker does, and scales the time up. Chromium, if
+there is one, draws the page and an empty one.
 Limits: 60 s and 1.5 GB to judge it, 1 MB for the page, and three times the time of an empty page to open it.
 """
 
@@ -48,7 +48,7 @@ def write_its_page(path: Path) -> str:
 
 
 def opened_s(browser: str, page: Path) -> float:
-    """The least time in which the browser starts, draws the whole page and says what became of it."""
+    """Return the least time in which the browser starts, draws the whole page and prints its DOM."""
     quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
     taken_s = []
     for _ in range(OPENED_TIMES):
@@ -76,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=Hour.messages)
     parser.add_argument("--queues", type=int, default=Hour.queues)
-    parser.add_argument("--pairs", type=int, help="of a publisher and a consumer (default: one for each queue)")
+    parser.add_argument("--pairs", type=int, help="pairs of a publisher and a consumer (default: one for each queue)")
     arguments = parser.parse_args()
     pairs = arguments.pairs or arguments.queues
     hour = Hour(messages=arguments.messages, queues=arguments.queues, pairs=pairs)
@@ -89,15 +89,15 @@ def main() -> int:
         steps = len(hour.scenario.schedule)
         scale = f"{hour.queues} queues, {2 * hour.pairs} clients, {steps} faults"
         print(f"{hour.messages:,} messages, {size_bytes / 1e9:.2f} GB, {scale}")
-        said, judged_s, judged_bytes = measured(judge_recorded, run.path)
-        print(f"judged: {judged_s:.1f} s, peak {judged_bytes / 1e9:.2f} GB: {said}")
+        result, judged_s, judged_bytes = measured(judge_recorded, run.path)
+        print(f"judged: {judged_s:.1f} s, peak {judged_bytes / 1e9:.2f} GB: {result}")
         written, page_s, page_bytes = measured(write_its_page, run.path)
         print(f"page: {page_s:.1f} s, peak {page_bytes / 1e9:.2f} GB: {written}")
         counted, peer_s, peer_bytes = measured(count_in_sets, part.path)
         print(f"sets of messages, a {PEER_SHARE}th: {peer_s:.1f} s, peak {peer_bytes / 1e9:.2f} GB: {counted}")
         print(f"ratio: {judged_s / (peer_s * PEER_SHARE):.4f} of the time of sets (scaled by {PEER_SHARE})")
         quick = opens_quickly(run.report) and run.report.stat().st_size <= PAGE_BYTES_MAX
-    kept = quick and said == "VALID" and judged_s <= JUDGED_S_MAX and max(judged_bytes, page_bytes) <= BYTES_MAX
+    kept = quick and result == "VALID" and judged_s <= JUDGED_S_MAX and max(judged_bytes, page_bytes) <= BYTES_MAX
     print(f"limits: {'kept' if kept else 'broken'}")
     return 0 if kept else 1
 

@@ -1,12 +1,12 @@
-"""How fast links are cut and restored, against the time that a fault has for it.
+"""Measure how fast links are cut and restored, compared with the time that a fault has for it.
 
-A blip of a few milliseconds must not take longer to begin and to end than it lasts, and a link that flaps ten times a
-second must have been cut as often. Named peer: the same calls to the same Toxiproxy, one after another on a connection
-of their own, as a client of its HTTP API makes them. Run it on an idle machine; it needs no broker.
+A blip of a few milliseconds must not take longer to begin and to end than it lasts. A link that flaps ten times a
+second must be cut as often. The peer: the same calls to the same Toxiproxy, one after another on a connection of their
+own, as a client of its HTTP API makes them. Run it on an idle machine; it needs no broker.
 
     .venv/bin/python -m benchmarks.links [--nodes 7] [--times 200]
 
-The exit status is 1 where a bound is missed.
+The exit status is 1 if a bound is missed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from rabbitmq_resilience.clusters.network.toxiproxy import ToxiproxyServer
 from rabbitmq_resilience.clusters.processes.cluster import LocalHost
 from rabbitmq_resilience.clusters.spec import Link, Topology
 
-#: Of the time that it takes one link after another.
+#: The largest share of the time that the same calls take for one link after another.
 RATIO_MAX = 0.5
 #: The shortest period of ``flapping``.
 PERIOD_S = 0.1
 
 
-class Nobody:
-    """Stands for every broker: one listener that the kernel accepts connections on."""
+class FakeBrokers:
+    """The stand-in for every broker: one listener, on which the kernel accepts connections."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._port = int(listener.getsockname()[1])
@@ -52,7 +52,7 @@ class Nobody:
 
 @contextmanager
 def proxied(links: Collection[Link]) -> Iterator[ToxiproxyLinks]:
-    """``links`` on a Toxiproxy of their own."""
+    """Yield ``links`` on a Toxiproxy of their own."""
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="links-")))
         claim = take_claim(root, ports=1 + len(links))
@@ -62,7 +62,7 @@ def proxied(links: Collection[Link]) -> Iterator[ToxiproxyLinks]:
         server.await_ready()
         listener = stack.enter_context(socket.create_server((LOOPBACK, 0), backlog=1000))
         yield ToxiproxyLinks(
-            server, dict(zip(sorted(links), count(claim.base_port + 1), strict=False)), Nobody(listener)
+            server, dict(zip(sorted(links), count(claim.base_port + 1), strict=False)), FakeBrokers(listener)
         )
 
 

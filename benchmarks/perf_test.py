@@ -1,18 +1,19 @@
-"""Compares the verified load with RabbitMQ PerfTest's unverified one, on one cluster, in turn.
+"""Compare the verified load with RabbitMQ PerfTest's unverified one, in turn on one cluster.
 
     .venv/bin/python -m benchmarks.perf_test [--rounds 3] [--queues 1 10 100] [--rate N] [--rabbitmq-home DIR]
 
 Both sides have the same connections, channels, queues, messages in flight, prefetch, acknowledgements and message size,
-and connect to the same node: a publisher and a consumer for each queue, or more where there are fewer queues, each with
-a connection and a channel of its own. With ``--go-round`` ours are as many as is said, however many queues there are:
-each goes round its queues, over one channel or one for each (``--channel``), where PerfTest, whose producers keep to
-one queue, still has one for each; they share what ours may have in flight. With ``--rate`` both keep to it, which makes
-the CPU of one message comparable over numbers of queues: at full speed a broker that is slower also hands over fewer at
-a time. Ours also records every message, checks it, and drains and compares at the end. PerfTest
-is what ``make perf-test`` has fetched. Rates are confirms a second
-after a warm-up; CPU is that of all client processes and of all brokers, by message.
-The exit status is 1 where on quorum queues the rate is under ``RATIO_MIN`` of PerfTest's, or our clients use more than
-``CPU_RATIO_MAX`` times its CPU for a message; on the other types it is told, not judged.
+and connect to the same node. Each queue has a publisher and a consumer (more, if there are fewer queues), each with a
+connection and a channel of its own. With ``--go-round`` our side has the given numbers of clients for any number of
+queues: each one takes turns with its queues, over one channel or one for each (``--channel``). PerfTest, whose
+producers keep to one queue, still has one for each; they share the messages in flight of ours. With ``--rate`` both
+sides keep that rate. This makes the CPU of one message comparable over numbers of queues: at full speed, a slower
+broker also hands over fewer messages at a time. Our side also records and checks every message, and drains and compares
+at the end. PerfTest is the one that ``make perf-test`` has fetched. Rates are confirms a second after a warm-up; CPU is
+that of all client processes and of all brokers, for one message.
+
+The exit status is 1 if on quorum queues the rate is under ``RATIO_MIN`` of PerfTest's, or our clients use more than
+``CPU_RATIO_MAX`` times its CPU for a message. Other queue types are shown, not judged.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.spread import Spread
 
-#: Of each of ``--consumers``.
+#: The prefetch of each of ``--consumers``.
 PREFETCH = 500
 RATIO_MIN = 0.95
 CPU_RATIO_MAX = 1.5
@@ -59,7 +60,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Plan:
-    """How long each measurement is."""
+    """The times of each measurement."""
 
     warm_up_s: float
     measure_s: float
@@ -67,8 +68,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ratios:
-    """Of ours to theirs: confirms a second, and CPU for a message, of the clients and of clients and brokers together,
-    which a busy machine changes less than the rate."""
+    """The ratios of our side to PerfTest: of confirms a second, and of the CPU for a message of clients, and of clients
+    and brokers together. A busy machine changes the CPU less than the rate."""
 
     rate: float
     client_cpu: float
@@ -91,7 +92,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class CpuSeconds:
-    """Processor time that the client's and the brokers' processes have used so far."""
+    """The processor time that the processes of clients and brokers have used so far."""
 
     client: float
     broker: float
@@ -114,7 +115,7 @@ def measured(seconds: float, confirmed: float, received: float, before: CpuSecon
 
 
 def ours(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan) -> Measured:
-    """Run our workload; raises ``AssertionError`` if it does not end verified."""
+    """Run our workload. Raise ``AssertionError`` if it does not end verified."""
     with tempfile.TemporaryDirectory() as folder:
         load = start(
             workload,
@@ -174,7 +175,7 @@ def perf_test(cluster: LocalCluster, workload: Workload, vhost: str, plan: Plan)
 def perf_test_command(
     address: Address, vhost: str, workload: Workload, plan: Plan, csv_file: Path | None = None
 ) -> list[str]:
-    """As many in flight and unacknowledged as ours have, over a publisher and a consumer for each queue at least."""
+    """Return the command with our numbers of messages in flight and unacknowledged, over at least a pair a queue."""
     producers, consumers = max(workload.publishers, workload.queues), max(workload.consumers, workload.queues)
     prefetch = max(1, workload.prefetch * workload.consumers // consumers)
     spread = {
@@ -184,7 +185,7 @@ def perf_test_command(
         "prefetch": prefetch,
         "ack_every": max(1, min(workload.ack_every, prefetch // 2)),
     }
-    said = options(
+    chosen = options(
         workload.model_copy(update=spread),
         [address],
         vhost=vhost,
@@ -193,13 +194,13 @@ def perf_test_command(
         seconds_s=round(plan.warm_up_s + plan.measure_s + 2),
         csv_file=csv_file,
     )
-    return [*find_perf_test(), *said]
+    return [*find_perf_test(), *chosen]
 
 
 def compare(
     cluster: LocalCluster, workload: Workload, *, rounds: int, plan: Plan
 ) -> tuple[list[Measured], list[Measured]]:
-    """Both sides in turn, each time on fresh queues; ours first in even rounds, second in odd ones."""
+    """Measure both sides in turn, each time on fresh queues: ours first in even rounds, second in odd ones."""
     results: dict[str, list[Measured]] = {"ours": [], "PerfTest": []}
     sides = {"ours": ours, "PerfTest": perf_test}
     for number in range(rounds):
@@ -212,7 +213,7 @@ def compare(
 
 
 def add_rows(table: Table, queues: str, our_side: Sequence[Measured], their_side: Sequence[Measured]) -> Ratios:
-    """Medians of the rounds, and of the ratios in each round."""
+    """Add rows with the medians of the rounds, and return the medians of the ratios in each round."""
     both = list(zip(our_side, their_side, strict=True))
     ratios = Ratios(
         median(a.confirmed_per_s / b.confirmed_per_s for a, b in both),
@@ -236,8 +237,8 @@ def add_rows(table: Table, queues: str, our_side: Sequence[Measured], their_side
 
 
 def laid_out(arguments: argparse.Namespace, queue_type: QueueType, queues: int) -> Workload:
-    """Ours. However many publishers there are, all of them together have as many messages in flight, and consumers as
-    many unacknowledged ones."""
+    """Return our workload. For any number of publishers, all together have the same number of messages in flight, and
+    consumers the same number of unacknowledged ones."""
     publishers, consumers = (
         clients if arguments.go_round else max(clients, queues)
         for clients in (arguments.publishers, arguments.consumers)
@@ -265,10 +266,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--measure-s", type=float, default=15)
     parser.add_argument("--queue-types", nargs="+", choices=get_args(QueueType), default=get_args(QueueType))
     parser.add_argument("--queues", type=int, nargs="+", default=[1], help="how many; each number is a row")
-    parser.add_argument("--publishers", type=int, default=4, help="at least; one for each queue, but for --go-round")
+    parser.add_argument("--publishers", type=int, default=4, help="at least; one a queue, except with --go-round")
     parser.add_argument("--consumers", type=int, default=4, help="likewise")
     parser.add_argument(
-        "--go-round", action="store_true", help="no more clients of ours than that, whatever the queues"
+        "--go-round", action="store_true", help="have these numbers of our clients for any number of queues"
     )
     parser.add_argument("--channel", choices=get_args(Spread.model_fields["channel"].annotation), default="one")
     parser.add_argument("--in-flight", type=int, default=200, help="of each of --publishers")
@@ -281,7 +282,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    find_perf_test()  # what is missing is told before anything is started
+    find_perf_test()  # reports a missing PerfTest before the start
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians")
     columns = ("confirmed/s", "received/s", "client µs", "broker µs", "ratio", "of client CPU", "of all CPU", "rounds")

@@ -1,17 +1,17 @@
-"""Compares the latency of our clients with that of RabbitMQ PerfTest's, at the same rates, and tells Python's part.
+"""Compare the latency of our clients with that of RabbitMQ PerfTest's, at the same rates, and show Python's part.
 
     .venv/bin/python -m benchmarks.perf_test_latency [--rates 100 1000 5000] [--rounds 3] [--queue-types classic quorum]
 
 Both sides have one publisher, one consumer and one queue of the same type on the same node, the same rate, messages in
 flight, prefetch, acknowledgements and message size, in one cluster, in turn. A message's time runs from when it was
-sent until it was received, and until it was confirmed, as PerfTest has both; ours also from when it was due until it
-was received, which PerfTest does not tell. Each second after the warm-up has its median and its 99th percentile; shown
-are the medians of all seconds of all rounds, and the highest 99th percentile.
+sent until it was received, and until it was confirmed; PerfTest reports both. Our side also measures from when it was
+due until it was received. Each second after the warm-up has its median and its 99th percentile. The table has the
+medians of all seconds of all rounds, and the highest 99th percentile.
 
-What Python itself adds: both sides do the same once more against ``benchmarks.echo_broker``, which hands a message on
-and takes no time of its own beyond that. The latency of ours there is what our clients, the kernel and the echo need;
-PerfTest has the same kernel and the same echo, so the difference is what Python adds, and recording and checking each
-message with it. Nothing is judged: the numbers of a busy machine are those of its other programs.
+To measure what Python itself adds, both sides do the same against ``benchmarks.echo_broker``, which only hands messages
+on. Our latency there is the time of our clients, the kernel and the echo. PerfTest has the same kernel and echo, so
+the difference is what Python adds, including the recording and checking of each message. Nothing is judged: on a busy
+machine, other programs dominate the numbers.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from rabbitmq_resilience.workloads.run import addresses, start
 from rabbitmq_resilience.workloads.spec import Workload
 
 OURS, PERF_TEST = "ours", "PerfTest"
-#: Any would do.
+#: Any name works.
 ECHO_VHOST = "echo"
-#: The echo answers none, so none is due while a measurement lasts.
+#: Longer than a measurement, as the echo does not answer heartbeats.
 HEARTBEAT_S = 600
 SECOND_US = 1_000_000
 
@@ -66,7 +66,7 @@ Moments = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Server:
-    """What clients connect to: a broker, or the echo. ``depths`` tells what its queues hold."""
+    """The server of clients: a broker or the echo. ``depths`` returns the depths of its queues."""
 
     address: Address
     vhost: str
@@ -81,7 +81,7 @@ class Latencies:
     p99_ms: list[float] = field(default_factory=list)
 
     def add(self, waited_ms: npt.NDArray[np.float64]) -> None:
-        """One second more, by what its messages waited."""
+        """Add one second, with the latencies of its messages."""
         self.median_ms.append(float(np.percentile(waited_ms, 50)))
         self.p99_ms.append(float(np.percentile(waited_ms, 99)))
 
@@ -90,7 +90,7 @@ class Latencies:
         self.p99_ms.extend(other.p99_ms)
 
 
-#: What is measured: until a message is received, from when it was sent and from when it was due; and until it is
+#: The measured times: from sending and from the due time until a message is received, and from sending until it is
 #: confirmed.
 RECEIVED, FROM_DUE, CONFIRMED = "received", "received, from due", "confirmed"
 Measured = Mapping[str, Latencies]
@@ -101,22 +101,22 @@ def nothing() -> Measured:
 
 
 def cells(measured: Measured) -> list[str]:
-    """Of a row: medians of the seconds, and of what is received the highest 99th percentile."""
-    highest = _told(max(measured[RECEIVED].p99_ms))
+    """Return the cells of a row: medians of the seconds, and the highest 99th percentile until received."""
+    highest = _ms_text(max(measured[RECEIVED].p99_ms))
     return [*_middle(measured[RECEIVED]), highest, *_middle(measured[FROM_DUE]), *_middle(measured[CONFIRMED])]
 
 
 def _middle(latencies: Latencies) -> list[str]:
     both = (latencies.median_ms, latencies.p99_ms)
-    return [_told(median(values_ms)) if values_ms else "" for values_ms in both]
+    return [_ms_text(median(values_ms)) if values_ms else "" for values_ms in both]
 
 
-def _told(ms: float) -> str:
+def _ms_text(ms: float) -> str:
     return f"{ms:.3f}" if ms < 10 else f"{ms:.1f}"
 
 
 def ours(server: Server, workload: Workload, plan: Plan) -> Measured:
-    """Run our workload; raises ``AssertionError`` if it does not end verified."""
+    """Run our workload. Raise ``AssertionError`` if it does not end verified."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         load = start(
@@ -142,7 +142,7 @@ def ours(server: Server, workload: Workload, plan: Plan) -> Measured:
 
 
 def by_second(folder: Path, began_us: int, ended_us: int) -> Measured:
-    """Of what was sent in each whole second of that time by the one publisher, whose messages all came."""
+    """Return the latencies of messages sent in each whole second of that time. All messages must have arrived."""
     sent_us, due_us, confirmed_us = (
         _by_sequence(folder, PUBLISHES_SUFFIX, PUBLISHES, name) for name in ("sent_us", "due_us", "outcome_us")
     )
@@ -158,7 +158,7 @@ def by_second(folder: Path, began_us: int, ended_us: int) -> Measured:
 
 
 def _by_sequence(folder: Path, suffix: str, schema: pa.Schema, column: str) -> Moments:
-    """That moment of each message; the first, where it came again."""
+    """Return the time in ``column`` for each message; the first one, if the message was delivered again."""
     batches = [batch for path in sorted(folder.glob(f"*{suffix}")) for batch in StreamReader(path, schema).together()]
     sequence, at_us = (
         np.concatenate([batch.column(name).to_numpy() for batch in batches]) for name in ("sequence", column)
@@ -180,7 +180,7 @@ def perf_test(server: Server, workload: Workload, plan: Plan) -> Measured:
 
 
 def of_windows(windows: Iterable[Window], plan: Plan) -> Measured:
-    """Of the seconds that are measured."""
+    """Return the latencies of the windows after the warm-up."""
     found = nothing()
     for window in windows:
         if plan.warm_up_s < window.ended_s <= plan.warm_up_s + plan.measure_s:
@@ -195,7 +195,7 @@ SIDES: Mapping[str, Callable[[Server, Workload, Plan], Measured]] = {OURS: ours,
 
 
 def compare(served: Callable[[str], Server], workload: Workload, *, rounds: int, plan: Plan) -> dict[str, Measured]:
-    """Both sides in turn; ours first in even rounds, second in odd ones. ``served`` makes a server ready for a side."""
+    """Measure both sides in turn: ours first in even rounds, second in odd ones. ``served`` prepares a server."""
     found = {side: nothing() for side in SIDES}
     for number in range(rounds):
         for side in sorted(SIDES, reverse=number % 2 == 0):
@@ -206,7 +206,7 @@ def compare(served: Callable[[str], Server], workload: Workload, *, rounds: int,
 
 
 def on_cluster(cluster: LocalCluster, workload: Workload, name: str) -> Server:
-    """A fresh virtual host with the queue; those before it are gone."""
+    """Return the cluster as a server with the queue in a fresh virtual host, and delete earlier ones."""
     api = cluster.api("a1")
     for vhost in api.vhosts():
         if vhost != "/":
@@ -234,7 +234,7 @@ def add_rows(table: Table, title: str, found: Mapping[str, Measured]) -> None:
 
 
 def python_adds_ms(found: Mapping[str, Measured]) -> Sequence[float]:
-    """The differences of the medians and of the 99th percentiles."""
+    """Return the differences of the medians and of the 99th percentiles."""
     a, b = found[OURS][RECEIVED], found[PERF_TEST][RECEIVED]
     return median(a.median_ms) - median(b.median_ms), median(a.p99_ms) - median(b.p99_ms)
 
@@ -256,13 +256,13 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    find_perf_test()  # what is missing is told before anything is started
+    find_perf_test()  # reports a missing PerfTest before the start
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s; latencies in ms")
     columns = ("median", "p99", "highest p99", "median from due", "p99 from due", "median confirm", "p99 confirm")
     for column in ("queue", "side", *columns):
         table.add_column(column, justify="right" if column in columns else "left")
-    told = []
+    sentences = []
     with echoing() as port:
         echo = Server(Address("echo", "127.0.0.1", port), ECHO_VHOST, dict)
         for rate_per_s in arguments.rates:
@@ -270,7 +270,7 @@ def main() -> int:
             found = compare(lambda _: echo, workload, rounds=arguments.rounds, plan=plan)
             add_rows(table, f"echo, {rate_per_s:,}/s", found)
             middle_ms, high_ms = python_adds_ms(found)
-            told.append(f"At {rate_per_s:,}/s Python adds {middle_ms:.3f} ms (median) and {high_ms:.3f} ms (p99).")
+            sentences.append(f"At {rate_per_s:,}/s Python adds {middle_ms:.3f} ms (median) and {high_ms:.3f} ms (p99).")
     broker = find_broker(arguments.rabbitmq_home)
     with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1}), broker=broker) as cluster:
         for queue_type, rate_per_s in itertools.product(arguments.queue_types, arguments.rates):
@@ -278,7 +278,7 @@ def main() -> int:
             served = partial(on_cluster, cluster, workload)
             found = compare(served, workload, rounds=arguments.rounds, plan=plan)
             add_rows(table, f"{queue_type}, {rate_per_s:,}/s", found)
-    Console(width=120).print(table, *told, sep="\n")
+    Console(width=120).print(table, *sentences, sep="\n")
     return 0
 
 

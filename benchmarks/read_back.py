@@ -1,12 +1,13 @@
-"""How well fault files made from brokers' logs have the schedules that were played: the faults of recorded runs, read
-back from the runs' own logs.
+"""Measure how well fault files made from brokers' logs match the schedules that were played.
 
-``python -m benchmarks.read_back reports/runs [MORE ...]`` prints a line for each step that was not read back, or was
-more than a second off, and the counts. Brokers do not notice everything: a cut shorter than ``net_ticktime``, what only
-makes links slow, and what befalls clients leave no trace that could be told from others. Those are counted apart. When
-a cut began is known to within a quarter of ``net_ticktime``, which is a second where that is 4 s; and a process that
-is started again is seen only when it is up, which on busy cores took up to ten seconds. Limit: 90 % of all steps
-that brokers notice, of runs with a ``net_ticktime`` up to 5 s, are read back to within a second.
+The faults of recorded runs are read back from the runs' own logs. ``python -m benchmarks.read_back reports/runs
+[MORE ...]`` prints a line for each step that was not read back, or was more than a second off, and the counts.
+
+Brokers do not notice all faults. A cut shorter than ``net_ticktime``, slow links, and faults of clients leave no
+distinct trace; these are counted separately. The begin of a cut is known to within a quarter of ``net_ticktime``, which
+is a second if that is 4 s. A restarted process is visible only when it is up, which took up to ten seconds on busy
+cores. Limit: of the steps that brokers notice, in runs with a ``net_ticktime`` up to 5 s, 90 % are read back to within
+a second.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ Links = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Played:
-    """A step as it was played, or read back: directed links that were cut, or the node that was taken. It began and
-    ended (seconds) within these times: while it was injected, and while it was healed."""
+    """A step that was played or read back. ``links`` are its cut directed links, ``node`` is its node.
+
+    ``begin`` and ``end`` are the ranges, in seconds, during which the step was injected and healed.
+    """
 
     fault: str
     links: Links
@@ -53,7 +56,7 @@ class Played:
         return self.end[0] - self.begin[0]
 
     def noticed(self, *, net_ticktime_s: float) -> str:
-        """Why brokers do not notice it; empty if they do."""
+        """Return why brokers do not notice the step; '' if they do."""
         if self.fault in ("latency", "kill_client"):
             return "latency" if self.fault == "latency" else "a client's"
         if self.fault in ("partition", "disconnect", "flapping") and not self.links:
@@ -64,9 +67,9 @@ class Played:
         return "shorter than net_ticktime" if silent and self.for_s < 1.25 * net_ticktime_s else ""
 
     def off_s(self, back: Played, *, offset_s: float) -> float:
-        """How far ``back`` is from this, whose clock is ``offset_s`` behind: by its beginning or its end, the worse."""
+        """Return how far off ``back`` is at its begin or its end, the worse; this clock is ``offset_s`` behind."""
         begin_s = _outside(back.begin[0] - offset_s, self.begin)
-        # where a rebalance ends has no meaning
+        # the end of a rebalance has no meaning
         return begin_s if self.fault == "rebalance" else max(begin_s, _outside(back.end[0] - offset_s, self.end))
 
 
@@ -76,7 +79,7 @@ def _outside(at: float, within: tuple[float, float]) -> float:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one step: ``off_s`` is how far beginning or end were off, None where it was not read back."""
+    """The result for one step. ``off_s`` is how far its begin or end is off; None if it was not read back."""
 
     run: str
     step: Played
@@ -86,19 +89,19 @@ class Answer:
 
 
 def played(events: Iterable[Event]) -> Iterator[Played]:
-    """The steps that a run played whole; one for each node where a step took several."""
+    """Yield the steps that a run played completely; several nodes of a step are steps of their own."""
     steps: dict[int, dict[str, FaultEvent]] = {}
     for event in events:
         if isinstance(event, FaultEvent):
             steps.setdefault(event.step, {}).setdefault(event.state, event)
-    for told in steps.values():
-        if {"injected", "healed"} <= told.keys():
-            times = [told[state].t_us / 1e6 for state in ("injecting", "injected", "healing", "healed")]
-            effect = told["healing"].effect or Effect()
+    for seen in steps.values():
+        if {"injected", "healed"} <= seen.keys():
+            times = [seen[state].t_us / 1e6 for state in ("injecting", "injected", "healing", "healed")]
+            effect = seen["healing"].effect or Effect()
             links = frozenset((a, b) for a, b in effect.links_cut if ":" not in a + b)
             for node in [*effect.nodes_down, *effect.nodes_alarmed] or [""]:
                 begin, end = (times[0], times[1]), (times[2], times[3])
-                yield Played(told["healing"].fault, links, node, begin, end, effect.intermittent)
+                yield Played(seen["healing"].fault, links, node, begin, end, effect.intermittent)
 
 
 def read_back(occurrence: Occurrence) -> Iterator[Played]:
@@ -111,13 +114,13 @@ def read_back(occurrence: Occurrence) -> Iterator[Played]:
 
 
 def compared(run: RunDirectory) -> Iterator[Answer]:
-    """Raises EvidenceError."""
+    """Yield the results for the steps of a run. Raise EvidenceError if its logs are no evidence."""
     events = list(read_events(run.events_file))
     cluster = next((event for event in events if isinstance(event, ClusterEvent)), None)
     if cluster is None:
         return
     tick_s = cluster.net_ticktime_s
-    found = [back for told in evidence_of([run.logs], net_ticktime_s=tick_s).occurrences for back in read_back(told)]
+    found = [back for one in evidence_of([run.logs], net_ticktime_s=tick_s).occurrences for back in read_back(one)]
     pairs = _paired(list(played(events)), found)
     both = [(step, back) for step, back in pairs if back is not None]
     offset_s = _offset_s(both)
@@ -130,7 +133,7 @@ def compared(run: RunDirectory) -> Iterator[Answer]:
 
 
 def _offset_s(both: Sequence[tuple[Played, Played]]) -> float:
-    """Between the logs' clock and the run's, which no event ties together closely enough: the one that fits best."""
+    """Return the offset between the clocks of the logs and the run that fits best: no event shows it exactly."""
     offsets = [
         at - known
         for step, back in both
@@ -141,7 +144,7 @@ def _offset_s(both: Sequence[tuple[Played, Played]]) -> float:
 
 
 def _paired(steps: Sequence[Played], found: Sequence[Played]) -> list[tuple[Played, Played | None]]:
-    """Each step with the one of the same fault and place that was read back, in the order of their times."""
+    """Return each step with the read-back step of the same fault and place, in the order of times."""
     left = list(found)
     pairs: list[tuple[Played, Played | None]] = []
     for step in sorted(steps, key=lambda step: step.begin):

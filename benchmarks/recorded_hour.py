@@ -1,8 +1,8 @@
-"""A run that never happened, at the full scale of the case study: an hour of rolling restarts under 100 queues.
+"""Write the record of a made-up run: an hour of rolling restarts with 100 queues, at the case study's full scale.
 
-Its directory is like that of ``suites/test_rolling_restarts.py::test_throughout`` at scale 1: in each round every node
-is stopped and started, one after another, and then the leaders are spread again. What a publisher sends, a consumer of
-its own reads; what a restart touches is confirmed late, or never, and delivered twice.
+Its directory is like that of ``suites/test_rolling_restarts.py::test_throughout`` at scale 1. In each round every node
+is stopped and started, one after another, and then the leaders are spread again. A consumer of its own reads the
+messages of each publisher. Messages at the time of a restart are confirmed late or never, and delivered twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rabbitmq_resilience.workloads.counters import Count, Counters
 from rabbitmq_resilience.workloads.load import Load, Process, Role, deliveries_path, grouped, publishes_path
 
 ORIGIN_US = 3_600_000_000
-#: Of what the brokers say of themselves, so much is taken and written at once.
+#: The length of the stretches in which the brokers' metrics are written.
 STRETCH_S = 600
 
 QUEUE_METRICS = ("ready", "unacked")
@@ -107,8 +107,10 @@ def _write_events(path: Path, events: Iterator[Event]) -> None:
 
 
 def _publish(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
-    """Of what is sent in the first second of a restart of its node, a tenth is never confirmed, whose number is
-    returned for each publisher; the rest is late."""
+    """Write the publishes of a process, and return {publisher: the number of its messages that are never confirmed}.
+
+    These are a tenth of the messages in the first second of a restart of its node. The others are confirmed late.
+    """
     unknown: dict[int, int] = {}
     parts = []
     for i in process.clients:
@@ -133,8 +135,10 @@ def _publish(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
 
 
 def _deliver(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
-    """What a consumer had from a node that is stopped comes again, marked as redelivered. Returns the number of all,
-    for each consumer."""
+    """Write the deliveries of a process, and return {consumer: the number of its deliveries}.
+
+    Messages from a stopped node are delivered again, marked as redelivered.
+    """
     received: dict[int, int] = {}
     parts = []
     for i in process.clients:
@@ -142,7 +146,7 @@ def _deliver(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
         again = np.flatnonzero(struck)
         received[i] = hour.each + len(again)
         apart_s = np.arange(hour.each) * 1e-6
-        received_s = np.maximum.accumulate(sent_s + 0.008 + struck - apart_s) + apart_s  # what comes after waits too
+        received_s = np.maximum.accumulate(sent_s + 0.008 + struck - apart_s) + apart_s  # later messages wait, too
         clients = {name: np.full(received[i], i, np.uint32) for name in ("consumer", "publisher")}
         parts.append(
             {
@@ -159,7 +163,7 @@ def _deliver(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
 
 
 def _sent(hour: Hour, i: int) -> tuple[Array, Array, Array]:
-    """The messages of a publisher: sequence, second of sending, and whether a restart of its node strikes it."""
+    """Return the messages of a publisher: sequences, seconds of sending, and whether a restart of its node hits."""
     sequence = np.arange(hour.each)
     sent_s = sequence * (hour.phases_s["drain"] / hour.each)
     home = hour.home(i)
@@ -171,7 +175,7 @@ def _us(at_s: Array) -> Array:
 
 
 def _write(path: Path, schema: pa.Schema, parts: Sequence[Mapping[str, Array]], by: str, rows_together: int) -> None:
-    """One stream of the rows of several clients, in the order in which their process learned of each row."""
+    """Write one stream with the rows of several clients, in the order in which their process learned of them."""
     order = np.argsort(np.concatenate([part[by] for part in parts]), kind="stable")
     columns = (np.concatenate([part[field.name] for part in parts])[order] for field in schema)
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
@@ -184,8 +188,8 @@ def _write(path: Path, schema: pa.Schema, parts: Sequence[Mapping[str, Array]], 
 
 def _events(hour: Hour) -> Iterator[Event]:
     zones = {node: node[0] for node in hour.nodes}
-    told = {"topology": "three_nodes_three_zones", "partition_handling": "pause_minority", "net_ticktime_s": 5}
-    yield _event(0, "cluster", nodes=zones, broker_version="3.10.8", driver="local", **told)
+    fields = {"topology": "three_nodes_three_zones", "partition_handling": "pause_minority", "net_ticktime_s": 5}
+    yield _event(0, "cluster", nodes=zones, broker_version="3.10.8", driver="local", **fields)
     leaders = {name: hour.nodes[hour.home(i)] for i, name in enumerate(hour.names)}
     declared = {name: {"type": "quorum", "members": hour.nodes, "leader": leaders[name]} for name in hour.names}
     yield _event(0, "queues", queues=declared)
@@ -209,8 +213,8 @@ def _fault(number: int, step: AnyFault) -> Iterator[Event]:
     states = {"injecting": 0.0, "injected": 0.5, "proven": 0.6, "healing": 2.0, "healed": 2.1, "heal_proven": 2.2}
     for state, after_s in states.items():
         detail = f"the process of {down[0]} is gone" if down and state == "proven" else ""
-        told = {"step": number, "fault": step.fault, "state": state, "effect": effect, "detail": detail}
-        yield _event(begin_s + after_s, "fault", **told)
+        fields = {"step": number, "fault": step.fault, "state": state, "effect": effect, "detail": detail}
+        yield _event(begin_s + after_s, "fault", **fields)
 
 
 def _observations(hour: Hour, leaders: Mapping[str, str]) -> Iterator[Event]:
@@ -250,11 +254,11 @@ def _worker_events(hour: Hour, worker: str, home: int) -> Iterator[Event]:
     yield event(hour.phases_s["end"], "stopped", nodes[home])
 
 
-# ---- what the brokers say of themselves
+# ---- metrics of the brokers
 
 
 def _write_metrics(path: Path, hour: Hour) -> None:
-    """A stretch after the other and in it a metric after the other, as ``record.scraped`` writes them."""
+    """Write the metrics by stretches, and in each stretch by metric, as ``record.scraped`` does."""
     end_s = hour.phases_s["end"]
     with pq.ParquetWriter(path, SERIES, compression="zstd") as file:
         for start_s in range(0, end_s, STRETCH_S):
@@ -276,11 +280,11 @@ def _curves(hour: Hour, metric: str, at_s: Array) -> Iterator[pa.Table]:
 
 
 def _raft(hour: Hour, metric: str, at_s: Array) -> Array:
-    """An index that goes with the messages, told anew every 5 s."""
+    """Return a Raft metric; indexes follow the messages, and are renewed every 5 s."""
     if metric == "raft_commit_latency":
         return np.full(len(at_s), 0.004)
-    told_s = np.minimum(at_s // 5 * 5, hour.phases_s["drain"])
-    index: Array = np.floor(told_s * (hour.each / hour.phases_s["drain"])) * 2
+    renewed_s = np.minimum(at_s // 5 * 5, hour.phases_s["drain"])
+    index: Array = np.floor(renewed_s * (hour.each / hour.phases_s["drain"])) * 2
     return index
 
 

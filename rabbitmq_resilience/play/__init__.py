@@ -1,1 +1,1 @@
-"""One run from its beginning to its verdict, and a session of them."""
+"""Play one run from its beginning to its verdict, and a session of runs."""

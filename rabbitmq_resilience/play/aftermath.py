@@ -1,4 +1,4 @@
-"""What a run waits for once its faults are over: that the cluster is whole, that all is delivered and acknowledged."""
+"""Wait after the faults until the cluster is whole, and all messages are delivered and acknowledged."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from rabbitmq_resilience.workloads.run import IDLE_CONNECT_PER_S_MIN
 
 RECOVERY_POLL_S = 0.25
 SAMPLED_WITHIN_S = 10.0
-#: What brokers tell of ready messages may be as old; a consumer that received nothing for longer is not served.
+#: Brokers' numbers of ready messages may be this old. A consumer that receives nothing for longer is not served.
 IDLE_S = 5.0
 
 
 def await_recovery(
     timeout_s: float, context: FaultContext, queues: Mapping[str, QueuePlace], *, takes_turns: bool = False
 ) -> str:
-    """Wait until the cluster is whole, every publisher gets confirms again and no consumer leaves messages lying.
-    Return what was still lacking, or ''. ``takes_turns``: of the consumers of a queue one at a time gets messages, so
-    that the others stand by.
+    """Wait until the cluster is whole, every publisher gets confirms, and no consumer leaves messages unread.
 
-    A stall that outlives the faults must have the time to show, and so must a restart by which a mode mends a split:
-    until then the sides do not see each other, and each looks well by itself. Idle connections come back as fast as
-    this machine connects them, and have more time for that, as at the start.
+    Return in words what is still missing after ``timeout_s``, or '' if nothing is. ``takes_turns``: only one consumer
+    of a queue at a time gets messages, and the others stand by.
+
+    The wait gives a stall that outlasts the faults time to show. The same holds for restarts by which a mode mends a
+    split: before them, the sides do not see each other, and each looks healthy. Idle connections get more time, as at
+    the start: they return only as fast as this machine opens them.
     """
     observer, load = context.observer, context.load
     confirmed_before = load.confirmed_by_publisher()
@@ -58,7 +59,7 @@ def await_recovery(
             ill_queues(declared, observer.queues),
             ill_partitions(observer.partitions),
             f"publisher {', '.join(map(str, stalled[:5]))} gets no confirms" if stalled else "",
-            f"consumer {', '.join(map(str, starved[:5]))} gets nothing of what is ready" if starved else "",
+            f"consumer {', '.join(map(str, starved[:5]))} gets none of the ready messages" if starved else "",
         )
         return "; ".join(filter(None, parts)) or _unseen_nodes(context.cluster)
 
@@ -76,7 +77,7 @@ def await_recovery(
 
 
 def _waited(lacking: Callable[[], str], *, ends_s: float) -> str:
-    """What is lacking still at that moment of the monotonic clock; '' as soon as nothing is."""
+    """Wait until ``lacking`` returns '', and return it; at ``ends_s`` (monotonic clock) return its last text."""
     try:
         wait_until(
             lacking,
@@ -91,8 +92,10 @@ def _waited(lacking: Callable[[], str], *, ends_s: float) -> str:
 
 
 class _Arrivals:
-    """Which consumers received nothing since this was made, with so many messages received until then, and which
-    received nothing lately."""
+    """Finds consumers that received nothing since this object was created, or nothing lately.
+
+    ``received`` are the numbers of messages that each consumer has received so far.
+    """
 
     def __init__(self, received: Sequence[int]) -> None:
         self._received = list(received)
@@ -105,7 +108,7 @@ class _Arrivals:
 
     @property
     def count(self) -> int:
-        """How many consumers there are."""
+        """Return the number of consumers."""
         return len(self._received)
 
     @property
@@ -118,20 +121,20 @@ class _Arrivals:
 
 
 def _unseen_nodes(cluster: Cluster) -> str:
-    """Which nodes some node does not see running; '' if each sees all."""
+    """Return in words which node does not see others running; '' if each node sees all."""
     names = {cluster.broker_name(node): node for node in cluster.topology.node_names}
     for node in cluster.topology.node_names:
         try:
             unseen = sorted(names[name] for name in names.keys() - cluster.api(node).running_nodes())
         except (ApiError, ApiUnreachable) as error:
-            return f"{node} does not tell which nodes it sees: {error}"
+            return f"{node} does not say which nodes it sees: {error}"
         if unseen:
             return f"{node} does not see {', '.join(unseen)} running"
     return ""
 
 
 def await_acknowledged(observer: Observer, *, timeout_s: float) -> None:
-    """Consumers work off what they hold; one that does not is for a checker to tell."""
+    """Wait until consumers have acknowledged all deliveries. If one does not, a checker reports it."""
     ends_s = time.monotonic() + timeout_s
     with suppress(WaitTimeout):
         wait_until(
@@ -142,8 +145,10 @@ def await_acknowledged(observer: Observer, *, timeout_s: float) -> None:
 
 
 def depths(observer: Observer, queues: Collection[str]) -> Mapping[str, Depth]:
-    """Raises ``DepthsUnknown`` also where the brokers do not know of some queue what it holds; a queue that is not
-    there any more holds nothing."""
+    """Return the depths of those of the ``queues`` that still exist.
+
+    Raise ``DepthsUnknown`` if brokers do not list the queues, or do not know the depth of one.
+    """
     try:
         rows = observer.fresh_queues(timeout_s=SAMPLED_WITHIN_S)
     except WaitTimeout as error:

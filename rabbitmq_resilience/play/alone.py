@@ -1,4 +1,4 @@
-"""One scenario outside pytest: played on a cluster of its own, or judged again."""
+"""Play one scenario outside pytest on a cluster of its own, or judge a recorded run again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def play_scenario(
     runs_dir: Path = Path("reports/runs"),
     terminal: TextIO | None = None,
 ) -> Result:
-    """Form a cluster, play, judge, and end the cluster. ``driver`` is local or docker, ``broker`` a version or image;
-    ``terminal`` gets the status line (standard error).
+    """Form a cluster, play and judge the scenario, and end the cluster.
 
-    Raises FaultFileError for a scenario that is wrong, ToolMissingError where a program or an image is missing,
-    WrongBrokerError where the driver has no such broker. What goes wrong later is raised too, after all is healed and
-    ended; the run directory holds what was recorded then, with the verdict UNKNOWN.
+    ``driver`` is local or docker, ``broker`` a version or image. ``terminal`` gets the status line (default: standard
+    error). Raise FaultFileError if the scenario is wrong, ToolMissingError if a program or an image is missing, and
+    WrongBrokerError if the driver has no such broker. Later errors are raised too, after all faults are healed and all
+    processes ended. Then the run directory holds the record so far, with the verdict UNKNOWN.
     """
     if broker is None and (versions := versions_at_home(driver)):
         broker, _ = first_home([scenario], versions)
@@ -45,6 +45,8 @@ def play_scenario(
 
 
 def recheck(directory: Path) -> Result:
-    """Judge a recorded run again, and write its verdict and its page anew. A record that is damaged is UNKNOWN. Raises
-    RunDirectoryError or FaultFileError where there is no scenario that can be read."""
+    """Judge a recorded run again, and write its verdict and its page again. A damaged record is UNKNOWN.
+
+    Raise RunDirectoryError or FaultFileError if there is no readable scenario.
+    """
     return judge_run(reopened(Path(directory)))

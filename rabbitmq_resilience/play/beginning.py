@@ -1,4 +1,4 @@
-"""The begin of a load: all clients connect first, then publishers begin, and messages arrive."""
+"""Begin a load: wait until all clients are connected, let publishers begin, and wait for messages to arrive."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ LOAD_FLOWS_WITHIN_S = 90.0
 
 
 def await_flow(context: FaultContext, workload: Workload, *, connected_within_s: float) -> None:
-    """Wait until every client is connected and messages arrive: only then is the steady phase steady. Raises
-    LoadNotBegunError."""
+    """Wait until every client is connected and messages arrive, so that the steady phase is steady.
+
+    Raise LoadNotBegunError if that does not happen in time.
+    """
     load = context.load
     load.await_connected(timeout_s=connected_within_s)
     await_bound(context.cluster, workload, vhost=load.load.vhost)
@@ -31,17 +33,17 @@ def await_flow(context: FaultContext, workload: Workload, *, connected_within_s:
         seen = load.progress()
         raise LoadNotBegunError(
             f"of {seen.published:,} messages {seen.confirmed:,} were confirmed and {seen.received:,} received "
-            f"{LOAD_FLOWS_WITHIN_S:g} s after all clients had connected{_alarms_told(context.cluster)}"
+            f"{LOAD_FLOWS_WITHIN_S:g} s after all clients had connected{_alarm_text(context.cluster)}"
         ) from error
 
 
-def _alarms_told(cluster: Cluster) -> str:
-    """Return which alarms of brokers are on, and what mends them; empty where none is, or nobody tells."""
+def _alarm_text(cluster: Cluster) -> str:
+    """Return which alarms of brokers are on, and what mends them; '' if none are or no broker answers."""
     try:
         alarms = sorted(cluster.api(cluster.topology.node_names[0]).alarms())
     except (ApiError, ApiUnreachable):
         return ""
     if not alarms:
         return ""
-    told = ", ".join(f"{resource} of {node}" for node, resource in alarms)
-    return f"; brokers block publishers by an alarm ({told}): free memory or space on the disk that they use"
+    listed = ", ".join(f"{resource} of {node}" for node, resource in alarms)
+    return f"; brokers block publishers by an alarm ({listed}): free memory or space on the disk that they use"

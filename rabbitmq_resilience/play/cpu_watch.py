@@ -1,4 +1,4 @@
-"""How busy this machine is while a scenario is played on it, and by whom: times that a bound misses may be others'."""
+"""Record how busy this machine is during a scenario, and which programs use it: they may be why a bound was missed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,21 @@ from rabbitmq_resilience.record.events import Event, MachineEvent
 
 EVERY_S = 5.0
 
-#: Whoever has the machine that this one is a part of.
+#: The name for the host that this virtual machine runs on.
 HYPERVISOR = "the hypervisor"
 _NAMED_MAX, _NAMED_MIN = 3, 0.01
 
 
 @dataclass(frozen=True)
 class Spent:
-    """CPU seconds so far: those that there were, those that somebody used, those of each process of ours, and those of
-    processes that had ended and that one of ours had waited for; of each other process its name and its seconds, and
-    those that the machine had to leave to others beside it."""
+    """CPU seconds up to now.
+
+    - ``whole_s``: of all processors. ``used_s``: the used ones. ``stolen_s``: the ones that the hypervisor gave to
+      other machines.
+    - ``ours_s``: {pid: seconds} of the processes of this harness. ``ended_s``: of ended processes, for which one of
+      these has waited.
+    - ``theirs_s``: {pid: (name, seconds)} of all other processes.
+    """
 
     whole_s: float
     used_s: float
@@ -41,8 +46,8 @@ class Spent:
     def by_now(cls) -> Spent:
         times = psutil.cpu_times(percpu=True)
         whole_s = len(times) * time.monotonic()
-        # Linux measures how long a processor is idle, and samples what else it does at its ticks: work that has a
-        # rhythm meets all of them or none.
+        # Linux measures the idle time of a processor, and samples its other times at its ticks. Work with a rhythm may
+        # meet all ticks or none.
         idle_s = sum(each.idle + getattr(each, "iowait", 0.0) for each in times)
         ours = dict(_ours())
         return cls(
@@ -50,22 +55,22 @@ class Spent:
             whole_s - idle_s,
             {pid: spent.user + spent.system for pid, spent in ours.items()},
             sum(spent.children_user + spent.children_system for spent in ours.values()),
-            {pid: told for pid, told in _all() if pid not in ours},
+            {pid: known for pid, known in _all() if pid not in ours},
             sum(getattr(each, "steal", 0.0) for each in times),
         )
 
     def shares(self, before: Spent) -> tuple[float, float]:
-        """The busy part of all processors since ``before``, and the part that was not ours."""
+        """Return the busy share of all processors since ``before``, and the share that was not ours."""
         whole_s = max(self.whole_s - before.whole_s, 1e-9)
         used_s = self.used_s - before.used_s
         living_s = sum(spent_s - before.ours_s.get(pid, 0.0) for pid, spent_s in self.ours_s.items())
-        # Who ended since is in the other number, if one of ours has waited for it.
+        # A process that ended since is in the other number, if one of ours has waited for it.
         all_s = sum(self.ours_s.values()) + self.ended_s - sum(before.ours_s.values()) - before.ended_s
         mine_s = max(living_s, all_s)
         return _clamped(used_s / whole_s), _clamped((used_s - mine_s) / whole_s)
 
     def others(self, before: Spent) -> dict[str, float]:
-        """The programs that are not ours and used most since ``before``, each with its part of all processors."""
+        """Return {name: share of all processors} of the other programs that used most since ``before``."""
         used_s = defaultdict(float, {HYPERVISOR: self.stolen_s - before.stolen_s})
         for pid, (name, spent_s) in self.theirs_s.items():
             used_s[name] += max(0.0, spent_s - before.theirs_s.get(pid, (name, 0.0))[1])
@@ -76,14 +81,14 @@ class Spent:
 
 
 def _all() -> Iterator[tuple[int, tuple[str, float]]]:
-    """Of each process that this user may look at, its name and its CPU seconds."""
+    """Yield (pid, (name, CPU seconds)) of each process that this user may look at."""
     for process in psutil.process_iter(["name", "cpu_times"]):
         if times := process.info["cpu_times"]:
             yield process.pid, (process.info["name"], times.user + times.system)
 
 
 def _ours() -> Iterator[tuple[int, Any]]:
-    """The CPU times of this process and of all that descend from it: brokers, clients, proxies."""
+    """Yield (pid, CPU times) of this process and all its descendants: brokers, clients, proxies."""
     this = psutil.Process()
     for process in [this, *this.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -96,8 +101,10 @@ def _clamped(share: float) -> float:
 
 @dataclass(frozen=True)
 class Waited:
-    """For how long each thread of each broker has been ready to run and had no processor, so far: {broker: {thread:
-    seconds}}. Only Linux tells: the second number of ``schedstat``, in nanoseconds (Documentation/scheduler there)."""
+    """How long each thread of each broker was ready to run and had no processor so far: {broker: {thread: seconds}}.
+
+    Only Linux reports it: the second number of ``schedstat``, in nanoseconds (see its Documentation/scheduler).
+    """
 
     of_s: Mapping[str, Mapping[int, float]]
 
@@ -106,7 +113,7 @@ class Waited:
         return cls({name: dict(_threads_waited_s(pid)) for name, pid in pids.items()})
 
     def longest_s(self, before: Waited) -> dict[str, float]:
-        """Of each broker that tells, the longest that one of its threads waited since ``before``."""
+        """Return {broker: the longest wait of one of its threads since ``before``}, in s, for brokers with numbers."""
         return {
             name: round(max(s - before.of_s.get(name, {}).get(thread, 0.0) for thread, s in threads.items()), 3)
             for name, threads in self.of_s.items()
@@ -117,7 +124,7 @@ class Waited:
 def _threads_waited_s(pid: int) -> Iterator[tuple[int, float]]:
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError, IndexError):  # it ends meanwhile, or the kernel does not tell
+            with suppress(OSError, IndexError):  # the thread ends meanwhile, or the kernel has no number
                 yield int(thread.name), int((thread / "schedstat").read_text().split()[1]) / 1e9
 
 
@@ -129,9 +136,9 @@ def cpu_watched(
     *,
     every_s: float = EVERY_S,
 ) -> Iterator[None]:
-    """Record one event ``machine`` each ``every_s``, and when the block ends.
+    """Record one event ``machine`` each ``every_s``, and one when the block ends.
 
-    ``brokers``: {broker: its process}; ``stored``: {broker: the bytes of its files}.
+    ``brokers`` returns {broker: its pid}, and ``stored`` {broker: the bytes of its files}.
     """
     ended = threading.Event()
 
@@ -167,8 +174,8 @@ def cpu_watched(
 
 @dataclass(frozen=True)
 class Others:
-    """The part of this machine's processors that other programs took during a run: on average, at most, and which of
-    them took most."""
+    """The share of this machine's processors that other programs took during a run: the mean, the most, and the names
+    of the programs that took most."""
 
     mean: float
     most: float
@@ -176,7 +183,7 @@ class Others:
 
     @classmethod
     def during(cls, events: Iterable[Event]) -> Others | None:
-        """None if nobody looked."""
+        """Return the share from the events ``machine``; None if there are none."""
         seen = [event for event in events if isinstance(event, MachineEvent)]
         if not seen:
             return None
@@ -185,10 +192,10 @@ class Others:
         return cls(round(mean, 3), max(part(event.others) for event in seen), names_of_others(found))
 
     @property
-    def is_worth_telling(self) -> bool:
+    def is_notable(self) -> bool:
         return self.mean >= OTHERS_CPU_MIN
 
     def __str__(self) -> str:
         named = f" (most of it {' and '.join(self.by)})" if self.by else ""
-        told = f"other programs took {self.mean:.0%} of this machine's processors meanwhile, at most {self.most:.0%}"
-        return f"{told}{named}"
+        share = f"other programs took {self.mean:.0%} of this machine's processors meanwhile, at most {self.most:.0%}"
+        return f"{share}{named}"

@@ -1,4 +1,4 @@
-"""What the record of a run has to hold, and what is wrong with its files, before anything of it is judged."""
+"""Read the record of a run, and find what is missing or wrong in its files, before it is judged."""
 
 from __future__ import annotations
 
@@ -23,29 +23,32 @@ from rabbitmq_resilience.workloads.settlement import settle
 
 
 def recorded_history(run: RunDirectory, scenario: Scenario) -> History:
-    """The history of a run, with what it has to hold. What killed publishers of a run that was broken off left open is
-    settled first. Whatever the files are like, nothing is raised: what is wrong is in ``recorded.troubles``."""
+    """Return the history of a run, with a description of what the record must hold.
+
+    If the run was broken off, settle the open messages of killed publishers first. Damaged files raise no error:
+    problems are in ``recorded.troubles``.
+    """
     troubles: list[str] = []
     recorded = Recorded(version=1, complete=False, steps=tuple(step.fault for step in scenario.schedule))
-    with _told(troubles):
+    with _collected(troubles):
         manifest = Manifest.read(run.path)
         recorded = replace(recorded, version=manifest.version, complete=manifest.version == 1 or bool(manifest.files))
         troubles += changes(run.path)
     numbered = recorded.version > 1
     events = _events(run, troubles, numbered=numbered)
     if _ended(events) or (run.history / LOAD_FILE).exists():  # a run may end before its load begins
-        with _told(troubles):
+        with _collected(troubles):
             if not recorded.complete:
                 settle(run.history)
             recorded = replace(recorded, accounts=tuple(read_accounts(run.history, version=recorded.version)))
             if numbered:
                 Routes.read(run.history)
-    with _told(troubles):
-        if run.metrics_file.exists() and not (numbered and recorded.complete):  # otherwise its checksum tells
+    with _collected(troubles):
+        if run.metrics_file.exists() and not (numbered and recorded.complete):  # otherwise its checksum shows damage
             check_metrics(run.metrics_file)
         elif scenario.metrics and _ended(events) and not run.metrics_file.exists() and not run.scraped.exists():
             troubles.append(f"{METRICS_FILE} is missing")
-    with _told(troubles):
+    with _collected(troubles):
         if run.alerts() is None and scenario.rule_files and _ended(events) and not run.scraped.exists():
             troubles.append(f"{ALERTS_FILE} is missing")
     recorded = replace(recorded, troubles=tuple(troubles))
@@ -54,7 +57,7 @@ def recorded_history(run: RunDirectory, scenario: Scenario) -> History:
 
 def _events(run: RunDirectory, troubles: list[str], *, numbered: bool) -> list[Event]:
     events: list[Event] = []
-    with _told(troubles):
+    with _collected(troubles):
         if not run.events_file.exists():
             troubles.append(f"{run.events_file.name} is missing")
         files = [run.events_file, *files_of(run.history, ".jsonl")]
@@ -68,8 +71,8 @@ def _ended(events: Sequence[Event]) -> bool:
 
 
 @contextmanager
-def _told(troubles: list[str]) -> Iterator[None]:
-    """Damaged files may make any error of whoever reads them."""
+def _collected(troubles: list[str]) -> Iterator[None]:
+    """Append any error of the block to ``troubles``, as reading damaged files may raise any exception."""
     try:
         yield
     except HistoryError as error:

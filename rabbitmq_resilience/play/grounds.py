@@ -1,4 +1,4 @@
-"""What scenarios are played on, where one session plays on several: drivers and brokers, one cluster at a time."""
+"""Keep the drivers and brokers that a session plays scenarios on, with one cluster at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rabbitmq_resilience.tools.closing import Closing
 
 @dataclass(frozen=True)
 class Ground:
-    """What a scenario is played on. ``why_not_others``: why no broker is played that would have been taken first."""
+    """A driver with a broker to play on. ``why_not_others``: why brokers that come first were not taken."""
 
     opened: OpenDriver
     clusters: ClusterPool
@@ -25,24 +25,27 @@ class Ground:
 
     @property
     def description(self) -> str:
-        """The broker, where it comes from and why it was taken: "RabbitMQ 4.0.5, at home"."""
+        """Return in words the broker, its origin and why it was taken: "RabbitMQ 4.0.5, at home"."""
         said = f"RabbitMQ {self.opened.broker_version}, {self.opened.origin}"
         return f"{said}, as {self.why_not_others}" if self.why_not_others else said
 
 
 class Grounds(Closing):
-    """Opens a driver when it is first asked for; ``close`` ends all clusters and drivers."""
+    """Opens each driver when it is first needed; ``close`` ends all clusters and drivers."""
 
     def __init__(self, own: Callable[[], Ground]) -> None:
-        """``own``: the session's, as its options say, which it closes itself."""
+        """``own`` returns the ground of the session's options, which the session closes itself."""
         self._own = own
         self._opened = ExitStack()
         self._found: dict[tuple[str | None, str | None], Ground] = {}
         self._in_use: Ground | None = None
 
     def at(self, driver: str | None = None, broker: str | None = None) -> Ground:
-        """Return that of a driver, and of a version, image or folder of the broker; the session's own where nothing is
-        named. A cluster of another one ends. Raises ToolMissingError, ImageNameError or WrongBrokerError."""
+        """Return the ground of a driver and a version, image or folder of the broker; by default the session's own.
+
+        End the cluster of another ground. Raise ToolMissingError, ImageNameError or WrongBrokerError if the driver or
+        the broker cannot be used.
+        """
         found = self._found_at(driver, broker)
         if self._in_use is not None and self._in_use is not found:
             self._in_use.clusters.close()
@@ -50,8 +53,10 @@ class Grounds(Closing):
         return found
 
     def of(self, *scenarios: Scenario) -> Ground:
-        """Return what these scenarios are played on: the session's own broker where one was named, otherwise the first
-        home that has what all of them need. A cluster of another one ends."""
+        """Return the ground for these scenarios, and end the cluster of another ground.
+
+        It has the session's own broker if one was named, or else the first home with all features that they need.
+        """
         own = self._found_at(None, None)
         if not own.opened.homes:
             return self.at()
@@ -85,9 +90,9 @@ class Grounds(Closing):
 
 
 def first_home(scenarios: Sequence[Scenario], versions: Sequence[str]) -> tuple[str, str]:
-    """Return the first of ``versions`` that has what all scenarios need, and why those before it have not.
+    """Return the first of ``versions`` that suits all scenarios, and why the versions before it do not.
 
-    Where none has, it is the first one: a scenario that cannot be played there says so itself.
+    If none does, return the first one: a scenario that cannot be played there says so itself.
     """
     refused: list[str] = []
     for version in versions:

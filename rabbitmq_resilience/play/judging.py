@@ -1,4 +1,4 @@
-"""From a run directory to its verdict and its pages, without any broker."""
+"""Judge a run from its directory, without any broker, and write its verdict and its pages."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from rabbitmq_resilience.tools.erlang_support import refusal
 
 @dataclass(frozen=True)
 class Result:
-    """``document`` is what verdict.json holds; ``as_expected`` whether the run ended as its scenario expects
-    of this broker version (VALID, where it says nothing)."""
+    """The result of a run. ``document`` is the content of verdict.json. ``as_expected``: the run ended as its scenario
+    expects of this broker version (VALID if it says nothing)."""
 
     run: RunDirectory
     verdict: Verdict
@@ -39,13 +39,15 @@ class Result:
     document: Mapping[str, Any]
 
     def story(self) -> str:
-        """Why it is not VALID, in a few lines, with the commands that play and judge it again."""
+        """Return in a few lines why the run is not VALID, with the commands that play and judge it again."""
         return story(self.document, self.run.path)
 
 
 def reopened(path: Path) -> RunDirectory:
-    """The run at ``path``, to be judged again. What is missing of its record makes it UNKNOWN. Raises RunDirectoryError
-    where there is no run, or none with a scenario; no verdict of before stays then."""
+    """Open the run at ``path`` to judge it again. Missing parts of its record make it UNKNOWN.
+
+    Raise RunDirectoryError if there is no run, or it has no scenario. Then an earlier verdict is withdrawn.
+    """
     run = RunDirectory(path)
     if not run.fault_file.exists():
         try:
@@ -61,8 +63,8 @@ def reopened(path: Path) -> RunDirectory:
 def judge_run(run: RunDirectory) -> Result:
     """Judge a recorded run and write its verdict.json and report.html.
 
-    What killed publishers left open is settled first, and what a killed run had scraped is kept. A record that is
-    damaged is UNKNOWN. Raises FaultFileError where the scenario cannot be read; no verdict of before stays then.
+    First settle the open messages of killed publishers, and keep the metrics that a killed run had scraped. A damaged
+    record is UNKNOWN. Raise FaultFileError if the scenario cannot be read. Then an earlier verdict is withdrawn.
     """
     try:
         scenario = fault_file.load(run.fault_file, driver=None)
@@ -73,7 +75,7 @@ def judge_run(run: RunDirectory) -> Result:
     history = recorded_history(run, scenario)
     try:
         result = _judged(run, scenario, history)
-    except Exception as error:  # whatever damaged events say; a verdict of before must not stay
+    except Exception as error:  # damaged events may raise any error; an earlier verdict must not stay
         reason = f"the record cannot be judged: {type(error).__name__}: {error}"
         result = Result(run, Verdict.UNKNOWN, False, _withdraw(run, reason, scenario))
     _show(run)
@@ -89,23 +91,23 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     trouble = recover(run, history.events, scenario.rule_files)
     damaged = history.recorded is not None and bool(history.recorded.troubles)
     judgement = _unjudged(scenario, history) if damaged else judge(history, scenario.chosen_invariants)
-    told, untold = (None, "") if damaged else _consequences(history)
+    costs, costs_trouble = (None, "") if damaged else _consequences(history)
     cluster = next((event for event in history.events if isinstance(event, ClusterEvent)), None)
     version, erlang = cluster and cluster.broker_version, cluster and cluster.erlang_version
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
     met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
-    expected, as_expected = _told(judgement, met or stated[0]), met is not None and not damaged
+    expected, as_expected = _shown(judgement, met or stated[0]), met is not None and not damaged
     in_part = [] if met or damaged else [one for one in stated if _violates_as(judgement, one, run.log_texts)]
     verdict = Verdict.UNKNOWN if in_part else judgement.verdict
     hidden = [f"{one}, as is known, and {', '.join(_unknown(judgement, one))} could not be judged" for one in in_part]
-    # The engine's containers are no children of ours, and would count as others.
+    # Containers are no children of this process, and would count as other programs.
     others = Others.during(history.events) if cluster and cluster.driver == "local" else None
-    foreign = str(others) if others is not None and others.is_worth_telling else ""
+    foreign = str(others) if others is not None and others.is_notable else ""
     document = {
         **judgement.as_dict(),
         "verdict": str(verdict),
         **_stated(run, scenario),
-        "consequences": told,
+        "consequences": costs,
         "broker_version": version,
         "erlang_version": erlang,
         "upgraded_to": upgraded_to(scenario, history.events),
@@ -120,7 +122,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
         "notes": [
             *(event.detail for event in history.events if isinstance(event, NoteEvent)),
             *hidden[:1],
-            *filter(None, [trouble, foreign, untold, refusal(version or "", erlang or "")]),
+            *filter(None, [trouble, foreign, costs_trouble, refusal(version or "", erlang or "")]),
         ],
         "numbers": {} if damaged else measures(run.metrics),
     }
@@ -142,7 +144,7 @@ def _stated(run: RunDirectory, scenario: Scenario) -> dict[str, Any]:
 
 
 def _unjudged(scenario: Scenario, history: History) -> Judgement:
-    """Of a damaged record nothing is judged: any of it may be what is damaged."""
+    """Return a judgement without findings: in a damaged record, any part may be damaged."""
     not_judged = Finding(Verdict.UNKNOWN, "not judged, as the record is damaged")
     of_the_record: Mapping[str, Assumption] = {"run_ended": RunEnded(), "history_whole": HistoryWhole()}
     assumed = {name: check.check(history) for name, check in of_the_record.items()}
@@ -150,14 +152,14 @@ def _unjudged(scenario: Scenario, history: History) -> Judgement:
 
 
 def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) -> Mapping[str, Any]:
-    """Write that nothing can be told of the run, with what was told of it before and is no verdict."""
+    """Write an UNKNOWN verdict with the reason. Keep the fields of an earlier verdict that do not judge the run."""
     try:
         before = run.read_verdict()
     except RunDirectoryError:
         before = {}
     damaged = Finding(Verdict.UNKNOWN, reason, examples=(reason,))
     document = {
-        **dict.fromkeys(_TOLD_OF_RUNS),
+        **dict.fromkeys(_RUN_FIELDS),
         **before,
         **(_stated(run, scenario) if scenario else {}),
         **Judgement(Verdict.UNKNOWN, {}, {"history_whole": damaged}).as_dict(),
@@ -169,7 +171,7 @@ def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) 
     return document
 
 
-_TOLD_OF_RUNS = (
+_RUN_FIELDS = (
     *("seed", "title", "name", "markers", "topology", "partition_handling", "queue_type", "rerun"),
     *("broker_version", "erlang_version", "upgraded_to", "driver", "formed_in_s", "reference", "expected"),
     *("started_at", "duration_s", "others_cpu"),
@@ -177,15 +179,15 @@ _TOLD_OF_RUNS = (
 
 
 def _consequences(history: History) -> tuple[dict[str, Any] | None, str]:
-    """What it cost, or why that is not to be told: a damaged record must not keep a run from its verdict."""
+    """Return what the faults cost, and the error if that is not known: a run still gets its verdict then."""
     try:
         return consequences(history), ""
     except Exception as error:
-        return None, f"the consequences are not to be told: {type(error).__name__}: {error}"
+        return None, f"the consequences are not known: {type(error).__name__}: {error}"
 
 
 def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
-    """What nodes were seen to be upgraded to, in their order; all else is told of the version that they began with."""
+    """Return the versions that nodes were observed to be upgraded to, in order. Other fields use the first version."""
     seen = {event.step for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"}
     steps = (step for i, step in enumerate(scenario.schedule) if i in seen)
     return list(dict.fromkeys(step.becomes for step in steps if step.becomes is not None))
@@ -194,9 +196,9 @@ def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:
     """Return whether a run ended as expected.
 
-    A known violation of one invariant excuses no other, broken or UNKNOWN. One that leaves its trace in the findings or
-    in ``logs`` (the texts of the brokers' logs) excuses nothing where that is missing. Nothing is known of a run that
-    cannot tell.
+    A known violation of one invariant excuses no other one that is broken or UNKNOWN. A violation that leaves a trace
+    in the findings or in ``logs`` (the texts of the brokers' logs) excuses nothing if the trace is missing. An UNKNOWN
+    verdict is never as expected.
     """
     if judgement.verdict is Verdict.VALID and not expected.always:
         return True
@@ -204,13 +206,13 @@ def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterab
 
 
 def _unknown(judgement: Judgement, expected: Expectation) -> Collection[str]:
-    """The invariants that are UNKNOWN, and that the known violation may not have broken."""
+    """Return the invariants that are UNKNOWN, except those that the known violation may break."""
     unknown = {name for name, finding in judgement.findings.items() if finding.verdict is Verdict.UNKNOWN}
     return sorted(unknown - expected.excuses)
 
 
 def _violates_as(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]]) -> bool:
-    """Whether what is broken, if anything, is what is expected, with its traces."""
+    """Return whether the broken invariants, if any, are the expected ones, with their traces."""
     if judgement.verdict is not expected.verdict or judgement.verdict is Verdict.UNKNOWN:
         return False
     deciding = {name for name, finding in judgement.findings.items() if finding.verdict is expected.verdict}
@@ -219,8 +221,8 @@ def _violates_as(judgement: Judgement, expected: Expectation, logs: Callable[[],
     return expected.is_shown_by(judgement.findings, logs)
 
 
-def _told(judgement: Judgement, expected: Expectation) -> Expectation:
-    """A violation that is seen in some runs only is worth a word where it was seen."""
+def _shown(judgement: Judgement, expected: Expectation) -> Expectation:
+    """Return the expectation to show: an intermittent violation is shown only if it was observed."""
     seldom_and_unseen = judgement.verdict is Verdict.VALID and not expected.always
     return VALID_EXPECTED if seldom_and_unseen else expected
 

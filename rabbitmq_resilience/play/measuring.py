@@ -1,4 +1,4 @@
-"""Has the brokers of a run scraped while it lasts, where its scenario asks for metrics."""
+"""Scrape the brokers during a run, if its scenario asks for metrics."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError
 
 @contextmanager
 def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: EventLog) -> Iterator[Scraping | None]:
-    """Scrapes ``cluster``, if that is asked for, and keeps the series and the alerts at the end, whatever that end is.
+    """Scrape ``cluster`` if the scenario asks for it, and keep the series and the alerts when the block ends or fails.
 
-    Where the server cannot give them any more, a note says so, and ``recover`` takes them from its files.
+    If the server cannot return them any more, a note says so, and ``recover`` takes them from its files later.
     """
     if not scenario.metrics:
         yield None
@@ -39,7 +39,7 @@ def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: Ev
     clocks = Clocks(now_us(), time.time_ns() // 1000)
     events.record("clocks", t_us=clocks.t_us, wall_us=clocks.wall_us)
     rules = [read_rules(run.path / copy) for copy in rule_copies(scenario)]
-    # Nobody knows which series the user's rules need.
+    # It is unknown which series the user's rules need.
     wanted = Wanted(None if rules else scraped_series(), rules)
     server = cluster.scraped(cluster.vhost_of(run.name), wanted=wanted, data=run.scraped)
     try:
@@ -56,9 +56,9 @@ def measured(scenario: Scenario, cluster: Cluster, run: RunDirectory, events: Ev
 
 
 def recover(run: RunDirectory, events: Sequence[Event], rule_files: Sequence[Path]) -> str:
-    """Keep what was scraped in a run that was killed, or whose server was; what is in the way, or ''.
+    """Keep the metrics of a run that was killed, or whose server was; return the problem in words, or ''.
 
-    It takes a server, which reads the files that the other one left; nothing is done where there are none.
+    A new server reads the files that the first one left. Do nothing if there are none.
     """
     clocks = next((Clocks(e.t_us, e.wall_us) for e in events if isinstance(e, ClocksEvent)), None)
     if clocks is None or not run.scraped.exists():
@@ -68,13 +68,13 @@ def recover(run: RunDirectory, events: Sequence[Event], rule_files: Sequence[Pat
         with reading(LocalHost, run.scraped) as server:
             _keep(server.url, run, rules, clocks, until_us=events[-1].t_us)
     except (ClusterError, RulesError, ScrapeError, ToolMissingError) as error:
-        return f"what was scraped is in {run.scraped}, and could not be read: {error}"
+        return f"the scraped metrics are in {run.scraped}, and could not be read: {error}"
     _tidy(run, rules)
     return ""
 
 
 def _keep(url: str, run: RunDirectory, rules: Sequence[RuleFile], clocks: Clocks, *, until_us: int) -> list[str]:
-    """Write what is not there yet; returns what was wrong with the rules. Raises ScrapeError."""
+    """Write the missing files, and return problems of the rules. Raise ScrapeError if the server does not answer."""
     if not run.metrics_file.exists():
         save_metrics(url, run.metrics_file, clocks, until_us=until_us)
     if not rules or run.alerts_file.exists():
@@ -88,9 +88,9 @@ def _tidy(run: RunDirectory, rules: Sequence[RuleFile]) -> None:
 
 
 def stored_looked_at(scenario: Scenario, cluster: Cluster) -> Callable[[], Mapping[str, int]]:
-    """Return what looks at the bytes that each broker stores.
+    """Return a function that returns {broker: the bytes it stores}.
 
-    It looks at nothing unless the scenario bounds them and the brokers are on this machine, whose disk they share.
+    It returns {} unless the scenario bounds these bytes and the brokers are on this machine, whose disk they share.
     """
     disk, nodes = scenario.chosen_invariants.get("disk"), [node.name for node in cluster.topology.nodes]
     if not isinstance(disk, Disk) or disk.taken_bytes_max is None or cluster.driver not in FORMING:

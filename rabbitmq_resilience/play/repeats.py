@@ -1,7 +1,7 @@
-"""Several runs of one scenario as one answer: how often it ended how, and whether that is as the scenario expects.
+"""Combine several runs of one scenario: how often each verdict came, and whether the scenario expects that.
 
-What a scenario says of some runs only (``always: false``) is a rate by nature. Such a scenario neither passes nor
-fails: pytest shows it as an expected failure, with its rate as the reason.
+If a scenario expects a violation in some runs only (``always: false``), its outcome is a rate. Such a scenario neither
+passes nor fails: pytest shows it as an expected failure, with the rate as the reason.
 """
 
 from __future__ import annotations
@@ -19,38 +19,43 @@ from rabbitmq_resilience.tables.rate import Rate
 
 @dataclass(frozen=True)
 class Repeats:
-    """``results``: of the runs of ``scenario``, one at least, in their order."""
+    """The ``results`` of one or more runs of ``scenario``, in their order."""
 
     scenario: Scenario
     results: Sequence[Result]
 
     @property
     def unexpected(self) -> Sequence[Result]:
-        """The runs that did not end as expected, those that broke a promise first."""
+        """Return the runs that did not end as expected, INVALID ones first."""
         wrong = [result for result in self.results if not result.as_expected]
         return sorted(wrong, key=lambda result: result.verdict is not Verdict.INVALID)
 
     @property
-    def told(self) -> str:
-        """Each verdict that was seen, worst first, with its rate: ``INVALID in 3 of 10 (11 to 60 %)``."""
+    def rates(self) -> str:
+        """Return each observed verdict, worst first, with its rate: ``INVALID in 3 of 10 (11 to 60 %)``."""
         counts = Counter(str(result.verdict) for result in self.results)
         worst_first = sorted(counts, key=lambda word: WORDS.index(word) != 1)
         return "; ".join(f"{word} in {Rate(counts[word], len(self.results))}" for word in worst_first)
 
     @property
     def is_rate(self) -> bool:
-        """Whether the answer is a rate and no pass: an incident that is known to come in some runs only, or such a
-        violation wherever it was seen. A scenario that is no incident and held its promises in its one run passed: what
-        is known of it there is what may befall any."""
+        """Return whether the outcome is a rate, not a pass.
+
+        It is a rate if a violation is expected in some runs only, and the scenario is an incident, was repeated, or was
+        not VALID. Other scenarios pass with one VALID run, as such a violation may come in any scenario.
+        """
         version = str(self.results[-1].document["broker_version"])
         by_nature = any(not expected.always for expected in self.scenario.expected(version))
-        told_of = self.scenario.reference is not None or len(self.results) > 1
-        return by_nature and (told_of or any(r.verdict is not Verdict.VALID for r in self.results))
+        is_shown = self.scenario.reference is not None or len(self.results) > 1
+        return by_nature and (is_shown or any(r.verdict is not Verdict.VALID for r in self.results))
 
 
 def runs(once: Callable[[str], Result], *, repeat: int, tries: int) -> list[Result]:
-    """Return as many runs as are to be repeated; or else, of at most ``tries``, the first that ends as expected or
-    breaks a promise, and failing that the last. ``once`` gets the words for people that say which one it plays."""
+    """Play a scenario ``repeat`` times and return all results; with ``repeat`` 1, return one result.
+
+    The one result is the first of at most ``tries`` runs that ends as expected or is INVALID, or else the last.
+    ``once`` plays one run; it gets words for people that say which run it is.
+    """
     if repeat > 1:
         return [once(f"run {number} of {repeat}") for number in range(1, repeat + 1)]
     tried = (once(f"try {number} of {tries}" if number > 1 else "") for number in range(1, tries + 1))

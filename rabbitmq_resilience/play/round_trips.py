@@ -1,4 +1,4 @@
-"""The network of a topology: proven before the load, and measured as long as the run lasts."""
+"""Prove the network of a topology before the load, and measure its round trips during the run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.faults.fault import left_over
 
 MEASURED_EVERY_S = 0.5
-TOLD_EVERY_S = 5.0
-#: How often each way is measured before the load.
+RECORDED_EVERY_S = 5.0
+#: How often each link is measured before the load.
 BEFORE = 20
-#: Toxiproxy waits for whole milliseconds, by timers that may be early by a part of one.
+#: Toxiproxy waits for whole milliseconds, and its timers may be early by a part of one.
 EARLY_MS = 0.5
-#: What a busy machine may add to the fastest of some answers of a broker.
+#: The time that a busy machine may add to the fastest of several answers of a broker.
 LATE_MS = 25.0
 PROVEN_WITHIN_S = 30.0
 _PROBES = 8
@@ -29,8 +29,10 @@ _PROBE_TIMEOUT_S = 30.0
 
 
 def prove_network(cluster: Cluster) -> None:
-    """Raises ClusterError where a link is not as slow as the topology says: no probe over it may be faster, and the
-    fastest may not be much slower."""
+    """Raise ClusterError if a link is not as slow as the topology says.
+
+    No probe over the link may be faster, and the fastest one may not be much slower.
+    """
     delay_of = cluster.topology.delay_of
     left = {link for link in cluster.links.proxied if delay_of(link) is not None and link.client in (None, link.source)}
 
@@ -41,11 +43,11 @@ def prove_network(cluster: Cluster) -> None:
     def unlike() -> list[str]:
         asked = sorted(left)
         with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
-            told = {
+            problems = {
                 link: _unlike(cluster, link, took) for link, took in zip(asked, pool.map(trips, asked), strict=True)
             }
-        left.intersection_update(link for link, text in told.items() if text)
-        return [text for text in told.values() if text]
+        left.intersection_update(link for link, text in problems.items() if text)
+        return [text for text in problems.values() if text]
 
     still = left_over(unlike, timeout_s=PROVEN_WITHIN_S, what="the network to be as the topology says")
     if still:
@@ -56,10 +58,10 @@ def _unlike(cluster: Cluster, link: Link, took_ms: list[float]) -> str:
     delay = cluster.topology.delay_of(link)
     assert delay is not None, "only such links are asked"
     if not took_ms:
-        return f"nobody answered over {link}"
+        return f"no broker answered over {link}"
     least_ms, most_ms = 2 * (delay.latency_ms - delay.jitter_ms), 2 * (delay.latency_ms + delay.jitter_ms)
     fastest_ms = min(took_ms)
-    if link.answering in cluster.topology.balancer_names:  # who answers is behind another link
+    if link.answering in cluster.topology.balancer_names:  # the broker answers behind another link
         behind = cluster.topology.network and cluster.topology.network.balancers
         most_ms += 2 * (behind.latency_ms + behind.jitter_ms) if behind else 0
     if least_ms - EARLY_MS <= fastest_ms <= most_ms + LATE_MS:
@@ -69,15 +71,17 @@ def _unlike(cluster: Cluster, link: Link, took_ms: list[float]) -> str:
 
 @contextmanager
 def round_trips_watched(cluster: Cluster, record: Callable[..., object]) -> Iterator[None]:
-    """Records round trips over each way, first of all some before anything else goes on, where the topology states a
-    network."""
+    """Prove the network and record round trips over each link until the block ends, if the topology states a network.
+
+    The first round trips are recorded before the block begins.
+    """
     measured = cluster.round_trips()
     if measured is None:
         yield
         return
     with measured:
         prove_network(cluster)
-        _tell(record, [measured.measure() for _ in range(BEFORE)])
+        _record(record, [measured.measure() for _ in range(BEFORE)])
         ended = threading.Event()
         thread = threading.Thread(target=_watch, args=(measured, record, ended), name="round-trips", daemon=True)
         thread.start()
@@ -90,17 +94,17 @@ def round_trips_watched(cluster: Cluster, record: Callable[..., object]) -> Iter
 
 def _watch(measured: RoundTrips, record: Callable[..., object], ended: threading.Event) -> None:
     rounds: list[Mapping[Link, float | None]] = []
-    told_s = time.monotonic()
+    recorded_s = time.monotonic()
     while not ended.wait(MEASURED_EVERY_S):
         rounds.append(measured.measure())
-        if time.monotonic() - told_s >= TOLD_EVERY_S:
-            _tell(record, rounds)
-            rounds, told_s = [], time.monotonic()
+        if time.monotonic() - recorded_s >= RECORDED_EVERY_S:
+            _record(record, rounds)
+            rounds, recorded_s = [], time.monotonic()
     if rounds:
-        _tell(record, rounds)
+        _record(record, rounds)
 
 
-def _tell(record: Callable[..., object], rounds: list[Mapping[Link, float | None]]) -> None:
+def _record(record: Callable[..., object], rounds: list[Mapping[Link, float | None]]) -> None:
     ways = rounds[0]
     record("round_trips", trips_ms={str(way): [_rounded(one[way]) for one in rounds] for way in ways})
 

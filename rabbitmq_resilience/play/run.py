@@ -1,4 +1,4 @@
-"""Plays one scenario: the one function with control flow, and it reads top-down."""
+"""Play one scenario. All control flow of a run is in this module, which reads top-down."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from rabbitmq_resilience.workloads.worker import LoadNotBegunError
 #: A consumer subscribes to its queues one after another.
 SUBSCRIBED_WITHIN_S = 0.03
 LAST_CONFIRMS_WITHIN_S = 5.0
-#: Longer than RabbitMQ's own statistics interval, so that a depth of zero is believed only when it is old enough; with
-#: a longer one by as much.
+#: Longer than RabbitMQ's default statistics interval, so that a depth of zero counts only when it is old enough. With a
+#: longer interval, this time is longer, too.
 DRAIN_IDLE_S = 6.0
-#: For the brokers' own numbers to tell of the end, while the consumers are there: quorum queues renew theirs every 5 s,
-#: and nodes what they take of memory.
+#: How long until the brokers' numbers show the end of the load, while consumers are connected. Quorum queues and nodes
+#: (for their memory) renew them every 5 s.
 NUMBERS_SETTLE_S = 7.0
-#: For what was declared last to reach every node.
+#: How long the last declaration may take to reach every node.
 METADATA_AGREES_WITHIN_S = 10.0
 
 
 class Clusters(Protocol):
-    """Where a scenario gets its cluster from: kept from the scenario before, or formed now."""
+    """A source of clusters: it keeps the cluster of the last scenario, or forms a new one."""
 
     def acquire(
         self, topology: Topology, proxied: frozenset[Link], equipment: Equipment, *, logs_of_failure: Path
@@ -68,9 +68,9 @@ class Clusters(Protocol):
 
 @dataclass(frozen=True)
 class Testbed:
-    """What all scenarios of a session share."""
+    """The environment that all scenarios of a session share."""
 
-    __test__: ClassVar[bool] = False  # pytest takes classes of such names for tests
+    __test__: ClassVar[bool] = False  # the name looks like a test class to pytest
 
     clusters: Clusters
     runs_root: Path
@@ -78,22 +78,22 @@ class Testbed:
     #: Raises ToolMissingError if there is none.
     find_prometheus: Callable[[], object] = find_prometheus
     driver: str = "local"
-    #: Raises ToolMissingError if something is not there that faults need.
+    #: Raises ToolMissingError if something is missing that faults need.
     require: Callable[[Collection[str]], None] = lambda _: None
-    #: Is told of each run as soon as it is judged, whatever ended it.
+    #: Gets the result of each run right after the judgement, also of broken-off runs.
     judged: Callable[[Result], None] = lambda _: None
 
 
 def run_scenario(scenario: Scenario, testbed: Testbed, *, proxied: frozenset[Link] | None = None) -> Result:
-    """Play ``scenario`` and judge what was recorded.
+    """Play ``scenario`` and judge its record.
 
-    ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Raises
-    FaultFileError, before anything is started, if the scenario is wrong, and ToolMissingError if something is missing
-    that its faults need, or it is to be measured and there is no Prometheus. Whatever is raised later, everything is
-    healed and ended, and the run directory holds what was recorded and an UNKNOWN verdict.
+    ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Before anything is
+    started, raise FaultFileError if the scenario is wrong, and ToolMissingError if something is missing that its faults
+    need, or Prometheus if it asks for metrics. If a later error is raised, all faults are healed and all processes
+    ended, and the run directory holds the record so far with an UNKNOWN verdict.
     """
     fault_file.check(scenario, driver=testbed.driver)
-    testbed.require(scenario.needs | scenario.acts)  # what is missing is told before anything is started
+    testbed.require(scenario.needs | scenario.acts)  # reports missing tools before the start
     if scenario.metrics:
         testbed.find_prometheus()
     run = RunDirectory.create(testbed.runs_root, scenario.title)
@@ -106,16 +106,16 @@ def run_scenario(scenario: Scenario, testbed: Testbed, *, proxied: frozenset[Lin
                 events.record("note", detail=f"{ENDED_EARLY}: {type(error).__name__}: {error}")
                 raise
     except LoadNotBegunError:
-        return _judged(run, testbed)  # it is known how far it came, and that nothing was to be judged
+        return _judged(run, testbed)  # the record says how far the load came; there is nothing more to judge
     except BaseException as error:
         _judged(run, testbed)
-        error.add_note(f"It ended {_ended_in(run)}. What was recorded: {run.report}")
+        error.add_note(f"The run ended {_ended_in(run)}. Its record: {run.report}")
         raise
     return _judged(run, testbed)
 
 
 def _ended_in(run: RunDirectory) -> str:
-    """Return in which phase a run ended, in words."""
+    """Return in words the phase in which a run ended."""
     phases = [event.phase for event in run.events() if isinstance(event, PhaseEvent)]
     return f"in the phase {phases[-1]}" if phases else "before the load began"
 
@@ -130,7 +130,7 @@ def _judged(run: RunDirectory, testbed: Testbed) -> Result:
 
 @dataclass(frozen=True)
 class _Stage:
-    """What the phases of one run have in common."""
+    """The context that the phases of one run share."""
 
     scenario: Scenario
     testbed: Testbed
@@ -150,7 +150,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
             with interrupted_by(cluster.check):
                 queues = declare(cluster, scenario.workload, vhost=vhost, record=events.record)
                 routes = establish(cluster, scenario.workload, vhost=vhost, record=events.record)
-            events.record("queues", queues=queues, **_queues_besides(scenario.workload, list(queues), routes))
+            events.record("queues", queues=queues, **_queue_fields(scenario.workload, list(queues), routes))
             with (
                 cpu_watched(events.record, cluster.pids, stored_looked_at(scenario, cluster)),
                 round_trips_watched(cluster, events.record),
@@ -160,7 +160,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 ) as observer,
             ):
                 if scenario.workload.idle_connections:
-                    time.sleep(NUMBERS_SETTLE_S)  # what they take of memory is told beside what there was without them
+                    time.sleep(NUMBERS_SETTLE_S)  # to compare memory with and without them
                 with (
                     workloads.start(
                         scenario.workload,
@@ -180,7 +180,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                     live.watching(observer, load),
                     interrupted_by(cluster.check),
                 ):
-                    load.beside = cluster.check
+                    load.also_check = cluster.check
                     _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)
 
 
@@ -204,12 +204,12 @@ def _phases(
         phase("chaos")
         varied_s = time.monotonic() + scenario.workload.variation_s
         events.record("load", **_load_event(scenario.workload, load.begin_variation()))
-        nemesis = Nemesis(scenario.schedule, context, live.telling(events.record), scenario.seed, scenario.chaos_s)
+        nemesis = Nemesis(scenario.schedule, context, live.recording(events.record), scenario.seed, scenario.chaos_s)
         remade_before = len(context.cluster.links.remade)
         nemesis.play(load.check)
         for proxy in context.cluster.links.remade[remade_before:]:
-            events.record("note", detail=f"the proxy {proxy} hung and was made anew, which ended its connections")
-        _spend(load, seconds_s=max(0.0, varied_s - time.monotonic()))  # steps that wait may all end before
+            events.record("note", detail=f"the proxy {proxy} hung and was created again, which ended its connections")
+        _spend(load, seconds_s=max(0.0, varied_s - time.monotonic()))  # steps that wait may all end earlier
         phase("recovery")
         lacking = await_recovery(
             scenario.phases.recovery_s, context, queues, takes_turns=scenario.workload.single_active_consumer
@@ -232,34 +232,34 @@ def _phases(
     phase("end")
 
 
-def _queues_besides(workload: Workload, queues: Sequence[str], routes: Routes) -> dict[str, Any]:
-    """What of the event "queues" only some loads have."""
-    told: dict[str, Any] = {}
+def _queue_fields(workload: Workload, queues: Sequence[str], routes: Routes) -> dict[str, Any]:
+    """Return the fields of the event "queues" that only some loads have."""
+    fields: dict[str, Any] = {}
     if workload.drained_queues:
-        told["read_at_drain"] = workload.drained_queues
+        fields["read_at_drain"] = workload.drained_queues
     if routes.shards:
-        told["shards"] = [[queues[queue] for queue in group] for group in routes.shards]
+        fields["shards"] = [[queues[queue] for queue in group] for group in routes.shards]
     if workload.dead_letters is not None:
         stated = workload.dead_letters.model_dump(include={"strategy", "reject_one_in"})
         limited = workload.dead_letters.limited(workload.limits)
         consumers = {"held_s": workload.held_s, "acks": workload.acks}
-        told["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited, **consumers}
+        fields["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited, **consumers}
         if (delivery_limit := workload.arguments.get("x-delivery-limit")) is not None:
-            told["dead_letters"]["delivery_limit"] = delivery_limit
-    return told
+            fields["dead_letters"]["delivery_limit"] = delivery_limit
+    return fields
 
 
 def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:
     varying = {"rate_per_s", "variable_rate", "processing_ms", "variable_processing"}
     fields = varying | {"publishers", "priorities", "reconnect", "confirm_timeout_s"}
     limit = workload.in_flight if workload.confirms == "awaited" else None
-    told = workload.model_dump(mode="json", include=fields)
+    stated = workload.model_dump(mode="json", include=fields)
     services = [service.model_dump(mode="json") for service in workload.services]
-    return {"begins_us": begins_us, "in_flight": limit, **told, **({"services": services} if services else {})}
+    return {"begins_us": begins_us, "in_flight": limit, **stated, **({"services": services} if services else {})}
 
 
 def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
-    """Lets the load run, and ends at once if a worker failed."""
+    """Let the load run for that time. Raise WorkloadError at once if a worker failed."""
     ends = time.monotonic() + seconds_s
 
     def spent() -> bool:
@@ -270,8 +270,8 @@ def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
 
 
 def _last_confirms_within_s(scenario: Scenario) -> float:
-    """So long that a queue which confirms nothing any more is told from one that only waits; of a load that awaits no
-    confirms, so long that brokers have read what was written, which they would not take from a closed connection."""
+    """Return how long to wait for the last confirms: longer than the availability bound, so that a stuck queue is not
+    mistaken for a slow one. Without confirms, return a time in which brokers read all messages before the close."""
     if scenario.workload.confirms != "awaited":
         return scenario.phases.drain_s
     demanded = scenario.chosen_invariants.get("availability")
@@ -300,22 +300,24 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
         addresses=topology.addresses,
     )
     if cluster.versions:
-        told = ", ".join(f"{node} {version}" for node, version in sorted(cluster.versions.items()))
-        events.record("note", detail=f"the brokers are of several versions, and judged by the lowest: {told}")
+        listed = ", ".join(f"{node} {version}" for node, version in sorted(cluster.versions.items()))
+        events.record("note", detail=f"the brokers are of several versions, and judged by the lowest: {listed}")
     for setting in cluster.replaced_settings:
         events.record("note", detail=f"the harness has its own value instead of: {setting}")
 
 
 def _killed_clients(scenario: Scenario) -> frozenset[str]:
-    """Those whose process a step of the schedule acts on (``publisher:0``)."""
+    """Return the clients (``publisher:0``) whose process a step of the schedule acts on."""
     touched = (step.may_touch_processes(scenario.topology) for step in scenario.schedule)
     return frozenset(name for names in touched for name in names if ":" in name)
 
 
 @contextmanager
 def _logs_kept(cluster: Cluster, folder: Path) -> Iterator[None]:
-    """Copies what every broker and balancer logs meanwhile, and what balancers were told; a kept cluster's earlier
-    lines belong to other runs."""
+    """Copy the logs that brokers and balancers write during the block, and the balancers' configurations.
+
+    Earlier lines of a kept cluster belong to other runs.
+    """
     begins = {node: log.stat().st_size if log.exists() else 0 for node, log in cluster.logs().items()}
     try:
         yield
@@ -331,7 +333,7 @@ def _logs_kept(cluster: Cluster, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _vhost(cluster: Cluster, vhost: str) -> Iterator[None]:
-    """Deletes the run's own virtual host at the end; one that stays makes the cluster unfit for the next scenario."""
+    """Delete the run's virtual host at the end. If it stays, the cluster is not used for the next scenario."""
     try:
         yield
     finally:

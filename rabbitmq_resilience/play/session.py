@@ -1,8 +1,7 @@
-"""How far a session of scenarios has come, how long it will take, and what fits into the time that there is.
+"""Follow a session of scenarios: its progress, the time that it still needs, and the tests that fit into a budget.
 
-How long each test took, and when, is kept in pytest's cache as soon as it ended, so that a session that is killed is
-not forgotten. With a budget, what was not played for longest comes first; what does not fit is left for the next time,
-and counted.
+When a test ends, pytest's cache keeps how long it took and when, so that a killed session loses nothing. With a budget,
+tests that were not played for longest come first. Tests that do not fit are counted and left for the next session.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rabbitmq_resilience.record.whole_files import write_whole
 
 MEMORY_FILE = "played.json"
 TIME_IS_OVER = "the time is over"
-#: For a test that was never played, where no other tells either.
+#: The expected time of a test if no test was played before.
 USUAL_S = 60.0
 DAY_S = 86_400
 
@@ -39,7 +38,7 @@ class Played(TypedDict):
 
 @dataclass
 class Pace:
-    """Of the tests that play scenarios (those that have the fixture ``play``), by node id."""
+    """The progress of the tests that play scenarios (tests with the fixture ``play``), by node id."""
 
     known: Mapping[str, Played]
     now_s: Callable[[], float] = time.time
@@ -48,16 +47,16 @@ class Pace:
     left_out: list[str] = field(default_factory=list)
     took: dict[str, Played] = field(default_factory=dict)
     verdicts: Counter[str] = field(default_factory=Counter)
-    #: Of each scenario that could not tell on a busy machine: what others took of its processors.
+    #: For each UNKNOWN scenario on a busy machine: the share of its processors that other programs took.
     disturbed: list[Others] = field(default_factory=list)
-    told_of: set[str] = field(default_factory=set)
-    #: How many are played at once, and which are now.
+    with_verdict: set[str] = field(default_factory=set)
+    #: How many tests are played at once, and which tests are played now.
     at_once: int = 1
     running: set[str] = field(default_factory=set)
 
     def expected_s(self, test: str) -> float:
-        """As long as it took the last time. Where it was never played, the mean of those in the same file that were, in
-        this session too; of all, where none was."""
+        """Return the time that the test took last. If it was never played, return the mean of the played tests in its
+        file, also those of this session; if there are none, the mean of all."""
         if test in self.known:
             return self.known[test]["took_s"]
         every = {**self.known, **self.took}.items()
@@ -65,14 +64,16 @@ class Pace:
         return mean(of_file or [played["took_s"] for _, played in every] or [USUAL_S])
 
     def fitting(self, tests: Sequence[str], budget_s: float) -> set[str]:
-        """The tests that fit into ``budget_s`` together: those first that were not played for longest, and among
-        equals, as where nothing is remembered, others each day."""
+        """Return the tests that fit into ``budget_s`` together; those come first that were not played for longest.
+
+        Equal tests, such as tests that were never played, are drawn differently each day.
+        """
         chosen: set[str] = set()
         left_s = budget_s
         day = random.Random(int(self.now_s() // DAY_S))  # noqa: S311 - a choice that need only vary
         shuffled = day.sample(sorted(tests), len(tests))
         for test in sorted(shuffled, key=lambda test: self.known[test]["at_s"] if test in self.known else 0.0):
-            if self.expected_s(test) <= left_s or not chosen:  # what never fits is played alone
+            if self.expected_s(test) <= left_s or not chosen:  # a test that never fits is played alone
                 left_s -= self.expected_s(test)
                 chosen.add(test)
         return chosen
@@ -80,8 +81,8 @@ class Pace:
     def begin(self, tests: Sequence[str], *, left_out: Sequence[str] = ()) -> None:
         self.waiting, self.total, self.left_out = list(tests), len(tests), list(left_out)
 
-    def told(self, test: str) -> str:
-        """Where the session is as this test begins; empty if there is nothing to count."""
+    def progress(self, test: str) -> str:
+        """Return in words how far the session is as this test begins; '' if there is nothing to count."""
         if self.total < 2 or test not in self.waiting:
             return ""
         self.running.add(test)
@@ -90,23 +91,25 @@ class Pace:
         return f"{number} of {self.total}, about {duration_text(left_s)} to go"
 
     def ended(self, test: str, took_s: float) -> None:
-        """Only what came to a verdict is worth remembering."""
+        """Note that a test ended. Its time is remembered only if it came to a verdict."""
         self.running.discard(test)
         if test in self.waiting:
             self.waiting.remove(test)
-            if test in self.told_of:
+            if test in self.with_verdict:
                 self.took[test] = Played(took_s=round(took_s, 3), at_s=round(self.now_s(), 1))
 
     def judged(self, test: str, word: str, *, as_expected: bool, others: Others | None = None) -> None:
-        """Count how a scenario ended; a violation that is known is told apart. ``others``: what they took of this
-        machine meanwhile, where that is known."""
-        self.told_of.add(test)
+        """Count the verdict of a scenario; known violations are counted separately.
+
+        ``others``: the share of this machine that other programs took meanwhile, if it is known.
+        """
+        self.with_verdict.add(test)
         self.verdicts[f"{word} (known)" if as_expected and word != "VALID" else word] += 1
-        if word == "UNKNOWN" and others is not None and others.is_worth_telling:
+        if word == "UNKNOWN" and others is not None and others.is_notable:
             self.disturbed.append(others)
 
     def summary(self) -> str:
-        """All that were played in one line, and how many were not; empty if there were none."""
+        """Return one line with the counts of verdicts and of tests that did not fit; '' if there were none."""
         played = ", ".join(f"{count} {word}" for word, count in sorted(self.verdicts.items(), reverse=True))
         left = f"; {len(self.left_out)} did not fit into the time and come first the next time" if self.left_out else ""
         count = sum(self.verdicts.values())
@@ -114,13 +117,13 @@ class Pace:
             f"{count} scenario{'' if count == 1 else 's'}: {played or 'none was played'}{left}" if count or left else ""
         )
 
-    def told_of_others(self) -> str:
-        """In one line, how many scenarios a busy machine may have kept from a verdict; empty if none."""
+    def disturbance(self) -> str:
+        """Return one line on how many scenarios a busy machine may have kept from a verdict; '' if none."""
         if not self.disturbed:
             return ""
         mean = sum(others.mean for others in self.disturbed) / len(self.disturbed)
         return (
-            f"{len(self.disturbed)} of {sum(self.verdicts.values())} could not tell while other programs took "
+            f"{len(self.disturbed)} of {sum(self.verdicts.values())} were UNKNOWN while other programs took "
             f"{mean:.0%} of this machine's processors: play them again when it is idle"
         )
 
@@ -129,12 +132,12 @@ class Pace:
 
 
 class PacePlugin:
-    """Lets pytest tell ``Pace`` what it does."""
+    """Reports to ``Pace`` which tests pytest runs."""
 
     def __init__(
         self, config: pytest.Config, budget_s: float | None, elsewhere: Mapping[str, Played] | None = None
     ) -> None:
-        """``elsewhere``: what else tells when tests were played; what is newer counts."""
+        """``elsewhere``: further records of played tests; for each test the newest one counts."""
         self._budget_s = budget_s
         self._spent: dict[str, float] = {}
         self._ends_s = float("inf")
@@ -142,10 +145,10 @@ class PacePlugin:
         known = newest(_remembered(self._memory), elsewhere or {})
         self.pace = Pace(known, at_once=side_by_side.at_once(config))
         if side_by_side.is_worker(config):
-            self._memory = None  # the session remembers what all of them played
+            self._memory = None  # the session remembers the tests of all workers
 
     def choose(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave of all ``items`` out what plays and does not fit into the budget, and count the rest."""
+        """Remove those of all ``items`` that play scenarios and do not fit into the budget, and count the rest."""
         playing = [item.nodeid for item in items if "resilience_play" in getattr(item, "fixturenames", ())]
         at_once = self.pace.at_once
         fitting = set(playing) if self._budget_s is None else self.pace.fitting(playing, self._budget_s * at_once)
@@ -163,7 +166,7 @@ class PacePlugin:
             self._ends_s = time.monotonic() + self._budget_s
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """The first is always played; what takes longer than expected must not make a night of it."""
+        """Skip the test if the time is over, except the first: tests may take longer than expected."""
         begun = len(self.pace.waiting) < self.pace.total
         if begun and item.nodeid in self.pace.waiting and time.monotonic() > self._ends_s:
             pytest.skip(TIME_IS_OVER)
@@ -181,32 +184,32 @@ class PacePlugin:
         try:
             write_whole(memory, json.dumps(self.pace.remembered(), indent=1))
         except OSError as error:
-            self._memory = None  # said once
-            warnings.warn(f"what was played cannot be remembered: {memory}: {error.strerror}", stacklevel=1)
+            self._memory = None  # warn only once
+            warnings.warn(f"played tests cannot be remembered: {memory}: {error.strerror}", stacklevel=1)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for line in filter(None, [self.pace.summary(), self.pace.told_of_others()]):
+        for line in filter(None, [self.pace.summary(), self.pace.disturbance()]):
             terminalreporter.write_sep("-", line)
 
 
 def newest(*known: Mapping[str, Played]) -> dict[str, Played]:
-    """Of several that tell of the same test, what is newer."""
+    """Return the newest record of each test, oldest first."""
     every = [(test, played) for one in known for test, played in one.items()]
     return dict(sorted(every, key=lambda one: one[1]["at_s"]))
 
 
 def _memory(config: pytest.Config) -> Path | None:
-    """Where what was played is kept; None where pytest runs without its cache, or cannot write it."""
+    """Return the file that keeps played tests; None if pytest runs without its cache, or cannot write it."""
     cache = getattr(config, "cache", None)
     try:
         return None if cache is None else cache.mkdir("resilience") / MEMORY_FILE
     except OSError as error:
-        warnings.warn(f"what was played cannot be remembered: {error.filename}: {error.strerror}", stacklevel=1)
+        warnings.warn(f"played tests cannot be remembered: {error.filename}: {error.strerror}", stacklevel=1)
         return None
 
 
 def _remembered(memory: Path | None) -> Mapping[str, Played]:
-    """Nothing where it cannot be read."""
+    """Return the records of played tests; {} if the file cannot be read."""
     try:
         found = json.loads(memory.read_text(encoding="utf-8")) if memory is not None else {}
         return {str(test): Played(took_s=float(p["took_s"]), at_s=float(p["at_s"])) for test, p in found.items()}

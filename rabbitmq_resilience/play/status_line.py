@@ -1,4 +1,4 @@
-"""Feeds the live line while a scenario runs, from a thread of its own."""
+"""Update the live line during a scenario, from a thread of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDED = ("healed", "heal_unproven")
 
 
 class StatusLine:
-    """What the live line shows; the runner says which phase it is and what there is to look at."""
+    """The status on the live line. The runner sets the phase, and the observer and load to read numbers from."""
 
     def __init__(self, line: LiveLine, *, nodes: int) -> None:
         self._line = line
@@ -29,7 +29,7 @@ class StatusLine:
         self._faults: dict[int, str] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._tell, name="live-line", daemon=True)
+        self._thread = threading.Thread(target=self._show, name="live-line", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -40,7 +40,7 @@ class StatusLine:
 
     @contextmanager
     def watching(self, observer: Observer, load: RunningWorkload) -> Iterator[None]:
-        """Shows their numbers too; the last of them stay when they are gone."""
+        """Show numbers of the observer and the load during the block. Afterwards, the last numbers stay."""
         with self._lock:
             self._sources = (observer, load)
         try:
@@ -52,19 +52,19 @@ class StatusLine:
     def phase(self, name: str) -> None:
         self._status = replace(self._status, phase=name)
 
-    def telling(self, record: Callable[..., object]) -> Callable[..., object]:
-        """``record``, with the active faults shown as well."""
+    def recording(self, record: Callable[..., object]) -> Callable[..., object]:
+        """Return a function that calls ``record``, and also shows the active faults."""
 
-        def told(kind: str, **fields: Any) -> object:
+        def recorded(kind: str, **fields: Any) -> object:
             if kind == "fault" and fields["state"] == "injecting":
                 self._faults = {**self._faults, fields["step"]: fields["fault"]}
             elif kind == "fault" and fields["state"] in _ENDED:
                 self._faults = {step: name for step, name in self._faults.items() if step != fields["step"]}
             return record(kind, **fields)
 
-        return told
+        return recorded
 
-    def _tell(self) -> None:
+    def _show(self) -> None:
         while not self._closed.wait(EVERY_S):
             with self._lock:
                 status = self._now()

@@ -1,1 +1,1 @@
-"""What load: publishers and consumers, and how they are run."""
+"""Run the load of a scenario: publishers, consumers and their queues."""

@@ -1,4 +1,4 @@
-"""What each worker of a load counted, read from the folder that it left."""
+"""Read what each worker of a load counted from the folder that the load left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from rabbitmq_resilience.workloads.settlement import SETTLED
 
 
 def read_accounts(folder: Path, *, version: int) -> list[Account]:
-    """One of each worker, publishers first. Raises HistoryError where a file is missing or damaged, naming it."""
+    """Return one account of each worker, publishers first.
+
+    Raise HistoryError, which names the file, if a file is missing or damaged.
+    """
     for name in (LOAD_FILE, COUNTERS_FILE):
         if not (folder / name).exists():
             raise HistoryError(f"{folder.name}/{name} is missing")
@@ -49,11 +52,11 @@ def read_accounts(folder: Path, *, version: int) -> list[Account]:
 
 
 def _places(load: Load, role: Role) -> Iterator[tuple[int, Process]]:
-    """Each client and its process, in the order of clients."""
+    """Yield each client with its process, in the order of clients."""
     return iter(sorted((client, process) for process in load.processes(role) for client in process.clients))
 
 
-def _of_publisher(  # noqa: PLR0917 - one form for both
+def _of_publisher(  # noqa: PLR0917 - similar to _of_consumer
     folder: Path, load: Load, counters: Counters, process: Process, index: int, version: int
 ) -> Account:
     worker = f"publisher-{index}"
@@ -79,7 +82,7 @@ def _of_consumer(folder: Path, load: Load, counters: Counters, process: Process,
         worker,
         index,
         recorded,
-        # without acknowledgements, one chunk of data more than FLUSH_ROWS
+        # Without acknowledgements, one chunk of data may come on top of FLUSH_ROWS.
         max(load.prefetch * len(process.clients), 2 * FLUSH_ROWS),
         dict(_streams(folder, process, DELIVERIES_SUFFIX)),
     )
@@ -93,7 +96,7 @@ def _streams(folder: Path, process: Process, suffix: str) -> Iterator[tuple[int,
 
 
 def _ends(path: Path) -> bool:
-    """Whether it has its end mark."""
+    """Return whether the stream ends with its end mark."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - len(END_OF_STREAM)))
         return file.read() == END_OF_STREAM

@@ -1,4 +1,4 @@
-"""How busy this machine is."""
+"""Measure how busy this machine is."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import psutil
 
 
 class BusySince:
-    """How busy this machine has been since this was made."""
+    """Measures how busy this machine has been since this object was created."""
 
     def __init__(self) -> None:
         self._before = psutil.cpu_times()
 
     @property
     def ratio(self) -> float:
-        """The part of all processors' time that was used."""
+        """Return the used share of all processors' time, from 0 to 1."""
         spent = [now - before for now, before in zip(psutil.cpu_times(), self._before, strict=True)]
         whole = sum(spent)
         return 1 - (psutil.cpu_times().idle - self._before.idle) / whole if whole else 0.0

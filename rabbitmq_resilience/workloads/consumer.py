@@ -1,5 +1,7 @@
-"""Consumers: each records a delivery as it arrives, and only then, when it is processed, acknowledges it (or, if that
-is asked for, the other way round, which is not safe)."""
+"""Run consumers. A consumer records a delivery when it arrives, processes it, and only then acknowledges it.
+
+With ``acks: early`` it acknowledges first, which is not safe.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,20 @@ from rabbitmq_resilience.workloads.processing import Processing
 from rabbitmq_resilience.workloads.session import Session
 from rabbitmq_resilience.workloads.wire import Connection
 
-#: The last few messages, fewer than ``ack_every``, are acknowledged after this time.
+#: A consumer acknowledges the last few messages, fewer than ``ack_every``, after this time.
 LAST_FEW_S = 0.1
 
 
 class Consumer(Client):
-    """A client of its process, with one channel and one AMQP consumer a queue.
+    """A client with one channel, and one AMQP consumer for each of its queues.
 
-    Without a time to process messages, all that is recorded is acknowledged at once. With one, they are acknowledged
-    ``ack_every`` together as they are done, the last few when nothing is left to do; the connection is served
-    meanwhile. What is in hand when the connection is lost comes again. When told to stop, it acknowledges whatever it
-    has recorded: to work that off first would keep everybody waiting, and tell nothing.
+    Without a processing time, the consumer acknowledges all that is recorded at once. With one, it acknowledges
+    processed messages ``ack_every`` at a time, and the last few when nothing is left to do. It serves the connection
+    meanwhile. Messages in hand when the connection is lost are delivered again. On the order to stop, it acknowledges
+    all recorded messages: to process them first would take time and show nothing.
 
-    With ``acks: early`` everything is acknowledged as it arrives, and recorded when it is processed: what a consumer
-    has in hand when it is killed is gone.
+    With ``acks: early`` it acknowledges messages when they arrive, and records them when they are processed. Messages
+    in hand when the consumer is killed are lost.
     """
 
     def __init__(self, session: Session, load: Load, settling: Settling, *, index: int) -> None:
@@ -48,19 +50,19 @@ class Consumer(Client):
         self._waits = load.consumes_at_drain(index)
         self._automatic = load.acks == "automatic"
         self._early = load.acks == "early"
-        #: What has arrived: where it is acknowledged early, it is recorded when it is done.
+        #: Rows that have arrived. With early acknowledgements they are recorded when they are processed.
         self._arrived: list[Row] = [] if self._early else self._recorded
         self._rejects = load.rejects(index)
-        self._to_reject: deque[int] = deque()  # delivery tags, of what is not settled yet
+        self._to_reject: deque[int] = deque()  # delivery tags that are not settled yet
         processing = load.processing(index)
         takes_time = (processing.plain or 0) > 0 or processing.varies
         self._processing = Processing(processing, now_us=now_us()) if takes_time else None
         self._connection: Connection | None = None
         self._channel: Channel | None = None
         self._last_tag = 0
-        self._done_tag = 0  # what may be acknowledged
+        self._done_tag = 0  # up to here messages may be acknowledged
         self._acknowledged_tag = 0
-        self._recorded_tag = 0  # told only of early acknowledgements
+        self._recorded_tag = 0  # used only for early acknowledgements
         self._looked_s = 0.0
 
     @property
@@ -76,7 +78,7 @@ class Consumer(Client):
             self._waits = False
             self._session.begin(self)
 
-    def opened(self, connection: Connection, node: int) -> None:  # noqa: ARG002 - one form for all
+    def opened(self, connection: Connection, node: int) -> None:  # noqa: ARG002 - as User has it
         self._connection = connection
         connection.on_delivery = self._on_delivery
         connection.on_data = self._settle
@@ -89,7 +91,7 @@ class Consumer(Client):
         self._last_tag = self._done_tag = self._acknowledged_tag = self._recorded_tag = 0
         self._to_reject.clear()
         if self._processing is not None:
-            self._processing.begin_anew()
+            self._processing.restart()
 
     def tick(self) -> None:
         now_s = time.monotonic()
@@ -152,7 +154,7 @@ class Consumer(Client):
         self._last_tag = delivery_tag
 
     def _settle(self) -> None:
-        """After each chunk of data. Automatic acknowledgement has no reason to hurry with the record."""
+        """Settle after each chunk of data. With automatic acknowledgement, recording is not urgent."""
         if self._automatic:
             if len(self._recorded) >= FLUSH_ROWS:
                 self._settling.settle()
@@ -160,7 +162,7 @@ class Consumer(Client):
             self._work_off()
 
     def _work_off(self, *, last_few: bool = False) -> None:
-        """Ask to acknowledge what is done, if that is ``ack_every`` or, where ``last_few`` will do, all there is."""
+        """Ask to acknowledge processed messages: ``ack_every`` or more, or with ``last_few`` the last ones of all."""
         done = self._last_tag
         if self._processing is not None:
             done = self._processing.done(self._last_tag, now_us=now_us())
@@ -173,19 +175,19 @@ class Consumer(Client):
             self._settling.ask(self)
 
     def acknowledge(self) -> None:
-        """What is done; it is recorded."""
+        """Acknowledge the processed messages, which are recorded by now."""
         if self._done_tag > self._acknowledged_tag:
             self._ack(self._done_tag)
 
     def _acknowledge_early(self, done: int) -> None:
-        """All that has arrived, whatever is done with it; only what is done is recorded."""
+        """Acknowledge all messages that have arrived, and record those up to ``done``, which are processed."""
         if self._last_tag > self._acknowledged_tag:
             self._ack(self._last_tag)
         self._record(done - self._recorded_tag)
         self._recorded_tag = done
 
     def _ack(self, tag: int) -> None:
-        """All up to that one, but for what is to be rejected."""
+        """Acknowledge all messages up to that tag, except those to reject, and reject these."""
         settled, self._acknowledged_tag = self._acknowledged_tag, tag
         if self._channel is None or not self._channel.is_open or self._automatic:
             return
@@ -199,7 +201,7 @@ class Consumer(Client):
             self._channel.basic_ack(tag, multiple=True)
 
     def _record(self, count: int) -> None:
-        """The oldest ``count`` of those that are acknowledged early."""
+        """Record the oldest ``count`` of the messages that were acknowledged early."""
         if count:
             self._recorded += self._arrived[:count]
             del self._arrived[:count]
@@ -221,7 +223,7 @@ def _serve(folder: Path, name: str, life: int) -> None:
 
 
 def open_history(host: Host, folder: Path, process: Process) -> Deliveries:
-    """The stream of this life of the process."""
+    """Open the stream of deliveries for this incarnation of the process."""
     return Deliveries(
         deliveries_path(folder, process.name, host.life),
         on_written=lambda consumer, count: host.counters.add(host.load.publishers + consumer, Count.RECORDED, count),
@@ -229,7 +231,7 @@ def open_history(host: Host, folder: Path, process: Process) -> Deliveries:
 
 
 def hosted(host: Host, settling: Settling, index: int) -> Consumer:
-    """The consumer of this index in its process."""
+    """Return the consumer with this index, on the host of its process."""
     load = host.load
     begins_after_s = 0.0 if load.consumes_at_drain(index) else load.start_spread_s * index / load.consumers
     row = load.publishers + index

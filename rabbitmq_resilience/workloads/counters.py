@@ -1,7 +1,7 @@
-"""What every worker has done so far, in shared memory: cheap to watch, and still there after a worker is killed.
+"""Count what every worker has done so far, in shared memory: cheap to read, and kept after a worker is killed.
 
-A publisher stores ``SENT`` *before* it writes to its socket, so a message that may have left is always known, at the
-price of one store into memory that the kernel keeps when the process dies.
+A publisher stores ``SENT`` *before* it writes to its socket, so each message that may have left is known. This costs
+one store into memory, which the kernel keeps when the process dies.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ _WORD_BYTES = 8
 
 
 class Count(IntEnum):
-    """The words of a worker's row. ``NODE`` is 0, or 1 + the index of the node that it is connected to. ``RECORDED``
-    counts rows of the history: what a consumer received, what a publisher knows the outcome of."""
+    """The words of a worker's row.
+
+    ``NODE`` is 0, or 1 + the index of the node that the worker is connected to. ``RECORDED`` counts rows of the
+    history: messages that a consumer received, or messages whose outcome a publisher knows.
+    """
 
     NODE = 0
     SENT = 1
-    SENT_US = 2  # of the last write, in version 1 of the record
+    SENT_US = 2  # the time of the last write, in version 1 of the record
     CONFIRMED = 3
     REFUSED = 4  # nacked or returned
     UNKNOWN = 5
-    RECORDED = 6  # after each write; in version 1 of consumers only
+    RECORDED = 6  # changes after each write; in version 1 only consumers have it
     BLOCKED = 7
 
 
 class Counters(Closing):
-    """A table of 64-bit words, one row a worker: publishers first, then consumers."""
+    """A table of 64-bit words with one row for each worker: publishers first, then consumers."""
 
     def __init__(self, folder: Path, *, workers: int, create: bool = False) -> None:
         path = folder / COUNTERS_FILE

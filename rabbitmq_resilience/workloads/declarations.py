@@ -1,8 +1,8 @@
-"""Declares queues, bindings and policies while a run goes on, and asks every node afterwards what it has of them.
+"""Declare queues, bindings and policies during a run, and ask every node afterwards which of them it has.
 
-What is declared is used by nobody. A queue has the workload's own type, and the policy that mirrors the workload's
-queues mirrors it too. A binding routes a key of its own to one of the workload's queues, from an exchange that is
-declared before. A policy matches no queue.
+No client uses these items. A queue has the workload's own type, and the policy that mirrors the workload's queues
+mirrors it too. A binding routes a key of its own to one of the workload's queues, from an exchange that is declared
+before. A policy matches no queue.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ KINDS = ("queue", "binding", "policy")
 NAME_PREFIX = "declared-"
 EXCHANGE = "declarations"
 
-#: So that a long run does not end with more queues than a small machine can lead.
+#: The most items of a run, so that a long run has no more queues than a small machine can lead.
 DECLARATIONS_MAX = 300
-#: Longer than a broker with a short ``net_ticktime`` takes to notice a cut, at which a hanging declaration goes on.
+#: Longer than a broker with a short ``net_ticktime`` takes to notice a cut: then a hanging declaration goes on.
 ANSWER_WITHIN_S = 10.0
 EXCHANGE_WITHIN_S = 60.0
 METADATA_POLL_S = 0.5
@@ -34,12 +34,12 @@ METADATA_POLL_S = 0.5
 #: Journals one event: ``record("declaration", item=..., ...)``, see ``record.events``.
 Record = Callable[..., object]
 
-#: {node: its items, or None where it gave no answer}
+#: {node: its items, or None if it gave no answer}
 Metadata = dict[str, list[str] | None]
 
 
 class Item(NamedTuple):
-    """One thing to declare, of one of the KINDS."""
+    """One item to declare, of one of the KINDS."""
 
     kind: str
     name: str
@@ -50,11 +50,11 @@ class Item(NamedTuple):
 
 @contextmanager
 def declaring(cluster: Cluster, workload: Workload, *, vhost: str, record: Record) -> Iterator[None]:
-    """Declare something new every ``declare_every_s`` until the block ends, DECLARATIONS_MAX in all at most; nothing
-    where that is None.
+    """Declare a new item every ``declare_every_s`` until the block ends, at most DECLARATIONS_MAX items.
 
-    Each node has a thread of its own, so one that hangs keeps no other from being asked. On exit, what was asked is
-    awaited. Raises ``WaitTimeout`` if the exchange cannot be declared.
+    Declare nothing if ``declare_every_s`` is None. Each node has a thread of its own, so a node that hangs does not
+    hold up the requests to other nodes. On exit, wait for the answers to all requests. Raise ``WaitTimeout`` if the
+    exchange cannot be declared.
     """
     if workload.declare_every_s is None:
         yield
@@ -77,7 +77,10 @@ def declaring(cluster: Cluster, workload: Workload, *, vhost: str, record: Recor
 
 
 def planned_items(index: int, nodes: int) -> list[Item]:
-    """What the node of that index is asked for, in order: each name once in the cluster, the kinds in turn."""
+    """Return the items to declare through the node with that index, in order.
+
+    Each name occurs once in the cluster; the kinds take turns.
+    """
     numbers = range(index, DECLARATIONS_MAX, nodes)
     return [
         Item(KINDS[(turn + index) % len(KINDS)], f"{NAME_PREFIX}{number:03}") for turn, number in enumerate(numbers)
@@ -94,7 +97,7 @@ class _Declarations:
     ended: threading.Event
 
     def declare_through(self, node: str) -> None:
-        """The nodes begin one after another; then each is asked again when its answer is a whole turn old."""
+        """Declare the items of this node. Nodes begin one after another; after an answer a node waits a whole turn."""
         nodes = self.cluster.topology.node_names
         index = nodes.index(node)
         pause_s = self.every_s * index
@@ -128,15 +131,15 @@ class _Declarations:
             api.bind_queue(self.vhost, queue, exchange=EXCHANGE, routing_key=item.name, timeout_s=ANSWER_WITHIN_S)
         else:
             definition = {"max-length": 1_000_000}
-            pattern = f"^used by nobody: {item.name}$"
+            pattern = f"^matches no queue: {item.name}$"
             api.set_policy(self.vhost, item.name, definition, pattern=pattern, timeout_s=ANSWER_WITHIN_S)
 
 
 def read_metadata(cluster: Cluster, vhost: str, *, timeout_s: float) -> Metadata:
-    """What each node has of all that was declared, by its own account.
+    """Return the declared items that each node reports.
 
-    A declaration may reach the nodes one after another, so they are asked until all of them answer and agree; after
-    ``timeout_s`` the last answers are taken as they are.
+    A declaration may reach the nodes one after another, so ask them until all answer and agree. After ``timeout_s``
+    return their last answers.
     """
     metadata: Metadata = {}
 
@@ -145,8 +148,8 @@ def read_metadata(cluster: Cluster, vhost: str, *, timeout_s: float) -> Metadata
         answers = list(metadata.values())
         return None not in answers and all(answer == answers[0] for answer in answers)
 
-    with suppress(WaitTimeout):  # whether they may differ is for an invariant to judge
-        wait_until(agreed, timeout_s=timeout_s, what="all nodes to tell the same metadata", poll_s=METADATA_POLL_S)
+    with suppress(WaitTimeout):  # an invariant judges whether they may differ
+        wait_until(agreed, timeout_s=timeout_s, what="all nodes to report the same metadata", poll_s=METADATA_POLL_S)
     return metadata
 
 

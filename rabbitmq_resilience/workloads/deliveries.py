@@ -1,4 +1,4 @@
-"""What a process writes of the messages that its consumers received, and when they may acknowledge them."""
+"""Write the deliveries that the consumers of a process received, and let them acknowledge after the write."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Row = tuple[int, int, int, int, int, bool, bool]
 
 
 class Deliveries:
-    """Rows of a process' history, collected for one write. ``on_written`` is told how many of which consumer were
-    written."""
+    """A buffer of the rows of a process' history, which are written together.
+
+    After a write, ``on_written(consumer, count)`` is called for each consumer with the number of its rows.
+    """
 
     def __init__(self, path: Path, *, on_written: Callable[[int, int], None]) -> None:
         self._writer = StreamWriter(path, DELIVERIES)
@@ -29,7 +31,7 @@ class Deliveries:
         self.rows: list[Row] = []
 
     def tick(self, now_s: float) -> None:
-        """Write what arrived in the last ``FLUSH_S``, whoever may acknowledge it when."""
+        """Write the rows if the last such write is ``FLUSH_S`` or longer ago, also those not yet to be acknowledged."""
         if now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s
             self.flush()
@@ -58,14 +60,17 @@ class Deliveries:
 
 
 class Acknowledging(Protocol):
-    """A consumer that waits to acknowledge what it has received."""
+    """A consumer that waits to acknowledge its deliveries."""
 
     def acknowledge(self) -> None: ...
 
 
 class Settling:
-    """Lets consumers acknowledge what they have received, once it is recorded: one write for all those that ask while
-    the I/O loop serves what has arrived. ``later`` calls a function when the loop is through with that."""
+    """Lets consumers acknowledge their deliveries once these are recorded.
+
+    There is one write for all consumers that ask while the I/O loop serves the data that has arrived. ``later`` calls
+    a function when the loop has served this data.
+    """
 
     def __init__(self, history: Deliveries, later: Callable[[Callable[[], None]], object]) -> None:
         self.history = history
@@ -78,7 +83,7 @@ class Settling:
         self._asking.append(consumer)
 
     def settle(self) -> None:
-        """Record everything, then let those acknowledge that asked."""
+        """Record all rows, then let the consumers that asked acknowledge."""
         asking, self._asking = self._asking, []
         self.history.flush()
         for consumer in asking:

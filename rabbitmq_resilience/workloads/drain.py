@@ -1,4 +1,4 @@
-"""Waiting until everything that must arrive has arrived, by following the histories while they grow."""
+"""Wait until every message that must arrive has arrived, by following the histories while they grow."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ POLL_S = 0.2
 
 
 class Depth(NamedTuple):
-    """How many messages a queue holds, as the broker reports it; ``dead_letters`` are those that it keeps until another
-    queue has confirmed them."""
+    """The number of messages that a queue holds, as the broker reports it.
+
+    ``dead_letters`` counts messages that the queue keeps until another queue has confirmed them.
+    """
 
     ready: int
     unacked: int
@@ -43,17 +45,20 @@ class Depth(NamedTuple):
 
 
 class DepthsUnknown(Exception):
-    """No broker says what the queues hold; the text says why."""
+    """No broker reports the depths of the queues; the text says why."""
 
 
-#: Asks the brokers for the depth of each queue. Raises ``DepthsUnknown``.
+#: Asks the brokers for the depth of each queue. Raises ``DepthsUnknown`` if they do not report it.
 Depths = Callable[[], Mapping[str, Depth]]
 
 
 @dataclass(frozen=True)
 class DrainResult:
-    """``complete``: whatever was confirmed and not received now will never be. ``unconsumed`` is the number of
-    those messages; ``confirmed`` and ``received`` count distinct messages, once for each queue that they go to."""
+    """The outcome of a drain.
+
+    ``complete``: messages that are confirmed and not received by now will never be received. ``unconsumed`` is their
+    number. ``confirmed`` and ``received`` count distinct messages, once for each queue that they go to.
+    """
 
     complete: bool
     confirmed: int
@@ -64,12 +69,12 @@ class DrainResult:
 
 Array = npt.NDArray[Any]
 
-#: Publisher and lane (``record.routes``); of loads with dead letters publisher and queue, the first one of its shards.
+#: Publisher and lane (``record.routes``). With dead letters: publisher and queue, of shards the first queue.
 Key = tuple[int, int]
 
 
 class Bitmap:
-    """A set of small numbers that grows."""
+    """A growing set of small numbers."""
 
     def __init__(self) -> None:
         self.bits = np.zeros(1 << 16, dtype=np.bool_)
@@ -88,14 +93,14 @@ class Bitmap:
         return int(np.count_nonzero(self.bits))
 
     def plus(self, other: Bitmap) -> Bitmap:
-        """The numbers of both."""
+        """Return the numbers of both sets."""
         both, (short, long) = Bitmap(), sorted((self.bits, other.bits), key=len)
         both.bits = long.copy()
         both.bits[: len(short)] |= short
         return both
 
     def minus(self, other: Bitmap) -> Bitmap:
-        """The numbers of this set that are not in the other."""
+        """Return the numbers of this set that are not in the other."""
         left, common = Bitmap(), min(len(self.bits), len(other.bits))
         left.bits = self.bits.copy()
         left.bits[:common] &= ~other.bits[:common]
@@ -103,9 +108,11 @@ class Bitmap:
 
 
 class Tally:
-    """Which messages are confirmed and which are received, so far, in each queue that they go to. What consumers reject
-    is received when it comes as a dead letter, from each queue that takes it, and is waited for also where nobody knows
-    whether it was confirmed."""
+    """Keeps which messages are confirmed and which are received so far, for each queue that they go to.
+
+    A rejected message counts as received when it has come as a dead letter from each queue that takes it. It is awaited
+    even if it is unknown whether the message was confirmed.
+    """
 
     def __init__(self, folder: Path, *, publishers: int, routes: Routes, letters: Letters | None = None) -> None:
         self._folder = folder
@@ -118,11 +125,11 @@ class Tally:
         self._confirmed: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
         self._received: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
         self._rejected: defaultdict[Key, Bitmap] = defaultdict(Bitmap)
-        self._as_letters: defaultdict[Key, Bitmap] = defaultdict(Bitmap)  # by the queue that they came from
+        self._as_letters: defaultdict[Key, Bitmap] = defaultdict(Bitmap)  # by the queue of the dead letters
         self.rows = 0
 
     def update(self) -> None:
-        """Read what was written since the last call."""
+        """Read the rows that were written since the last call."""
         for path in files_of(self._folder, PUBLISHES_SUFFIX):
             reader = self._publishes.setdefault(path, StreamReader(path, PUBLISHES))
             for batch in reader.batches():
@@ -136,7 +143,7 @@ class Tally:
                 self._receive(publisher, queue, sequence, intact)
 
     def _places(self, queue: Array) -> Array:
-        """What stands for the queues in a ``Key``: lanes, of which there are few, or what dead letters need."""
+        """Return what stands for each queue in a ``Key``: its lane, as lanes are few, or with dead letters a queue."""
         if not self._letters.queues_of:
             return self._routes.lanes[queue]
         first = queue.copy()
@@ -176,7 +183,7 @@ class Tally:
         return sum(self._missing(key) for key in {*self._confirmed, *self._rejected})
 
     def _missing(self, key: Key) -> int:
-        """Of what was confirmed or rejected: what neither came nor arrived as a dead letter wherever it must."""
+        """Return how many messages were confirmed or rejected, and neither received nor everywhere dead-lettered."""
         missing = self._confirmed[key].plus(self._rejected[key]).minus(self._received[key])
         taking = self._letters.queues_of.get(key[1], ()) if len(missing) else ()
         lacking = [missing.minus(self._as_letters[key[0], queue]) for queue in taking] or [missing]
@@ -184,12 +191,12 @@ class Tally:
 
 
 def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-    """Follow the tally until nothing that is awaited is missing, or all queues were empty at two looks ``idle_s``
-    apart, and nothing moved for as long before each: then what is missing is lost, and the drain is complete.
+    """Follow the tally until no awaited message is missing, or until all queues were empty twice, ``idle_s`` apart.
 
-    ``idle_s`` must be longer than the broker's statistics interval. Each queue is told at a time of its own, so a
-    message on its way from one to another may be missed by one look. Queues that hold messages are waited for until
-    ``timeout_s``: their consumers may still be on their way back.
+    Nothing may arrive for ``idle_s`` before each of the two looks. Then the missing messages are lost, and the drain is
+    complete. ``idle_s`` must be longer than the broker's statistics interval. The broker samples each queue at another
+    time, so one look may miss a message on its way from one queue to another. While queues hold messages, wait until
+    ``timeout_s``: their consumers may still reconnect.
     """
     moved_s, rows, held, empty = time.monotonic(), -1, "", False
 
@@ -222,12 +229,12 @@ def drain(tally: Tally, depths: Depths, *, idle_s: float, timeout_s: float) -> D
 
 
 def _held(depths: Depths) -> str:
-    """What the brokers still hold, or that nobody knows; empty if all queues are."""
+    """Return in words what the queues still hold, or why that is unknown; '' if all queues are empty."""
     try:
-        told = depths().items()
+        reported = depths().items()
     except DepthsUnknown as unknown:
         return f"and no broker says whether the queues are empty ({unknown})"
-    full = [f"{name}: {depth}" for name, depth in told if any(depth)]
+    full = [f"{name}: {depth}" for name, depth in reported if any(depth)]
     return f"yet queues hold messages ({'; '.join(full[:5])})" if full else ""
 
 

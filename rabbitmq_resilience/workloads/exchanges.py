@@ -1,4 +1,4 @@
-"""Declares the exchanges and bindings of a workload, and proves that each node knows them and that they route."""
+"""Declare the exchanges and bindings of a workload, and prove that each node knows them and that they route."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rabbitmq_resilience.record.routes import Routes
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workloads.load import Rebinding
 from rabbitmq_resilience.workloads.matching import Bound, Reached
-from rabbitmq_resilience.workloads.queues import insist, timed, untold
+from rabbitmq_resilience.workloads.queues import insist, no_record, timed
 from rabbitmq_resilience.workloads.routing import Exchange, Routing, Turn
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Bindings of one request: a broker takes some hundred a second, more slowly the more nodes there are.
+#: Bindings in one request. A broker takes some hundred a second, and fewer with more nodes.
 AT_ONCE = 500
-#: For all nodes to know all bindings, and for each message that tries the ways to come out of its queues.
+#: How long to wait until all nodes know all bindings, and until each test message has come out of its queues.
 KNOWN_WITHIN_S = 180.0
 TRIED_WITHIN_S = 180.0
 
@@ -34,14 +34,15 @@ _CALLED = {"consistent_hash": "x-consistent-hash"}
 
 
 class RoutingNotProven(Exception):
-    """A broker routes otherwise than AMQP says, or does not answer; the text says what came from where."""
+    """A broker does not route as AMQP demands, or does not answer; the text says which queues a message came from."""
 
 
-def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Callable[..., object] = untold) -> Routes:
-    """Declare what the routing of the workload says, between queues that are there, and prove it; the way of each turn.
+def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Callable[..., object] = no_record) -> Routes:
+    """Declare the routing of the workload between existing queues, prove it, and return the route of each turn.
 
-    ``record`` is told how long brokers took (the event "set_up"). A plain workload has nothing to declare, and a
-    way to each queue. Raises ``WaitTimeout`` and ``ApiError`` where brokers do not take it, and RoutingNotProven.
+    ``record`` gets the event "set_up", with the time that brokers took. A plain workload declares nothing, and has one
+    route to each queue. Raise ``WaitTimeout`` or ``ApiError`` if brokers do not take a declaration, and
+    RoutingNotProven if messages take other routes.
     """
     queues, routing = workload.queue_names, workload.routing
     index = {queue: number for number, queue in enumerate(queues)}
@@ -49,7 +50,7 @@ def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Calla
         return Routes.of([[index[queue]] for queue in workload.published_queues])
     declare_routing(cluster, routing, queues, vhost=vhost, record=record, to_queues=not workload.owned)
     shards = [[index[queue] for queue in its] for its in routing.shards(queues).values()]
-    if workload.owned or workload.limits is not None:  # a queue that may drop messages proves nothing by what it lacks
+    if workload.owned or workload.limits is not None:  # a missing message proves nothing if its queue may drop it
         ways = [reached.queues for reached in routing.reached(queues)]
     else:
         ways = prove(cluster, routing, queues, vhost=vhost)
@@ -62,11 +63,13 @@ def declare_routing(
     queues: Sequence[str],
     *,
     vhost: str,
-    record: Callable[..., object] = untold,
+    record: Callable[..., object] = no_record,
     to_queues: bool = True,
 ) -> None:
-    """Declare the exchanges and the bindings, those to queues only if ``to_queues``; return when every node lists
-    them."""
+    """Declare the exchanges and the bindings, and wait until every node lists them.
+
+    Bindings to queues are declared only if ``to_queues``. Raise ``WaitTimeout`` if a node does not list them.
+    """
     exchanges = [_exchange(one, vhost) for one in routing.exchanges]
     bindings = [_binding(one, vhost) for one in routing.bound(queues) if to_queues or one.to_exchange]
     api = cluster.api(cluster.topology.node_names[0])
@@ -79,14 +82,14 @@ def declare_routing(
 
 
 def await_bound(cluster: Cluster, workload: Workload, *, vhost: str) -> None:
-    """Wait until every node lists the bindings that consumers have made. Raises ``WaitTimeout``."""
+    """Wait until every node lists the bindings of consumers. Raise ``WaitTimeout`` if one does not."""
     if workload.owned and workload.routing is not None:
         bound = workload.routing.bound(workload.queue_names)
         await_known(cluster, [_binding(one, vhost) for one in bound], vhost=vhost, known=_bindings)
 
 
 def rebindings(workload: Workload) -> tuple[Rebinding, ...]:
-    """Return what consumers bind the queues to that they declare; nothing where queues are there before them."""
+    """Return the bindings that consumers make for the queues that they declare; () if they declare none."""
     if not workload.owned or workload.routing is None:
         return ()
     index = {queue: number for number, queue in enumerate(workload.queue_names)}
@@ -97,7 +100,7 @@ def rebindings(workload: Workload) -> tuple[Rebinding, ...]:
 def await_known(
     cluster: Cluster, declared: Sequence[Json], *, vhost: str, known: Callable[[ManagementApi, str], set[_Key]]
 ) -> None:
-    """Wait until every node lists all of these exchanges and bindings, as ``known`` asks it. Raises ``WaitTimeout``."""
+    """Wait until ``known`` returns all these exchanges and bindings for every node. Raise ``WaitTimeout`` if not."""
     wanted = {_key(one) for one in declared}
 
     def lacking() -> list[str]:
@@ -145,13 +148,13 @@ def _asked(bound: Bound) -> dict[str, str]:
 
 
 def _key(declared: Json) -> _Key:
-    """What tells one exchange or binding from others."""
+    """Return the fields that distinguish an exchange or binding from others."""
     names = ("name", "type", "source", "destination", "destination_type", "routing_key")
     return (*(str(declared.get(name, "")) for name in names), *map(str, sorted(declared["arguments"].items())))
 
 
 def _bindings(api: ManagementApi, vhost: str) -> set[_Key]:
-    """Return the bindings that a node lists; its definitions leave those of exclusive queues out."""
+    """Return the bindings that a node lists. Its definitions do not have those of exclusive queues."""
     try:
         return {_key(declared) for declared in api.bindings(vhost)}
     except (ApiError, ApiUnreachable):
@@ -161,24 +164,27 @@ def _bindings(api: ManagementApi, vhost: str) -> set[_Key]:
 def _definitions(api: ManagementApi, vhost: str) -> set[_Key]:
     """Return the exchanges and bindings that a node lists."""
     try:
-        told = api.definitions(vhost, timeout_s=60.0)
+        listed = api.definitions(vhost, timeout_s=60.0)
     except (ApiError, ApiUnreachable):
         return set()
-    return {_key(declared) for kind in ("exchanges", "bindings") for declared in told[kind]}
+    return {_key(declared) for kind in ("exchanges", "bindings") for declared in listed[kind]}
 
 
 def prove(cluster: Cluster, routing: Routing, queues: Sequence[str], *, vhost: str) -> list[frozenset[str]]:
-    """Out of which queues a message of each turn came: of those that AMQP says, and of one shard each. The queues are
-    as empty afterwards as before. Raises RoutingNotProven."""
+    """Publish one message for each turn, and return the queues that each message came out of.
+
+    The queues are empty again afterwards. Raise RoutingNotProven unless a message came out of exactly the queues that
+    AMQP demands, and of one queue of each consistent hash exchange.
+    """
     arrived = _tried(cluster, routing.turns, queues, vhost=vhost)
     _check(routing, queues, arrived)
     return [frozenset(came_from) for came_from in arrived]
 
 
 def _tried(cluster: Cluster, turns: Sequence[Turn], queues: Sequence[str], *, vhost: str) -> list[Counter[str]]:
-    """Out of which queues a message of each turn came, and how often.
+    """Return {queue: how often the message came out of it} for the message of each turn.
 
-    The last message goes straight to each queue: what came on the same channel comes out before it.
+    A last message goes straight to each queue. Messages that were published before it on the channel come out before.
     """
     node = cluster.topology.client_nodes[0]
     arrived: list[Counter[str]] = [Counter() for _ in turns]
@@ -202,7 +208,7 @@ def _tried(cluster: Cluster, turns: Sequence[Turn], queues: Sequence[str], *, vh
             channel = connection.channel()
             for queue in queues:
                 channel.basic_consume(
-                    queue, lambda *told, queue=queue: on_message(queue, told[-1]), auto_ack=True, consumer_tag=queue
+                    queue, lambda *given, queue=queue: on_message(queue, given[-1]), auto_ack=True, consumer_tag=queue
                 )
             last = [Turn("", queue, {}) for queue in queues]
             for number, turn in enumerate([*turns, *last]):
@@ -213,22 +219,22 @@ def _tried(cluster: Cluster, turns: Sequence[Turn], queues: Sequence[str], *, vh
             while waiting and time.monotonic() < ends_s:
                 connection.process_data_events(time_limit=0.2)
     except (AMQPError, OSError) as error:
-        raise RoutingNotProven(f"{node} did not let the routing be tried: {type(error).__name__}: {error}") from error
+        raise RoutingNotProven(f"{node} failed in the test of the routing: {type(error).__name__}: {error}") from error
     if waiting:
         few = ", ".join(sorted(waiting)[:5])
-        raise RoutingNotProven(f"messages that try the routing did not come out of {few} in {TRIED_WITHIN_S:g} s")
+        raise RoutingNotProven(f"test messages of the routing did not come out of {few} within {TRIED_WITHIN_S:g} s")
     return arrived
 
 
 def _check(routing: Routing, queues: Sequence[str], arrived: Sequence[Mapping[str, int]]) -> None:
-    """Raises RoutingNotProven unless each message came out once of each queue, and of one shard each."""
+    """Raise RoutingNotProven unless each message came out once of each queue, and of one shard each."""
     shards, reached = routing.shards(queues), routing.reached(queues)
     for turn, expected, came_from in zip(routing.turns, reached, arrived, strict=True):
         if wrong := list(_wrong(expected, shards, came_from)):
-            told = ", ".join(f"{queue} ({count}x)" for queue, count in sorted(came_from.items())) or "no queue"
+            shown = ", ".join(f"{queue} ({count}x)" for queue, count in sorted(came_from.items())) or "no queue"
             raise RoutingNotProven(
-                f"what is published to {turn.exchange!r} with the routing key {turn.routing_key!r} and the headers "
-                f"{dict(turn.headers)} came out of {told}, and {wrong[0]}"
+                f"a message to {turn.exchange!r} with the routing key {turn.routing_key!r} and the headers "
+                f"{dict(turn.headers)} came out of {shown}, and {wrong[0]}"
             )
 
 

@@ -1,9 +1,9 @@
-"""One worker process: the clients of one role that share it, on one I/O loop, and what it is told to do.
+"""Run one worker process: the clients of one role that share it, on one I/O loop, and the orders to it.
 
-A process gets its orders on its standard input, in lines: ``publish`` lets publishers, which have connected, begin to
-publish; ``vary 1234`` says when the load begins to vary (monotonic us); ``consume`` lets those consumers connect that
-wait for the drain; ``stop`` lets its clients finish in good order. The end of that input lets it end at once; it comes
-also when the process that started it dies, in whatever way.
+A process reads its orders from its standard input, one a line. ``publish`` lets connected publishers begin to publish.
+``vary 1234`` says when the load begins to vary (monotonic us). ``consume`` lets those consumers connect that wait for
+the drain. ``stop`` lets the clients finish cleanly. At the end of its input the process ends at once; the input also
+ends when the process that started it dies, in any way.
 """
 
 from __future__ import annotations
@@ -26,53 +26,53 @@ from rabbitmq_resilience.workloads.counters import Counters
 from rabbitmq_resilience.workloads.load import Load, Process
 from rabbitmq_resilience.workloads.timer import Timer
 
-#: Of clients that must look at the time themselves.
+#: The tick of clients that must look at the time themselves.
 TICK_S = 0.01
-#: Of those that timers and what arrives tell what to do, for their record and their patience. A tick costs some 0.15 ms
-#: of a processor.
+#: The tick of clients that timers and arriving data drive. They need it for their record and their time limits. A tick
+#: costs about 0.15 ms of a processor.
 RARE_TICK_S = 0.05
-#: What a tick may take of a processor for each client, about; where many share a process, ticks come less often.
+#: About how much processor time a client's tick may take. If many clients share a process, ticks come less often.
 TICK_OF_EACH_S = 40e-6
-#: A broker answers some first connections at a time sooner than all of them at once.
+#: How many first connections are opened at a time. A broker answers a few sooner than all at once.
 CONNECTING_MAX = 8
 
 
 class Client(ABC):
-    """What the process asks of each of its clients; what one does not have is not for it."""
+    """The interface of a client for its process. A method that a client does not define does nothing."""
 
     @property
     @abstractmethod
     def tick_s(self) -> float:
-        """How often ``tick`` is to come: ``TICK_S`` or ``RARE_TICK_S``."""
+        """Return the time between two calls of ``tick``: ``TICK_S`` or ``RARE_TICK_S``."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Connect, when it is time."""
+        """Connect, when the client's turn in the start of the load comes."""
 
     @abstractmethod
     def tick(self) -> None:
-        """Comes as often as some client of the process needs, or less often where many share it."""
+        """Do periodic work. Calls come as often as any client of the process needs, less often if many share it."""
 
     def publish(self) -> None:  # noqa: B027 - not for every client
-        """Begin to publish, if that is what it does: by now all clients of the load are connected."""
+        """Begin to publish, if the client is a publisher: by now all clients of the load are connected."""
 
     def consume(self) -> None:  # noqa: B027 - not for every client
-        """Connect now, if that is a consumer that waits for the drain."""
+        """Connect now, if the client is a consumer that waits for the drain."""
 
     def vary(self, begins_us: int) -> None:  # noqa: B027 - not for every client
-        """Play the variable part of the load from that moment on, which may be long past."""
+        """Play the variable part of the load from ``begins_us`` on, which may be long past."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Finish in good order, then call ``Host.finished``."""
+        """Finish cleanly, then call ``Host.finished``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Record what is left; the last call."""
+        """Record what is left. This is the last call."""
 
 
 class Turns:
-    """Lets few begin at a time; each of the others begins when one of them is through."""
+    """Limits how many begin at a time; each of the others begins when one of them leaves."""
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
@@ -87,7 +87,7 @@ class Turns:
             self._waiting.append(begin)
 
     def leave(self) -> None:
-        """To be called once for each that has begun."""
+        """Leave the turn. Call this once for each ``begin`` that was called."""
         if self._waiting:
             self._waiting.popleft()()
         else:
@@ -95,7 +95,7 @@ class Turns:
 
 
 class Host:
-    """``life``: which of the successive processes of this place it is, counted from 0."""
+    """The host of the clients in a worker process. ``life`` is the incarnation of this process, from 0."""
 
     def __init__(self, load: Load, folder: Path, *, process: Process, life: int) -> None:
         self.load = load
@@ -111,12 +111,12 @@ class Host:
         self._unfinished_order = b""
 
     def serve(self, clients: Sequence[Client]) -> None:
-        """Until all clients are finished, or nobody is there to give orders. Raises what their callbacks raised."""
+        """Run the clients until all are finished, or the standard input ends. Raise what their callbacks raise."""
         self._clients = clients
         self._serving = len(clients)
         self._tick_s = max(min(client.tick_s for client in clients), TICK_OF_EACH_S * len(clients))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-        logging.getLogger("pika").setLevel(logging.CRITICAL)  # losses are events here
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # lost connections are recorded as events
         self.loop.add_handler(sys.stdin.fileno(), self._on_order, IOLoop.READ)
         for client in clients:
             client.begin()
@@ -126,7 +126,7 @@ class Host:
             client.close()
 
     def finished(self) -> None:
-        """One client has nothing left to do."""
+        """Count one client as finished; with the last one, end the loop."""
         self._serving -= 1
         if not self._serving:
             self.loop.stop()
@@ -165,13 +165,13 @@ class Host:
 
 
 def run_worker(serve: Callable[[Path, str, int], None]) -> None:
-    """The main function of a process: its arguments are the folder, its name and which of its lives this is."""
+    """Be the main function of a process; its arguments are the folder, its name and its incarnation."""
     folder, name, life = sys.argv[1:]
     _allow_descriptors()
     serve(Path(folder), name, int(life))
 
 
 def _allow_descriptors() -> None:
-    """As many open files, and so connections, as the system lets this process have without asking."""
+    """Raise the limit of open files, and so of connections, to the most that the system allows this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""Connections that do nothing but heartbeats: thousands in a process, of which the record tells how many there are."""
+"""Keep connections that only send heartbeats, thousands in a process, and record how many are open."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from rabbitmq_resilience.workloads.load import Load, Process
 from rabbitmq_resilience.workloads.session import BACKOFF_S, parameters
 from rabbitmq_resilience.workloads.wire import Connection
 
-TELL_EVERY_S = 1.0
+RECORD_EVERY_S = 1.0
 
 
 class IdleConnections(Client):
-    """The connections of one process, as the one client of it. ``number``: which of the processes of idle connections
-    it is; they take the connections in turn."""
+    """The idle connections of one process, which are its only client.
+
+    ``number`` is the number of this process among the processes of idle connections. Process n of N has the connections
+    n, n + N, and so on.
+    """
 
     tick_s = RARE_TICK_S
 
     def __init__(self, host: Host, *, number: int) -> None:
         load = host.load
         self.host = host
-        self.turns = [Turns(CONNECTING_MAX) for _ in load.addresses]  # one that does not answer keeps nobody else
+        self.turns = [Turns(CONNECTING_MAX) for _ in load.addresses]  # a silent address holds up no other
         self.stopping = False
         processes = sum(process.role == "idle" for process in load.background())
         self._name = f"idle-{number}"
         self._all = [_Idle(self, index) for index in range(number, load.idle_connections, processes)]
         self._open = self._lost = 0
-        self._told: tuple[int, int] | None = None
-        self._told_s = 0.0
+        self._recorded: tuple[int, int] | None = None
+        self._recorded_s = 0.0
 
     def begin(self) -> None:
         for one in self._all:
@@ -39,17 +42,17 @@ class IdleConnections(Client):
 
     def tick(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._told_s >= TELL_EVERY_S:
-            self._told_s = now_s
-            self._tell()
+        if now_s - self._recorded_s >= RECORD_EVERY_S:
+            self._recorded_s = now_s
+            self._record()
 
     def stop(self) -> None:
-        """They end with the process: thousands that took leave of a busy broker would take longer than it may."""
+        """Finish without closing: closing thousands of connections at a busy broker would take too long."""
         self.stopping = True
         self.host.finished()
 
     def close(self) -> None:
-        self._tell()
+        self._record()
 
     def opened(self) -> None:
         self._open += 1
@@ -58,22 +61,22 @@ class IdleConnections(Client):
         self._open -= 1
         self._lost += not self.stopping
 
-    def _tell(self) -> None:
+    def _record(self) -> None:
         now = self._open, self._lost
-        if now != self._told:
+        if now != self._recorded:
             self.host.events.record(
                 "idle", worker=self._name, connected=self._open, wanted=len(self._all), lost=self._lost
             )
             self._lost = 0
-            self._told = self._open, 0
+            self._recorded = self._open, 0
 
 
 class _Idle:
-    """One connection, which is replaced as often as it is lost: by one to its next place in turn."""
+    """One idle connection. After each loss, the next one goes to the next address in turn."""
 
-    def __init__(self, all_of_them: IdleConnections, index: int) -> None:
-        self._all = all_of_them
-        self._load = all_of_them.host.load
+    def __init__(self, owner: IdleConnections, index: int) -> None:
+        self._all = owner
+        self._load = owner.host.load
         self._index = index
         self._places = self._load.places(index)
         self._tried = 0
@@ -121,7 +124,7 @@ class _Idle:
 
 
 def connected_now(folder: Path, process: Process) -> int:
-    """How many idle connections of the process are there, by the last that its record tells."""
+    """Return how many idle connections of the process are open, by the last event in its record."""
     try:
         *_, last, _ = (folder / f"{process.name}.jsonl").read_bytes().split(b"\n")
     except (FileNotFoundError, ValueError):

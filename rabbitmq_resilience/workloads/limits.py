@@ -1,4 +1,4 @@
-"""How many connections the machine allows, told before any is opened."""
+"""Check before any connection is opened whether this machine allows all connections of a load."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from rabbitmq_resilience.workloads.load import IDLE_TOGETHER, PROCESSES_MAX
 from rabbitmq_resilience.workloads.spec import Workload
 
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-#: Files, pipes and the like that a process has open beside its connections.
-BESIDE = 64
+#: Files, pipes and the like that a process has open in addition to its connections.
+OTHERS = 64
 
 
 @dataclass(frozen=True)
 class Limits:
-    """``descriptors``: how many a process may raise its limit to; ``broker_descriptors``: how many each broker has;
-    ``ports``: from how many ports of this machine connections to one address may come. None: no limit is known."""
+    """The limits for connections. None: no limit is known.
+
+    ``descriptors``: the number of descriptors to which a process may raise its limit. ``broker_descriptors``: those of
+    each broker. ``ports``: the number of this machine's ports for connections to one address.
+    """
 
     descriptors: int | None = None
     broker_descriptors: int | None = None
@@ -43,20 +46,23 @@ class Limits:
         away: int = 0,
         proxied: bool = False,
     ) -> Iterator[tuple[str, str]]:
-        """Fields of a workload whose clients are too many, and why. Clients are spread evenly over the ``addresses``,
-        which are load balancers where it is ``balanced``, of which a step takes so many ``away``, and connections over
-        the ``brokers``. ``proxied``: all of them go through the one process of proxies."""
+        """Yield (field, reason) for each field of the workload that has too many clients.
+
+        Clients are spread evenly over the ``addresses``, and connections over the ``brokers``. ``balanced``: the
+        addresses are load balancers, and a step takes ``away`` of them at once. ``proxied``: all connections go through
+        the one process of proxies.
+        """
         together = {
             "publishers": math.ceil(workload.publishers / PROCESSES_MAX),
             "consumers": math.ceil(workload.consumers / PROCESSES_MAX),
             "idle_connections": min(workload.idle_connections, IDLE_TOGETHER),
         }
         for field, count in together.items():
-            if self.descriptors is not None and count + BESIDE > self.descriptors:
+            if self.descriptors is not None and count + OTHERS > self.descriptors:
                 yield (
                     field,
                     f"a process with {count} of {getattr(workload, field)} connections needs "
-                    f"{count + BESIDE} descriptors, and may have {self.descriptors} (ulimit -H -n); have fewer, or "
+                    f"{count + OTHERS} descriptors, and may have {self.descriptors} (ulimit -H -n); have fewer, or "
                     "raise that limit",
                 )
         total = workload.publishers + workload.consumers + workload.idle_connections
@@ -70,11 +76,11 @@ class Limits:
                 f"descriptors (ulimit -H -n) RabbitMQ takes {_sockets(self.broker_descriptors)}; have fewer "
                 "connections or more nodes, or raise that limit",
             )
-        if proxied and self.descriptors is not None and 2 * total + BESIDE > self.descriptors:
+        if proxied and self.descriptors is not None and 2 * total + OTHERS > self.descriptors:
             yield (
                 field,
-                f"{total} connections through the proxies of one process need {2 * total + BESIDE} descriptors, and it "
-                f"may have {self.descriptors} (ulimit -H -n); have fewer connections, or leave their links as they are",
+                f"{total} connections through the proxies of one process need {2 * total + OTHERS} descriptors, and it "
+                f"may have {self.descriptors} (ulimit -H -n); have fewer connections, or leave their links unchanged",
             )
         each = math.ceil(total / addresses)
         at_left = math.ceil(total / (addresses - away)) if away < addresses else 0
@@ -95,7 +101,7 @@ class Limits:
 
 
 def _sockets(descriptors: int) -> int:
-    """What RabbitMQ takes of connections (file_handle_cache:obtain_limit)."""
+    """Return how many connections RabbitMQ takes with these descriptors (file_handle_cache:obtain_limit)."""
     return int((descriptors - 100) * 0.9) - 2
 
 

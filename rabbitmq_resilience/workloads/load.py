@@ -1,4 +1,4 @@
-"""All that the workers of one run need to know, as a file beside their histories."""
+"""Describe the load of one run to its workers, in a file next to their histories."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from rabbitmq_resilience.workloads.under_way import UNDER_WAY_SUFFIX
 
 LOAD_FILE = "load.json"
 
-#: The queue that takes the copies of ``copy_every``, and keeps the last only. Other queues of a load have a number in
-#: their names.
+#: The queue that takes the copies of ``copy_every``, and keeps only the last one. Names of other queues have a number.
 COPIES = "copies"
 
 Role = Literal["publisher", "consumer"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
-#: Of each role. Clients that a scenario kills have processes of their own besides.
+#: The most shared processes of a role. Clients that a scenario kills have processes of their own in addition.
 PROCESSES_MAX = 4
 
 
-#: Connections that share the I/O loop of a process of idle ones.
+#: How many idle connections share the I/O loop of a process.
 IDLE_TOGETHER = 4000
 
 
 class Address(NamedTuple):
-    """Where one broker serves AMQP. ``node`` and ``zone`` are its names in the topology; ``tls_name``: see
-    ``Endpoint``."""
+    """The address at which one broker serves AMQP. ``node`` and ``zone`` are its names in the topology. ``tls_name``:
+    see ``Endpoint``."""
 
     node: str
     host: str
@@ -61,12 +60,12 @@ class Process(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of its client, or of the first of several: ``publisher-2``, ``publishers-2``."""
+        """Return the name of its client, or with several clients of the first: ``publisher-2``, ``publishers-2``."""
         return f"{self.role}{'s' if len(self.clients) > 1 else ''}-{self.clients[0]}"
 
 
 class Rebinding(NamedTuple):
-    """A binding that the consumer of a queue (by its index) makes whenever it has declared it."""
+    """A binding that a consumer makes each time it has declared its queue. ``queue`` is the index of the queue."""
 
     queue: int
     exchange: str
@@ -75,8 +74,10 @@ class Rebinding(NamedTuple):
 
 
 class Served(NamedTuple):
-    """A service: its numbers of queues and of consumers, counted on from where the service before it ends, what each
-    consumer takes for a message, and when it connects."""
+    """A service: its numbers of queues and of consumers, their processing time for a message, and when they connect.
+
+    Indexes of its queues and consumers begin after those of the service before it.
+    """
 
     queues: int
     consumers: int
@@ -87,16 +88,21 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """``addresses`` are in the order of the topology's nodes, ``proxied_addresses`` those of the workers (by name) that
-    get there through proxies; ``queues`` are in index order; the rest is as in ``workloads.spec.Workload``. ``run`` is
-    the number that every message carries. ``shared`` has the indexes of those publishers, and of those consumers, that
-    share a process with others, a group each; every other client has its own. ``nodes`` are the topology's names, in
-    order; without them each address is that of a node. ``turns`` are what messages are published with, in the order of
-    their routes (``record.routes``); without them each queue has its own. ``services`` say who reads what at which
-    pace; without them all consumers read all queues. ``dead_letter_queues`` has for the index of each queue whose dead
-    letters go on to others the indexes of those; consumers of such queues reject one message in ``reject_one_in``.
-    ``declared_with``: what consumers declare their own queues with; None where queues are there before them;
-    ``rebindings``: what they bind them to then."""
+    """The load of one run. Fields that are not described here are as in ``workloads.spec.Workload``.
+
+    - ``run``: the number that every message carries.
+    - ``addresses``: in the order of the topology's nodes. ``proxied_addresses``: {worker: its addresses}, for workers
+      that connect through proxies.
+    - ``queues``: in index order. ``nodes``: the topology's names, in order; () if each address is that of a node.
+    - ``shared``: {role: groups of the clients that share a process}, as indexes. Each other client has its own.
+    - ``turns``: what messages are published with, in the order of their routes (``record.routes``); () if each queue
+      has its own route.
+    - ``services``: which consumers read which queues at which pace; () if all consumers read all queues.
+    - ``dead_letter_queues``: {queue: the queues that take its dead letters}, as indexes. Consumers of these queues
+      reject one message in ``reject_one_in``.
+    - ``declared_with``: the arguments with which consumers declare their queues, or None if queues exist before them.
+      ``rebindings``: the bindings that they make then.
+    """
 
     run: int
     seed: int
@@ -140,28 +146,28 @@ class Load:
 
     @property
     def rate(self) -> Variation:
-        """The target of all publishers together, messages/s."""
+        """Return the target rate of all publishers together, in messages/s."""
         return Variation.of(vars(self), "rate_per_s", "variable_rate")
 
     def processing(self, consumer: int) -> Variation:
-        """What the consumer takes for a message, ms."""
+        """Return the time that the consumer takes for a message, in ms."""
         if not self.services:
             return Variation.of(vars(self), "processing_ms", "variable_processing")
         return Variation.of(self._service(consumer)[0]._asdict(), "processing_ms", "variable_processing")
 
     @property
     def mix(self) -> Mix:
-        """What sizes and priorities messages have."""
+        """Return the sizes and priorities of messages."""
         sizes = tuple((size["message_bytes"], size["weight"]) for size in self.message_sizes)
         return Mix(sizes or ((self.message_bytes, 1),), self.priorities, self.seed)
 
     @property
     def payload(self) -> bytes:
-        """Of the largest message; a smaller one has the beginning of it."""
+        """Return the payload of the largest message; a smaller message has the beginning of it."""
         return random.Random(self.seed).randbytes(self.mix.bytes_max - HEADER_BYTES)  # noqa: S311
 
     def processes(self, role: Role) -> list[Process]:
-        """In the order of their first clients."""
+        """Return the processes of that role, in the order of their first clients."""
         groups = [*self.shared.get(role, ())]
         together = {client for group in groups for client in group}
         clients = range(self.publishers if role == "publisher" else self.consumers)
@@ -169,42 +175,46 @@ class Load:
         return [Process(role, group) for group in sorted(groups)]
 
     def background(self) -> list[Process]:
-        """Those of idle connections, and of churn: one client each, of which the record tells as a whole."""
+        """Return the processes of idle connections and of churn. Each has one client, recorded as a whole."""
         idle = [Process("idle", (number,)) for number in range(math.ceil(self.idle_connections / IDLE_TOGETHER))]
         return [*idle, *([Process("churn", (0,))] if self.churn else [])]
 
     def process(self, name: str) -> Process:
-        """The process of that name. Raises KeyError."""
+        """Return the process with that name. Raise KeyError if there is none."""
         return {process.name: process for role in ROLES for process in self.processes(role)}[name]
 
     def addresses_of(self, worker: str) -> tuple[Address, ...]:
         return self.proxied_addresses.get(worker, self.addresses)
 
     def node(self, address: int, announced: str | None) -> int:
-        """The index of the node to which a connection to that address came: of the broker's own name where it tells it
-        (behind a balancer nothing else does)."""
+        """Return the index of the node that answers a connection to that address.
+
+        ``announced`` is the broker's own name, if it gives one: behind a balancer nothing else shows the node.
+        """
         name = announced if announced in self.nodes else self.addresses[address].node
         return self.nodes.index(name) if name in self.nodes else address
 
     @property
     def routed(self) -> tuple[Turn, ...]:
-        """What messages of each route are published with."""
+        """Return what messages of each route are published with."""
         return self.turns or tuple(Turn(DEFAULT_EXCHANGE, queue, {}) for queue in self.queues)
 
     def publisher_routes(self, publisher: int) -> tuple[int, ...]:
-        """Indexes of the routes that a publisher's messages take, in turn by their sequence."""
+        """Return the indexes of the routes that a publisher's messages take in turn, by sequence."""
         return share(publisher, self.publishers, len(self.turns) or len(self.queues))
 
     def channel_shares(self, routes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """The routes of a publisher, those of each of its channels together. Order is promised within a channel, so
-        that one queue never has two."""
+        """Return the routes of a publisher, grouped by its channels.
+
+        AMQP guarantees order only within a channel, so a publisher never uses two channels for one queue.
+        """
         if self.spread.get("channel") == "per_queue":
             return tuple((route,) for route in routes)
         return (tuple(routes),)
 
     @property
     def messages_in_a_row(self) -> int:
-        """How many take one route before the next has its turn."""
+        """Return how many messages take one route before the next route has its turn."""
         return int(self.spread.get("run", 1))
 
     def consumer_queues(self, consumer: int) -> tuple[int, ...]:
@@ -224,13 +234,13 @@ class Load:
         return [consumer for consumer in range(self.consumers) if not self.consumes_at_drain(consumer)]
 
     def rejects(self, consumer: int) -> Rejected | None:
-        """Which messages the consumer rejects; None where it rejects none."""
+        """Return which messages the consumer rejects, or None if it rejects none."""
         if self.reject_one_in is None or not self.dead_letter_queues.keys() & {*self.consumer_queues(consumer)}:
             return None
         return Rejected(self.reject_one_in)
 
     def _service(self, consumer: int) -> tuple[Served, int, int]:
-        """The service of the consumer, its first queue and its first consumer."""
+        """Return the service of the consumer, and the indexes of its first queue and its first consumer."""
         queue = first = 0
         for service in self.services:
             if consumer < first + service.consumers:
@@ -239,7 +249,7 @@ class Load:
         raise IndexError(f"there are {first} consumers, and none of index {consumer}")
 
     def places(self, home: int) -> tuple[int, ...]:
-        """Indexes of the addresses that a client tries in turn, beginning at its home (modulo their number)."""
+        """Return the indexes of the addresses that a client tries in turn, from its home (modulo their number) on."""
         count = len(self.addresses)
         turn = [(home + i) % count for i in range(count)]
         if self.reconnect == "own_zone":
@@ -260,7 +270,7 @@ class Load:
         rows = ("queues", "variable_rate", "variable_processing", "nodes", "message_sizes", "priorities")
         fields |= {name: tuple(fields.get(name, ())) for name in rows}
         letters = fields.get("dead_letter_queues", {})
-        fields["dead_letter_queues"] = {  # in early records each has one
+        fields["dead_letter_queues"] = {  # in early records each queue has one
             int(queue): tuple([taking] if isinstance(taking, int) else taking) for queue, taking in letters.items()
         }
         fields["turns"] = tuple(Turn(*row) for row in fields.get("turns", ()))
@@ -270,15 +280,17 @@ class Load:
 
 
 def grouped(clients: int, *, alone: Collection[int]) -> tuple[tuple[int, ...], ...]:
-    """The clients that share a process, a group for each of at most ``PROCESSES_MAX`` processes: none but those that
-    would need more processes, and none of ``alone``."""
+    """Return the groups of clients that share a process, at most ``PROCESSES_MAX`` groups.
+
+    Clients in ``alone``, and clients that would be the only one of their group, are in none.
+    """
     others = [client for client in range(clients) if client not in alone]
     groups = (tuple(others[first::PROCESSES_MAX]) for first in range(PROCESSES_MAX))
     return tuple(group for group in groups if len(group) > 1)
 
 
 def worker_name(client: str) -> str:
-    """The worker that a fault file calls ``publisher:0``."""
+    """Return the worker name of a client that a fault file calls ``publisher:0``."""
     return client.replace(":", "-")
 
 
@@ -287,12 +299,12 @@ def _addresses(rows: list[list[Any]]) -> tuple[Address, ...]:
 
 
 def share(worker: int, workers: int, queues: int) -> tuple[int, ...]:
-    """The queues of one worker: one of them, or where there are more queues than workers, its part of them."""
+    """Return the queues of one worker: one queue, or with more queues than workers its share of them."""
     return tuple(range(worker, queues, workers)) or (worker % queues,)
 
 
 def publishes_path(folder: Path, process: str, life: int | str) -> Path:
-    """Each life of a process, counted from 0 and grown by one at each restart, has a stream of its own."""
+    """Return the stream of one incarnation of a process. Incarnations are counted from 0; restarts begin a new one."""
     return folder / f"{process}.{life}{PUBLISHES_SUFFIX}"
 
 

@@ -1,7 +1,7 @@
-"""Which queues a message is routed to, by AMQP's rules and with RabbitMQ's alternate exchanges, without any broker.
+"""Compute the queues that a message is routed to, by AMQP's rules and RabbitMQ's alternate exchanges.
 
 Sources: AMQP 0-9-1, section 3.1.3 (exchange types); RabbitMQ, "Exchanges", "Alternate Exchanges" and "Consistent Hash
-Exchange". A headers exchange matches strings with strings; names of headers that begin with ``x-`` are not asked for.
+Exchange". A headers exchange matches strings with strings; it ignores headers whose names begin with ``x-``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Literal, NamedTuple
 
 ExchangeType = Literal["direct", "topic", "fanout", "headers", "consistent_hash"]
 
-#: The exchange that routes to the queue of which the routing key is the name.
+#: The exchange that routes to the queue whose name is the routing key.
 DEFAULT_EXCHANGE = ""
 
 Headers = Mapping[str, str]
 
 
 class Bound(NamedTuple):
-    """One binding, as a broker keeps it. ``headers`` are the pairs that a headers exchange asks for, and ``match`` how
-    many of them: all or any."""
+    """One binding, as a broker keeps it.
+
+    ``headers`` are the pairs that a headers exchange looks for; ``match`` says if all or any of them must match.
+    """
 
     exchange: str
     destination: str
@@ -33,19 +35,22 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Reached:
-    """Where one message goes: to each of the ``queues``, and of each consistent hash exchange in ``shards`` to exactly
-    one of its queues, of which only the broker knows which."""
+    """The queues that one message goes to.
+
+    The message goes to each of the ``queues``, and to exactly one queue of each consistent hash exchange in ``shards``.
+    Only the broker knows to which one.
+    """
 
     queues: frozenset[str] = frozenset()
     shards: frozenset[str] = frozenset()
 
 
 class Router:
-    """Exchanges by their names, each with its type and, if it has one, its alternate exchange; and all bindings."""
+    """A router of messages over ``exchanges``, {name: (type, alternate exchange or None)}, and their bindings."""
 
     def __init__(self, exchanges: Mapping[str, tuple[ExchangeType, str | None]], bindings: Iterable[Bound]) -> None:
         self._exchanges = exchanges
-        #: Bindings that take just one routing key, by exchange and key: of thousands, few are looked at.
+        #: Bindings that take one routing key, by exchange and key, so that few of thousands must be looked at.
         self._by_key: defaultdict[tuple[str, str], list[Bound]] = defaultdict(list)
         self._others: defaultdict[str, list[Bound]] = defaultdict(list)
         for bound in bindings:
@@ -56,7 +61,7 @@ class Router:
                 self._others[bound.exchange].append(bound)
 
     def reached(self, exchange: str, routing_key: str, headers: Headers) -> Reached:
-        """Where a message goes that is published to that exchange, which may be the default one."""
+        """Return the queues that a message to that exchange goes to; the exchange may be the default one."""
         if exchange == DEFAULT_EXCHANGE:
             return Reached(frozenset({routing_key}))
         queues: set[str] = set()
@@ -78,7 +83,7 @@ class Router:
         return Reached(frozenset(queues), frozenset(shards))
 
     def _taking(self, exchange: str, kind: ExchangeType, routing_key: str, headers: Headers) -> list[Bound]:
-        """The bindings of the exchange that the message matches."""
+        """Return the bindings of the exchange that the message matches."""
         by_key = self._by_key.get((exchange, routing_key), [])
         return by_key + [bound for bound in self._others[exchange] if _takes(bound, kind, routing_key, headers)]
 
@@ -101,12 +106,12 @@ def _takes(bound: Bound, kind: ExchangeType, routing_key: str, headers: Headers)
 
 
 def words(key: str) -> list[str]:
-    """Of a topic's key or pattern: what stands between its dots; an empty key has no word."""
+    """Return the words between the dots of a topic's key or pattern; an empty key has no word."""
     return key.split(".") if key else []
 
 
 def topic_matches(pattern: list[str], key: list[str]) -> bool:
-    """``*`` stands for one word, ``#`` for any number of them."""
+    """Return whether the pattern matches the key: ``*`` is one word, ``#`` is any number of words."""
     #: Whether the words of the pattern so far match the first 0, 1, ... words of the key.
     matched = [True] + [False] * len(key)
     for word in pattern:

@@ -1,4 +1,4 @@
-"""What one message carries: who sent it in which run, its place in the order, and a checksum over all of that."""
+"""Encode and decode messages: run, publisher, sequence, and a checksum over all of the message."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 _IDENTITY = struct.Struct(">QIQ")  # run, publisher, sequence
-_HEADER = struct.Struct(">QIQI")  # and the checksum
+_HEADER = struct.Struct(">QIQI")  # run, publisher, sequence, checksum
 IDENTITY_BYTES = _IDENTITY.size
 HEADER_BYTES = _HEADER.size
 
 
 class Identity(NamedTuple):
-    """``sequence`` counts from 0 for each ``publisher`` of a ``run``."""
+    """The identity of a message. ``sequence`` counts from 0 for each ``publisher`` of a ``run``."""
 
     run: int
     publisher: int
@@ -21,10 +21,10 @@ class Identity(NamedTuple):
 
 
 class Encoder:
-    """Makes the messages of one publisher, which differ only in their headers.
+    """Encodes the messages of one publisher, which differ only in their headers.
 
-    The checksum runs over the payload first and the identity last, so that the payload, which does not change, is
-    summed once for all messages.
+    The checksum covers the payload first and the identity last. So the payload, which does not change, is summed once
+    for all messages.
     """
 
     def __init__(self, run: int, publisher: int, payload: bytes) -> None:
@@ -34,7 +34,7 @@ class Encoder:
         self._payload_crc32 = crc32(payload)
 
     def header(self, sequence: int) -> bytes:
-        """The ``HEADER_BYTES`` that precede the payload."""
+        """Return the ``HEADER_BYTES`` that precede the payload."""
         identity = _IDENTITY.pack(self._run, self._publisher, sequence)
         return identity + crc32(identity, self._payload_crc32).to_bytes(4, "big")
 
@@ -43,7 +43,7 @@ class Encoder:
 
 
 def decode(message: bytes) -> Identity | None:
-    """Whose message it is, or None if it is too short or its checksum is wrong."""
+    """Return the identity of a message, or None if it is too short or its checksum is wrong."""
     if len(message) < HEADER_BYTES:
         return None
     run, publisher, sequence, checksum = _HEADER.unpack_from(message)

@@ -1,4 +1,4 @@
-"""The kinds of messages that a load mixes: their sizes and priorities."""
+"""Mix the messages of a load from kinds: sizes and priorities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.record.draws import Priorities, Weighted
 
-#: AMQP has no bound; brokers from 4.0 on take no more by default.
+#: AMQP has no bound. By default, brokers from 4.0 on take no larger message.
 MESSAGE_BYTES_MAX = 16_777_216
 
 MessageBytes = Annotated[int, Field(ge=24, le=MESSAGE_BYTES_MAX)]
@@ -21,14 +21,14 @@ Priority = Annotated[int, Field(ge=0, le=255)]
 
 
 class MessageSize(Spec):
-    """A size, and its share: of sizes with the weights 9 and 1 the first one is drawn nine times in ten."""
+    """A message size and its weight. Of sizes with the weights 9 and 1, nine in ten messages have the first one."""
 
     message_bytes: MessageBytes
     weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
 
 
 class Kind(NamedTuple):
-    """Messages of one size and priority; None: they state none."""
+    """A kind of messages with one size and priority; None if they state no priority."""
 
     message_bytes: int
     priority: int | None
@@ -36,8 +36,10 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Mix:
-    """``sizes`` are (bytes, weight), ``priorities`` as in ``record.draws``; none: messages state none. Which kind a
-    message is depends on its publisher and sequence, and the ``seed``."""
+    """The mix of sizes and priorities. The kind of a message depends on its publisher, its sequence and the ``seed``.
+
+    ``sizes`` are (bytes, weight). ``priorities`` are as in ``record.draws``; () if messages state no priority.
+    """
 
     sizes: tuple[tuple[int, int], ...]
     priorities: tuple[int, ...]
@@ -52,7 +54,7 @@ class Mix:
         return max(size for size, _ in self.sizes)
 
     def of(self, publisher: int, first: int, end: int) -> list[int]:
-        """The kinds of the messages from ``first`` to before ``end``, as indexes into ``kinds``."""
+        """Return the kinds of the messages from ``first`` to before ``end``, as indexes into ``kinds``."""
         if len(self.kinds) == 1:
             return [0] * (end - first)
         sequence = np.arange(first, end)

@@ -1,11 +1,13 @@
-"""What was published on one channel and is not confirmed yet."""
+"""Keep the messages that were published on one channel and are not confirmed yet."""
 
 from __future__ import annotations
 
 
 class Outstanding:
-    """Places under way (``workloads.under_way``) by delivery tag. Tags count from 1 what is published on the channel,
-    and each channel has its own (RabbitMQ, "Publisher Confirms")."""
+    """The places of unconfirmed messages (``workloads.under_way``) by delivery tag.
+
+    Each channel counts its published messages from 1; this count is the tag (RabbitMQ, "Publisher Confirms").
+    """
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}  # in the order of tags
@@ -16,17 +18,20 @@ class Outstanding:
 
     @property
     def oldest(self) -> int | None:
-        """The place of the message that waits for longest."""
+        """Return the place of the message that has waited longest, or None if there is none."""
         return next(iter(self._places.values()), None)
 
     def add(self, places: list[int]) -> None:
-        """Of messages that are published now, in this order."""
+        """Add the places of messages that are published now, in this order."""
         first = self._last_tag + 1
         self._last_tag += len(places)
         self._places.update(zip(range(first, first + len(places)), places, strict=True))
 
     def take(self, tag: int, *, multiple: bool) -> list[int]:
-        """The places of that message, or with ``multiple`` of all up to it; nothing of what was taken before."""
+        """Remove and return the place of that message, or with ``multiple`` those of all messages up to it.
+
+        Messages that were removed before are skipped.
+        """
         if not multiple:
             place = self._places.pop(tag, None)
             return [] if place is None else [place]

@@ -1,21 +1,21 @@
-"""How fast a publisher may send, and when each of its messages was due."""
+"""Decide how many messages a publisher may send now, and when each of them was due."""
 
 from __future__ import annotations
 
 import math
 
-#: How much of its rate a publisher may make up for after a pause, for instance of the scheduler.
+#: The length of a pause, for instance of the scheduler, after which a publisher catches up with its rate.
 BURST_S = 0.25
 
 
 class Pace:
-    """A token bucket: which messages the target rate allows now, and when each of them was due.
+    """A token bucket: one token for each message that the target rate allows, with the time when it was due.
 
-    Tokens come at equal distances. A full bucket takes no more: what would have come then is forgotten, and never due.
-    A rate of None allows any number, each due when it is sent.
+    Tokens come at equal distances. A full bucket drops further tokens; their messages are never due. A rate of None
+    allows any number of messages, each due when it is sent.
 
-    ``ahead``: by which part of that distance the first token comes sooner, from 0 to less than 1. Publishers that begin
-    together would else all be due at the same moments.
+    ``ahead``: the part of that distance by which the first token comes sooner, from 0 to less than 1. Otherwise the
+    messages of publishers that begin together would all be due at the same moments.
     """
 
     def __init__(self, rate_per_s: float | None, *, now_us: int, ahead: float = 0.0) -> None:
@@ -23,15 +23,15 @@ class Pace:
         self.change(rate_per_s, now_us=now_us)
 
     def change(self, rate_per_s: float | None, *, now_us: int) -> None:
-        """Keep another rate from now on; what was saved up at the old one is forgotten."""
+        """Keep another rate from now on, and drop the tokens of the old one."""
         self._limited = rate_per_s is not None
         self._every_us = 1e6 / rate_per_s if rate_per_s else math.inf
         self._room = max(1, int((rate_per_s or 0) * BURST_S))
         self._next_us = now_us + self._every_us * (1 - self._ahead)
-        self._due_us: list[int] = []  # of the tokens that are there
+        self._due_us: list[int] = []  # of the tokens in the bucket
 
     def take(self, wanted: int, *, now_us: int) -> list[int]:
-        """When each of at most ``wanted`` messages was due; fewer if there are fewer tokens."""
+        """Take up to ``wanted`` tokens, and return when the message of each was due."""
         if not self._limited:
             return [now_us] * wanted
         if self._next_us <= now_us:
@@ -42,7 +42,7 @@ class Pace:
 
     @property
     def next_us(self) -> int | None:
-        """When the next message may be sent, which is over where that is so now; None while nothing may be sent."""
+        """Return when the next message may be sent, a past time if now; None while the rate is 0."""
         if not self._limited:
             return 0
         if self._due_us:

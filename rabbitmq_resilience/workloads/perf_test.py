@@ -1,5 +1,7 @@
-"""A workload of ours as options of RabbitMQ PerfTest (queues, connections, rate and settings the same), and what that
-told of it."""
+"""Translate a workload to options of RabbitMQ PerfTest, and read the results that PerfTest wrote.
+
+Queues, connections, rate and settings are the same.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ from rabbitmq_resilience.workloads.matching import DEFAULT_EXCHANGE
 from rabbitmq_resilience.workloads.routing import HASH_PLUGIN
 from rabbitmq_resilience.workloads.spec import Workload
 
-#: Those that it tells.
+#: The percentiles that PerfTest writes.
 PERCENTILES = (50, 75, 95, 99)
 
-#: The fields of a workload that it can have too. They are what queues are, which are declared before it comes; what its
-#: options say; and what makes no difference where a publisher has one queue, nothing breaks, and nothing is idle.
+#: The fields of a workload that PerfTest can have, too. Some describe the queues, which are declared before PerfTest
+#: starts; some have options of PerfTest. The others make no difference if a publisher has one queue, nothing breaks
+#: and no connection is idle.
 _LIKE = re.compile(
     "queue_type|queues|queue_pattern|leaders_on|group_size|mirroring|lazy|max_in_memory_length|durable|limits|"
     "single_active_consumer|"
@@ -28,7 +31,7 @@ _LIKE = re.compile(
     "routing|"
     "kind|spread|reconnect|confirm_timeout_s|idle_heartbeat_s"
 )
-#: It takes headers of these names for properties of the message, and values that look like numbers for numbers.
+#: PerfTest takes headers with these names as properties of the message, and values that look like numbers as numbers.
 _PROPERTY = re.compile(
     "appId|clusterId|contentEncoding|contentType|correlationId|deliveryMode|expiration|messageId|priority|replyTo|"
     "timestamp|type|userId"
@@ -37,13 +40,16 @@ _HEADER = re.compile(r"[A-Za-z][\w.-]*")
 
 
 class PerfTestFailed(Exception):
-    """PerfTest did not start, or told nothing; the text holds the last lines that it wrote."""
+    """PerfTest did not start, or wrote no results; the text holds its last lines."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """What it told of one interval, which ended so many seconds after it began. Percentiles ({50: ms, ...}) are of the
-    time from when a message was sent until it was received, and until it was confirmed; empty where there were none."""
+    """The results of PerfTest for one interval, which ended ``ended_s`` seconds after PerfTest began.
+
+    Percentiles ({50: ms, ...}) are of the time from sending a message until it was received (``end_to_end_ms``), and
+    until it was confirmed (``confirm_ms``). They are empty if no message was.
+    """
 
     ended_s: float
     confirmed_per_s: float | None
@@ -53,17 +59,17 @@ class Window:
 
 
 def problems(workload: Workload) -> Iterator[str]:
-    """Why PerfTest has no load like it."""
+    """Yield the reasons why PerfTest cannot run this workload."""
     for name, field in type(workload).model_fields.items():
         if not _LIKE.fullmatch(name) and getattr(workload, name) != field.get_default(call_default_factory=True):
             yield f"{name}: PerfTest has nothing like it"
     if workload.confirms == "ignored":
         yield "confirms: PerfTest awaits confirms or asks for none; write awaited or none"
     if workload.acks == "early":
-        yield "acks: PerfTest acknowledges what it has received or nothing; write manual or automatic"
+        yield "acks: PerfTest acknowledges received messages or none; write manual or automatic"
     for clients in ("publishers", "consumers"):
         if getattr(workload, clients) < workload.queues:
-            yield f"{clients}: PerfTest's keep to one queue each, so have as many as queues, {workload.queues}, or more"
+            yield f"{clients}: PerfTest's use one queue each, so have as many as queues, {workload.queues}, or more"
     if workload.routing is not None:
         turns = workload.routing.turns
         if len(turns) > 1 or workload.routing.plugins & {HASH_PLUGIN}:
@@ -86,10 +92,13 @@ def options(
     seconds_s: int,
     csv_file: Path | None = None,
 ) -> list[str]:
-    """What follows its command, for queues that are there. ``addresses``: those of our clients, in their order;
-    ``interval_s``: how often it tells; ``csv_file``: where to, for ``read``."""
+    """Return the arguments of the PerfTest command, for queues that exist.
+
+    ``addresses``: the addresses of our clients, in their order. ``interval_s``: how often PerfTest writes results.
+    ``csv_file``: the file for these results, for ``read``.
+    """
     turn = workload.routing.turns[0] if workload.routing is not None else None
-    said: dict[str, object] = {
+    chosen: dict[str, object] = {
         "uris": ",".join(_places(workload, addresses, vhost, access)),
         "exchange": (turn.exchange if turn is not None else DEFAULT_EXCHANGE) or "amq.default",
         "queue-pattern": workload.queue_pattern,
@@ -103,35 +112,35 @@ def options(
         "time": seconds_s,
     }
     if turn is not None:
-        said["routing-key"] = turn.routing_key
-        said["message-properties"] = ",".join(f"{name}={value}" for name, value in turn.headers.items()) or None
+        chosen["routing-key"] = turn.routing_key
+        chosen["message-properties"] = ",".join(f"{name}={value}" for name, value in turn.headers.items()) or None
     if workload.confirms == "awaited":
-        said["confirm"] = workload.in_flight
+        chosen["confirm"] = workload.in_flight
     if workload.acks == "manual":
-        said["qos"] = workload.prefetch
-        said["multi-ack-every"] = workload.ack_every if workload.ack_every > 1 else None
+        chosen["qos"] = workload.prefetch
+        chosen["multi-ack-every"] = workload.ack_every if workload.ack_every > 1 else None
     if workload.rate_per_s is not None:
-        said["rate"] = workload.rate_per_s / workload.publishers
-    said["output-file"] = csv_file
-    words = [word for name, value in said.items() if value is not None for word in (f"--{name}", str(value))]
+        chosen["rate"] = workload.rate_per_s / workload.publishers
+    chosen["output-file"] = csv_file
+    words = [word for name, value in chosen.items() if value is not None for word in (f"--{name}", str(value))]
     flags = ["--flag", "mandatory", *(["--flag", "persistent"] if workload.persistent else [])]
     return [*words, *flags, "--predeclared", "--skip-binding-queues", *(["--autoack"] * (workload.acks == "automatic"))]
 
 
 def _places(workload: Workload, addresses: Sequence[Address], vhost: str, access: Access) -> list[str]:
-    """URIs of the nodes to which our clients connect. It draws one for each of its connections."""
+    """Return the URIs of the nodes to which our clients connect. PerfTest draws one for each connection."""
     user = f"{quote(access.user, safe='')}:{quote(access.password, safe='')}"
     ours = addresses[: max(workload.publishers, workload.consumers)]
     return [f"amqp://{user}@{at.host}:{at.port}/{quote(vhost, safe='')}" for at in ours]
 
 
 def read(csv_file: Path) -> list[Window]:
-    """What it wrote of each interval. Raises PerfTestFailed for a file that is none of its."""
+    """Read the results of each interval. Raise PerfTestFailed if PerfTest did not write the file."""
     try:
         with csv_file.open(encoding="utf-8", newline="") as file:
             return [_window(row) for row in csv.DictReader(file)]
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise PerfTestFailed(f"{csv_file} is nothing that PerfTest wrote: {type(error).__name__}: {error}") from None
+        raise PerfTestFailed(f"{csv_file} is no file of PerfTest: {type(error).__name__}: {error}") from None
 
 
 def _window(row: Mapping[str, str]) -> Window:
@@ -146,6 +155,6 @@ def _window(row: Mapping[str, str]) -> Window:
 
 
 def _percentiles(row: Mapping[str, str], of: str) -> Mapping[int, float]:
-    """It writes zeros where there were none."""
-    told = {p: row[f"{'median' if p == 50 else f'{p}th p.'} {of} latency (µs)"] for p in PERCENTILES}
-    return {p: int(micros) / 1000 for p, micros in told.items() if micros}
+    """Return {percentile: ms}, without those that PerfTest writes as zero because there were none."""
+    latencies = {p: row[f"{'median' if p == 50 else f'{p}th p.'} {of} latency (µs)"] for p in PERCENTILES}
+    return {p: int(micros) / 1000 for p, micros in latencies.items() if micros}

@@ -1,4 +1,4 @@
-"""The loads that are known by name: one YAML file each in ``presets/``."""
+"""Load presets, which are published loads known by name: one YAML file each in ``presets/``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rabbitmq_resilience.workloads.spec import Workload
 
 FOLDER = content("presets")
 
-#: What ``workload:`` may state beside the fields of a load.
+#: The keys that ``workload:`` may have in addition to the fields of a load.
 FIELDS = ("preset", "scale")
 
 
 class UnknownPresetError(LookupError):
-    """No preset has that name; the text says which is near, or lists those that are known."""
+    """No preset has that name; the text suggests a similar name, or lists the known ones."""
 
     def __init__(self, name: object, known: tuple[str, ...]) -> None:
         near = difflib.get_close_matches(str(name), known, n=1)
@@ -32,15 +32,15 @@ class UnknownPresetError(LookupError):
 
 
 class BadPresetError(ValueError):
-    """A file does not describe a preset, or it cannot be scaled as was asked for."""
+    """A file does not describe a preset, or the preset cannot be scaled by the given factor."""
 
 
 class Preset(Spec):
-    """A load that a publication tells of.
+    """A published load.
 
-    - ``source``: who told it, and of what; ``what``: what it is about, and what is not known of it.
-    - ``published``: the load as it was there, as a workload.
-    - ``here``: the fields that differ here, where a machine with two cores runs brokers and clients.
+    - ``source``: the publication. ``what``: a description of the load, and what the publication leaves open.
+    - ``published``: the load as published, as a workload.
+    - ``here``: the fields that differ on this project's machine, whose two cores run brokers and clients.
     """
 
     source: Annotated[str, Field(min_length=1)]
@@ -62,8 +62,10 @@ class Preset(Spec):
         return {**self.published, **self.here}
 
     def fields(self, *, scale: float | None = None) -> Mapping[str, Any]:
-        """Those that it states of a workload: as it is here, or what was published times ``scale``. Raises
-        BadPresetError."""
+        """Return the preset's workload fields: those for here, or with ``scale`` the published ones times it.
+
+        Raise BadPresetError if the load cannot be scaled.
+        """
         if scale is None:
             return self._fields_here
         try:
@@ -73,37 +75,39 @@ class Preset(Spec):
         return scaled.model_dump(mode="json", include=set(self.published))
 
     def workload(self, *, scale: float | None = None, **fields: Any) -> Workload:
-        """The load, with ``fields`` in place of its own. Raises ValueError."""
+        """Return the load, with ``fields`` in place of its own. Raise ValueError if that is no workload."""
         return Workload.model_validate({**self.fields(scale=scale), **fields})
 
 
 def folders() -> tuple[Path, ...]:
-    """Ours, and those that entry points of the group ``rabbitmq_resilience.presets`` name, each a ``Path``."""
+    """Return the project's folder, and those of entry points of the group ``rabbitmq_resilience.presets``."""
     return (FOLDER, *(Path(folder) for folder in extensions("presets").values()))
 
 
 def names(*within: Path) -> tuple[str, ...]:
-    """Of all folders, or of those given."""
+    """Return the names of the presets in all folders, or in the given ones."""
     return tuple(sorted({path.stem for folder in within or folders() for path in folder.glob("*.yaml")}, key=_in_order))
 
 
 @cache
 def load(name: str, *within: Path) -> Preset:
-    """The preset of that name. Raises UnknownPresetError, BadPresetError."""
+    """Return the preset with that name. Raise UnknownPresetError or BadPresetError if it cannot be read."""
     for folder in within or folders():
         path = folder / f"{name}.yaml"
-        if path in folder.glob("*.yaml"):  # whatever the name holds
+        if path in folder.glob("*.yaml"):  # any name is safe so, also one with a path
             return _read(path)
     raise UnknownPresetError(name, names(*within))
 
 
 def merged(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """``workload:`` of a fault file with all that its preset states, and what it states itself in place of that, whole
-    fields at a time. Raises UnknownPresetError, BadPresetError."""
+    """Return the fields of a fault file's ``workload:`` merged into its preset. Own fields replace whole fields of it.
+
+    Raise UnknownPresetError if there is no such preset, and BadPresetError if it or the scale is wrong.
+    """
     own = {field: value for field, value in stated.items() if field not in FIELDS}
     scale = stated.get("scale")
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, int | float) or not scale > 0):
-        raise BadPresetError(f"scale is a number over 0, as a part of what was published, not {scale!r}")
+        raise BadPresetError(f"scale is a factor over 0 for the published load, not {scale!r}")
     name = stated.get("preset")
     if not isinstance(name, str):
         raise UnknownPresetError(name, names())
@@ -120,6 +124,6 @@ def _read(path: Path) -> Preset:
 
 
 def _in_order(name: str) -> tuple[str, int]:
-    """low_latency_5 comes before low_latency_20."""
+    """Return a sort key by which low_latency_5 comes before low_latency_20."""
     stem, _, number = name.rpartition("_")
     return (stem, int(number)) if number.isdigit() else (name, 0)

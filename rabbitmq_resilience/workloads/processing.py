@@ -1,4 +1,4 @@
-"""How far an application with one thread has got with its messages: by arithmetic, without a timer for each."""
+"""Compute how many messages an application with one thread has processed, without a timer for each message."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from rabbitmq_resilience.record.variation import Variation
 
 
 class Processing:
-    """Deliveries of one channel are worked on one after another; they are told by number, counted from 1.
+    """The processing of one channel's deliveries, one after another. Deliveries are numbered from 1.
 
-    ``time_ms`` is what one takes. What was waiting at the last look is worked on until the next, so looking at each
-    arrival, and now and then, keeps the pace: idle time is not saved up.
+    ``time_ms`` is the time for one delivery. The time between two calls of ``done`` goes to the deliveries that waited
+    at the first call. So call it at each arrival, and now and then: idle time is not saved up.
     """
 
     def __init__(self, time_ms: Variation, *, now_us: int) -> None:
         self._time_ms = time_ms
         self._seen_us = now_us
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
-        """Another channel: what the lost one had delivered comes again, with new numbers."""
+    def restart(self) -> None:
+        """Begin with another channel: deliveries of the lost one come again, with new numbers."""
         self._received = 0
         self._done = 0
-        self._share = 0.0  # of the one in hand
+        self._share = 0.0  # of the delivery in hand
 
     def vary(self, begins_us: int) -> None:
         self._time_ms = replace(self._time_ms, begins_us=begins_us)
 
     def done(self, received: int, *, now_us: int) -> int:
-        """How many are processed, of ``received`` so far."""
+        """Return how many of the ``received`` deliveries are processed by now."""
         each_us = (self._time_ms.at(now_us) or 0) * 1000
         elapsed_us, self._seen_us = now_us - self._seen_us, now_us
         if each_us == 0:

@@ -1,4 +1,4 @@
-"""Publishers: each keeps up to ``in_flight`` messages unconfirmed, and records what became of each."""
+"""Run publishers. Each keeps up to ``in_flight`` messages unconfirmed, and records the outcome of each message."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rabbitmq_resilience.workloads.session import Session
 from rabbitmq_resilience.workloads.under_way import UnderWay
 from rabbitmq_resilience.workloads.wire import Connection, PublishFrames
 
-#: How often a publisher looks whether its confirms are overdue.
+#: How often a publisher checks whether its confirms are overdue.
 LOOK_EVERY_S = 0.1
-#: Without confirms nothing but the socket limits what is written.
+#: Without confirms only the socket limits how much is written.
 UNSENT_BYTES_MAX = 1 << 18
 
 
 class Outgoing(NamedTuple):
-    """A message to one route: the number of its channel, and what each kind of message looks like on the wire."""
+    """A message to one route: the number of its channel, and the wire format of each kind of message."""
 
     route: int
     channel: int
@@ -41,11 +41,11 @@ class Outgoing(NamedTuple):
 
 
 class Publisher(Client):
-    """A client of its process. Its messages are numbered by sequence, whatever channel they go over."""
+    """A client that publishes. It numbers its messages by sequence, over all its channels."""
 
     def __init__(self, session: Session, load: Load, history: Publishes, *, index: int) -> None:
         self._session = session
-        self._session.count(Count.BLOCKED, 0)  # a life before this one may have been killed while it was blocked
+        self._session.count(Count.BLOCKED, 0)  # an earlier incarnation may have been killed while it was blocked
         self._load = load
         self._index = index
         self._promised_when_written = load.confirms != "awaited"
@@ -59,25 +59,25 @@ class Publisher(Client):
         self._rate = load.rate  # of all publishers together
         self._rate_now = load.rate.plain
         self._pace = self._new_pace()
-        self._waits = True  # until all clients of the load are connected: brokers that are busy take them slowly
+        self._waits = True  # until all clients are connected: busy brokers take connections slowly
         self._next = self._session.counted(Count.SENT)
         self._in_flight = 0
         self._channels: dict[int, Outstanding] = {}  # by channel number
         self._channel_of: dict[int, int] = {}  # route to channel number
         self._not_open = 0  # channels
         self._returned: set[int] = set()  # sequences
-        self._connection: Connection | None = None  # None while it is of no use
-        self._turns: list[Outgoing] = []  # until it is the first one's turn again
+        self._connection: Connection | None = None  # None while it cannot be used
+        self._turns: list[Outgoing] = []  # one full round, then the first again
         self._run = load.messages_in_a_row
         self._turn = 0  # counts messages
         self._node = 0
         self._looked_s = 0.0
-        self._wakes_us: int | None = None  # when it is going to be called, where it is
+        self._wakes_us: int | None = None  # time of the next wake-up, if one is set
         self._blocked = False
         self._unblocked_us = 0
         self._stopping = False
 
-    # What the process and the session call.
+    # Calls from the process and the session.
 
     @property
     def tick_s(self) -> float:
@@ -126,7 +126,7 @@ class Publisher(Client):
         self.lost()
         self._session.close()
 
-    # What the connection calls.
+    # Calls from the connection.
 
     def _on_channel(self, connection: Connection, node: int, routes: tuple[int, ...], channel: Channel) -> None:
         channel.add_on_close_callback(lambda _, reason: self._session.fail(str(reason)))
@@ -137,13 +137,13 @@ class Publisher(Client):
             self._on_selected(connection, node)
             return
         heeded = self._load.confirms == "awaited"
-        connection.on_confirm = self._on_confirm if heeded else _unheeded
+        connection.on_confirm = self._on_confirm if heeded else _ignored
         connection.on_data = self._refill if heeded else None
-        on_nack = self._on_nack if heeded else _unheeded
+        on_nack = self._on_nack if heeded else _ignored
         channel.confirm_delivery(on_nack, callback=lambda _: self._on_selected(connection, node))
 
     def _on_selected(self, connection: Connection, node: int) -> None:
-        """One more channel is of use; with the last one, the connection is."""
+        """Count one more usable channel; with the last one the connection is usable."""
         self._not_open -= 1
         if not self._not_open:
             self._turns = self._all_turns(connection)
@@ -184,7 +184,7 @@ class Publisher(Client):
         self._resolve(places, outcome)
 
     def _on_return(self, _channel: Channel, _method: object, _properties: object, body: bytes) -> None:
-        """A message that no queue took comes back before its confirm."""
+        """Note a message that no queue took; the broker returns it before its confirm."""
         identity = decode(body)
         if identity is not None:
             self._returned.add(identity.sequence)
@@ -197,7 +197,7 @@ class Publisher(Client):
         if not blocked and self._connection is not None:
             self._publish()
 
-    # What follows from that.
+    # Sending, and recording outcomes.
 
     def _new_pace(self) -> Pace:
         return Pace(self._own_rate_per_s(), now_us=now_us(), ahead=self._index / self._load.publishers)
@@ -206,7 +206,7 @@ class Publisher(Client):
         return None if self._rate_now is None else self._rate_now / self._load.publishers
 
     def _keep_up(self) -> None:
-        """Take the target that holds now, if it is another one."""
+        """Change to the target rate that holds now, if it is another one."""
         t_us = now_us()
         rate_now = self._rate.at(t_us)
         if rate_now != self._rate_now:
@@ -232,13 +232,13 @@ class Publisher(Client):
         self._session.add(_COUNTED_AS[outcome], len(places))
 
     def _refill(self) -> None:
-        """What came may have been confirms. Without a rate, messages go out together once half of those that may be in
-        flight are confirmed, or when the process looks again: brokers need less for messages that come together."""
+        """Publish after data has arrived, which may be confirms. Without a rate, wait until half of ``in_flight`` are
+        confirmed, or until the next tick: brokers need less CPU for messages that arrive together."""
         if self._stopping or self._rate_now is not None or 2 * self._in_flight <= self._load.in_flight:
             self._publish()
 
     def _publish(self) -> None:
-        """Send as many messages as the limit in flight and the rate allow, in one go."""
+        """Send as many messages together as ``in_flight`` and the rate allow."""
         connection = self._connection
         if self._stopping:
             if not self._in_flight:
@@ -255,12 +255,12 @@ class Publisher(Client):
         due_us = self._pace.take(room, now_us=t_us)
         if due_us:
             self._send(connection, due_us, t_us)
-        if len(due_us) < room or self._promised_when_written:  # else confirms make room, and call
+        if len(due_us) < room or self._promised_when_written:  # otherwise confirms make room, and call this
             self._await_next()
 
     def _await_next(self) -> None:
-        """So that the next message is sent when it is due, not when the process looks again; at once, where it is due
-        and there was no room for it, as others of the process have their turn between."""
+        """Wake up when the next message is due, not only at the next tick. If it is due and had no room, wake up at
+        once; other clients of the process have their turn in between."""
         next_us = self._pace.next_us
         if next_us is not None and (self._wakes_us is None or next_us < self._wakes_us):
             self._wakes_us = next_us
@@ -298,17 +298,17 @@ class Publisher(Client):
 
     def _check_patience(self) -> None:
         if self._connection is None or self._blocked or self._stopping or not self._in_flight:
-            return  # one that stops sends nothing more, so another node would be of no use to it
+            return  # a stopping publisher sends nothing more, so another node is of no use
         oldest = (outstanding.oldest for outstanding in self._channels.values())
         sent_us = min(self._under_way.sent_us(place) for place in oldest if place is not None)
-        since_us = max(sent_us, self._unblocked_us)  # a blocked one is not even read
+        since_us = max(sent_us, self._unblocked_us)  # a broker does not read from a blocked publisher
         waited_s = (now_us() - since_us) / 1e6
         if waited_s > self._load.confirm_timeout_s:
             self._session.fail(f"no confirm for {waited_s:.1f} s")
 
 
-def _unheeded(*_: object) -> None:
-    """What a publisher does with confirms that it ignores."""
+def _ignored(*_: object) -> None:
+    """Ignore a confirm."""
 
 
 _COUNTED_AS = {
@@ -329,7 +329,7 @@ def _serve(folder: Path, name: str, life: int) -> None:
 
 
 def open_history(host: Host, folder: Path, process: Process) -> Publishes:
-    """The stream of this life of the process, and what it has under way."""
+    """Open the stream of this incarnation of the process, and its table of messages under way."""
     size = under_way_max(host.load.in_flight, publishers=len(process.clients))
     return Publishes(
         publishes_path(folder, process.name, host.life),
@@ -339,7 +339,7 @@ def open_history(host: Host, folder: Path, process: Process) -> Publishes:
 
 
 def hosted(host: Host, history: Publishes, index: int) -> Publisher:
-    """The publisher of this index in its process."""
+    """Return the publisher with this index, on the host of its process."""
     begins_after_s = host.load.start_spread_s * index / host.load.publishers
     session = Session(host, worker=f"publisher-{index}", row=index, home=index, begins_after_s=begins_after_s)
     return Publisher(session, host.load, history, index=index)

@@ -1,4 +1,4 @@
-"""What a process writes of the messages that its publishers sent."""
+"""Write the outcomes of the messages that the publishers of a process sent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ FLUSH_ROWS = 4096
 
 
 def under_way_max(in_flight: int, *, publishers: int) -> int:
-    """The most messages of a process that are sent and have no row yet; one write has no more rows."""
+    """Return the most messages of a process that are sent and have no row yet; one write has no more rows."""
     return publishers * in_flight + FLUSH_ROWS
 
 
 class Publishes:
-    """Rows of a process' history, collected for one write, from what is ``under_way``. ``on_written`` is told how many
-    of which publisher were written."""
+    """A buffer of the rows of a process' history, which are written together from the table ``under_way``.
+
+    After a write, ``on_written(publisher, count)`` is called for each publisher with the number of its rows.
+    """
 
     def __init__(self, path: Path, *, under_way: UnderWay, on_written: Callable[[int, int], None]) -> None:
         self._writer = StreamWriter(path, PUBLISHES)
@@ -44,34 +46,34 @@ class Publishes:
             self.flush()
 
     def tick(self, now_s: float) -> None:
-        """Write what was added in the last ``FLUSH_S``."""
+        """Write the added messages if the last such write is ``FLUSH_S`` or longer ago."""
         if now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added, and free its places."""
+        """Write the added messages, and free their places."""
         if self._places:
-            told = self.under_way.told(self._places)
+            rows = self.under_way.rows(self._places)
             columns = {
-                "publisher": told["publisher"],
-                "route": told["route"],
-                "sequence": told["number"] - 1,
-                "due_us": told["due_us"],
-                "sent_us": told["sent_us"],
+                "publisher": rows["publisher"],
+                "route": rows["route"],
+                "sequence": rows["number"] - 1,
+                "due_us": rows["due_us"],
+                "sent_us": rows["sent_us"],
                 "outcome": np.array(self._outcomes, dtype=np.uint8),
                 "outcome_us": np.array(self._outcomes_us, dtype=np.int64),
-                "node": told["node"],
+                "node": rows["node"],
             }
             self._writer.append(columns)
             self.under_way.free(self._places)
-            publishers, counts = np.unique(told["publisher"], return_counts=True)
+            publishers, counts = np.unique(rows["publisher"], return_counts=True)
             for publisher, count in zip(publishers.tolist(), counts.tolist(), strict=True):
                 self._on_written(publisher, count)
             self._clear()
 
     def close(self) -> None:
-        """After the last row, and once nothing is under way."""
+        """Close the history after its last row. No message may be under way."""
         self.flush()
         self._writer.close()
         self.under_way.remove()

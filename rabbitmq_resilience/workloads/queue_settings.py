@@ -1,4 +1,4 @@
-"""How queues are mirrored, and what they may hold."""
+"""Describe the settings of queues: arguments, mirroring and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIME_MAX_MS = 4_294_967_295
 ArgumentName = Annotated[str, StringConstraints(pattern=r"^x-[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)]
 ArgumentValue = bool | int | Annotated[str, StringConstraints(max_length=200)]
 
-#: Arguments that the harness sets itself, and the field that says so.
+#: Arguments that the harness sets itself, each with the field that it comes from.
 OWNED_ARGUMENTS: Mapping[str, str] = {
     "x-queue-type": "queue_type",
     "x-quorum-initial-group-size": "group_size",
@@ -35,14 +35,14 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
 
 
 def _not_owned(arguments: dict[str, ArgumentValue]) -> dict[str, ArgumentValue]:
-    """Return the arguments. Raises ValueError for one that has a field of its own."""
+    """Return the arguments. Raise ValueError for an argument that has a field of its own."""
     for name in arguments:
         if name in OWNED_ARGUMENTS:
             raise ValueError(f"{name} has a field of its own: write {OWNED_ARGUMENTS[name]}")
     return arguments
 
 
-#: Arguments that not every version has, each with what it needs, as ``clusters.broker.versions.FEATURES`` calls it.
+#: Arguments that not every version has, each with the feature that it needs (``clusters.broker.versions.FEATURES``).
 ARGUMENT_NEEDS: Mapping[str, str] = {
     "x-consumer-disconnected-timeout": "timeouts of disconnected consumers",
     "x-consumer-timeout": "consumer timeouts of single queues",
@@ -55,17 +55,17 @@ ARGUMENT_NEEDS: Mapping[str, str] = {
 
 
 def argument_needs(arguments: Mapping[str, ArgumentValue]) -> frozenset[str]:
-    """Return what brokers must have for these arguments, as far as is known which versions have them."""
+    """Return the features that brokers must have for these arguments, if it is known which versions have them."""
     first_store = {"the first message store of classic queues"} if arguments.get("x-queue-version") == 1 else set()
     return frozenset(ARGUMENT_NEEDS[name] for name in arguments if name in ARGUMENT_NEEDS) | first_store
 
 
-#: What else queues are declared with.
+#: Further arguments that queues are declared with.
 Arguments = Annotated[dict[ArgumentName, ArgumentValue], AfterValidator(_not_owned)]
 
 
 class Mirroring(Spec):
-    """The policy of a classic mirrored queue, in RabbitMQ's own words (``ha-mode`` and so on)."""
+    """The policy of classic mirrored queues, in RabbitMQ's own words (``ha-mode`` and so on)."""
 
     ha_mode: Literal["all", "exactly"] = "all"
     ha_params: Annotated[int, Field(ge=1, le=7)] | None = None
@@ -81,10 +81,9 @@ class Mirroring(Spec):
 
 
 class QueueLimits(Spec):
-    """What a queue may hold, and for how long, in RabbitMQ's own words (arguments ``x-max-length`` and so on):
-    ``max_length`` messages, beyond which ``overflow`` drops the oldest or refuses the newest; each for
-    ``message_ttl_ms`` (quorum queues from 3.10 on); and the queue itself is deleted when it had no consumer for
-    ``expires_ms``."""
+    """Limits of a queue, in RabbitMQ's own words (arguments ``x-max-length`` and so on). A queue holds up to
+    ``max_length`` messages; beyond that, ``overflow`` drops the oldest or refuses the newest. It holds each message for
+    ``message_ttl_ms`` (quorum queues from 3.10 on). A queue without a consumer for ``expires_ms`` is deleted."""
 
     max_length: Annotated[int, Field(ge=1)] | None = None
     overflow: Literal["drop-head", "reject-publish"] | None = None
@@ -94,16 +93,16 @@ class QueueLimits(Spec):
     @model_validator(mode="after")
     def _overflow(self) -> Self:
         if self.overflow is not None and self.max_length is None:
-            raise ValueError("overflow says what happens beyond max_length: it goes with it")
+            raise ValueError("overflow goes with max_length: it says what happens to messages beyond max_length")
         return self
 
     @property
     def drops(self) -> bool:
-        """Whether a queue that is full drops a message which it took before."""
+        """Return whether a full queue drops a message that it took before."""
         return self.max_length is not None and self.overflow != "reject-publish"
 
     @property
     def arguments(self) -> dict[str, object]:
-        """As a queue is declared with them."""
+        """Return the arguments to declare a queue with."""
         stated = self.model_dump(exclude_none=True)
         return {f"x-{name.removesuffix('_ms').replace('_', '-')}": value for name, value in stated.items()}

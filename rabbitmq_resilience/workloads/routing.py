@@ -1,4 +1,4 @@
-"""Exchanges, bindings, and what publishers publish to them, as a workload states them."""
+"""Describe the exchanges and bindings of a workload, and what publishers publish to them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import Field, model_validator
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.workloads.matching import DEFAULT_EXCHANGE, Bound, ExchangeType, Reached, Router
 
-#: A short string of AMQP 0-9-1.
+#: The limit of a short string in AMQP 0-9-1.
 KEY_BYTES_MAX = 255
-#: More than any study had (7,900), and few enough to be tried one by one before the load.
+#: More than any study had (7,900), and few enough to test each one before the load.
 TURNS_MAX = 20_000
-#: What RabbitMQ's plugin takes as the weight of a queue.
+#: The largest weight of a queue that RabbitMQ's plugin takes.
 WEIGHT_MAX = 10_000
 
 SERVICE_PREFIX = "service:"
@@ -27,7 +27,7 @@ Headers = Mapping[Annotated[str, Field(min_length=1, max_length=128)], str]
 
 
 class Turn(NamedTuple):
-    """What one message is published with."""
+    """The exchange, routing key and headers that a message is published with."""
 
     exchange: str
     routing_key: str
@@ -35,9 +35,9 @@ class Turn(NamedTuple):
 
 
 class Exchange(Spec):
-    """``alternate_exchange`` takes what no binding of this one takes. ``consistent_hash`` gives each message to one of
-    its queues, by its routing key; it needs the plugin rabbitmq_consistent_hash_exchange, which comes with RabbitMQ and
-    is enabled where it is asked for."""
+    """An exchange. Its ``alternate_exchange`` takes messages that match none of its bindings. An exchange of the type
+    ``consistent_hash`` gives each message to one of its queues, by the routing key. It needs the plugin
+    rabbitmq_consistent_hash_exchange, which comes with RabbitMQ; loads that need it have it enabled."""
 
     name: Name
     type: ExchangeType
@@ -45,7 +45,7 @@ class Exchange(Spec):
 
 
 class _Keyed(Spec):
-    """A routing key, or as many as ``routing_keys`` says."""
+    """A routing key, or with ``routing_keys`` several ones."""
 
     routing_key: Key = ""
     routing_keys: Keys | None = None
@@ -55,7 +55,7 @@ class _Keyed(Spec):
     def _numbered(self) -> Self:
         if ("%d" in self.routing_key) != (self.routing_keys is not None) or self.routing_key.count("%d") > 1:
             raise ValueError(
-                "routing_keys is how many keys there are, and %d in routing_key where their numbers stand: write both "
+                "routing_keys is the number of keys, and %d in routing_key the place of a key's number: write both "
                 "(routing_key: price.%d, routing_keys: 100) or neither"
             )
         if any(len(key.encode()) > KEY_BYTES_MAX for key in self.keys[-1:]):
@@ -72,13 +72,13 @@ class _Keyed(Spec):
 
 
 class Binding(_Keyed):
-    """From an ``exchange`` to ``queues`` (their names, ``service:x`` for those of a service, or ``all``) or to another
-    exchange (``to_exchange``).
+    """A binding from an ``exchange`` to ``queues`` (their names, ``service:x`` for those of a service, or ``all``), or
+    to another exchange (``to_exchange``).
 
-    - Each of the queues is bound by ``routing_key``: a pattern where the exchange is a topic one, a weight where it is
-      a consistent_hash one (empty: 1). With ``routing_keys``, ``%d`` in it stands for 1, 2, ... and the keys are dealt
-      out to the queues in turn.
-    - ``headers`` (strings) are what a headers exchange looks for, ``match`` how many of them it must find.
+    - Each of the queues is bound by ``routing_key``: a pattern if the exchange has the type topic, a weight if it has
+      the type consistent_hash (empty: 1). With ``routing_keys``, ``%d`` in it stands for 1, 2, ... and the queues get
+      the keys in turn.
+    - ``headers`` (strings) are the headers that a headers exchange looks for; ``match`` says if it needs all or any.
     """
 
     exchange: Name
@@ -94,8 +94,8 @@ class Binding(_Keyed):
 
 
 class Publishing(_Keyed):
-    """What a message is published with: the ``exchange`` (by default the default one, whose routing key is the name of
-    a queue), the ``routing_key`` and the ``headers``. With ``routing_keys``, ``%d`` in the key stands for 1, 2, ..."""
+    """The parameters of published messages: the ``exchange`` (by default the default one, whose routing key is the name
+    of a queue), ``routing_key`` and ``headers``. With ``routing_keys``, ``%d`` in the key stands for 1, 2, ..."""
 
     exchange: str = DEFAULT_EXCHANGE
 
@@ -105,16 +105,16 @@ class Publishing(_Keyed):
 
 
 class Routing(Spec):
-    """The exchanges of a load, what is bound to them, and what its messages are published with.
+    """The exchanges of a load, their bindings, and the turns that its messages are published with.
 
-    ``publish`` is a list of turns, of which each publisher takes its share, one after another: publisher i of P takes
-    the turns i, i + P, ..., or where there are fewer turns than publishers, the turn i modulo their number. Every turn
-    must lead to a queue. A message that leads to several is owed to each of them.
+    ``publish`` is a list of turns. Each publisher takes its share of them, one after another: publisher i of P takes
+    the turns i, i + P, ... If there are fewer turns than publishers, it takes the turn i modulo their number. Every
+    turn must lead to a queue. A message that leads to several queues is owed to each of them.
 
-    Before the load, every node must know all bindings, and a message of each turn is sent on its way; it must come out
-    of just those queues that AMQP's rules say. Which queue a consistent hash exchange chose then is where its messages
-    are expected. They may come from another of its queues, and from one only: when all nodes had been restarted, 3.10.8
-    chose anew. So such queues are bound to nothing else. Examples: fan_out and shards in ``faults/examples``.
+    Before the load, every node must know all bindings. Then one test message for each turn must come out of exactly the
+    queues that AMQP's rules demand. A consistent hash exchange chooses one of its queues, and its messages are expected
+    there. They may also come from another one of its queues, but from one only: after a restart of all nodes, 3.10.8
+    chose again. So nothing else may be bound to such queues. Examples: fan_out and shards in ``faults/examples``.
     """
 
     exchanges: tuple[Exchange, ...] = ()
@@ -127,11 +127,11 @@ class Routing(Spec):
 
     @property
     def plugins(self) -> frozenset[str]:
-        """What brokers must have enabled."""
+        """Return the plugins that brokers must have enabled."""
         return frozenset({HASH_PLUGIN} if any(one.type == "consistent_hash" for one in self.exchanges) else ())
 
     def bound(self, queues: Sequence[str]) -> list[Bound]:
-        """All bindings, each once, among the queues of the load."""
+        """Return all bindings of the load, each once. ``queues`` are the names of its queues."""
         types = {exchange.name: exchange.type for exchange in self.exchanges}
         found: dict[Bound, None] = {}
         for binding in self.bindings:
@@ -145,7 +145,7 @@ class Routing(Spec):
         return list(found)
 
     def shards(self, queues: Sequence[str]) -> dict[str, list[str]]:
-        """The queues of each consistent hash exchange, in their order."""
+        """Return {consistent hash exchange: its queues}, in the order of ``queues``."""
         hashing = {exchange.name for exchange in self.exchanges if exchange.type == "consistent_hash"}
         shards: dict[str, list[str]] = {name: [] for name in sorted(hashing)}
         for bound in self.bound(queues):
@@ -154,12 +154,12 @@ class Routing(Spec):
         return {name: sorted(bound, key=list(queues).index) for name, bound in shards.items()}
 
     def reached(self, queues: Sequence[str]) -> list[Reached]:
-        """Where each turn leads."""
+        """Return the queues that each turn leads to."""
         router = self.router(queues)
         return [router.reached(*turn) for turn in self.turns]
 
     def may_take(self, queues: Sequence[str]) -> list[frozenset[str]]:
-        """The queues that a message of each turn may go to; which shard takes it, only the broker knows."""
+        """Return the queues that a message of each turn may go to. Only the broker knows which shard takes it."""
         shards = self.shards(queues)
         return [one.queues.union(*(shards[name] for name in one.shards)) for one in self.reached(queues)]
 
@@ -168,7 +168,7 @@ class Routing(Spec):
         return Router(exchanges, self.bound(queues))
 
     def problems(self, queues: Sequence[str]) -> Iterator[str]:
-        """Yield what does not go together, or leads nowhere. Raises ValueError for a queue that is not there."""
+        """Yield contradictions, and turns that lead nowhere. Raise ValueError if a binding names an unknown queue."""
         return (f"routing: {trouble}" for trouble in self._troubles(queues))
 
     def _troubles(self, queues: Sequence[str]) -> Iterator[str]:
@@ -181,16 +181,16 @@ class Routing(Spec):
         for turn, reached in zip(turns, self.reached(queues), strict=True):
             if not reached.queues and not reached.shards:
                 yield (
-                    f"what is published to {_told(turn)} leads to no queue, so a broker returns it; bind a queue by "
+                    f"a message to {_described(turn)} leads to no queue, so a broker returns it; bind a queue by "
                     "that key, or give the exchange an alternate_exchange"
                 )
 
     def _unknown(self, queues: Sequence[str]) -> Iterator[str]:
         names = [exchange.name for exchange in self.exchanges]
         if twice := [name for name in names if names.count(name) > 1]:
-            yield f"the exchange {twice[0]} is there twice; give each a name of its own"
+            yield f"two exchanges have the name {twice[0]}; give each a name of its own"
         if taken := [name for name in names if name.startswith(("amq.", "declar"))]:
-            yield f"the exchange {taken[0]} has a name that is in use; no exchange's may begin with amq. or declar"
+            yield f"the exchange {taken[0]} has a reserved name; names must not begin with amq. or declar"
         used = [
             *((one.alternate_exchange, f"the alternate_exchange of {one.name}") for one in self.exchanges),
             *((one.to_exchange, "a binding's to_exchange") for one in self.bindings),
@@ -227,13 +227,13 @@ class Routing(Spec):
                 yield f"{binding.exchange} is bound to an exchange; a consistent_hash one is bound to queues only"
 
     def _torn_shards(self, queues: Sequence[str]) -> Iterator[str]:
-        """A queue of a consistent hash exchange that has messages of others too, or no queue at all."""
+        """Yield consistent hash exchanges without a queue, and their queues that also take other messages."""
         bound, shards = self.bound(queues), self.shards(queues)
         for name, its in shards.items():
             if not its:
                 yield f"the consistent_hash exchange {name} has no queue; bind some to it"
             if twice := [queue for queue in its if its.count(queue) > 1]:
-                yield f"{twice[0]} is bound to {name} twice, of which a broker takes the first only; leave one out"
+                yield f"{twice[0]} is bound to {name} twice, and a broker takes only the first binding; leave one out"
             elsewhere = {one.destination for one in bound if one.exchange != name and not one.to_exchange}
             elsewhere |= {turn.routing_key for turn in self.turns if turn.exchange == DEFAULT_EXCHANGE}
             if both := sorted(elsewhere & set(its)):
@@ -241,7 +241,7 @@ class Routing(Spec):
 
 
 def named_queues(named: str | Sequence[str], queues: Sequence[str]) -> list[str]:
-    """The queues of the load that a binding means, each once. Raises ValueError for one that is not there."""
+    """Return the queues of the load that a binding names, each once. Raise ValueError if one does not exist."""
     found: dict[str, None] = {}
     for name in (named,) if isinstance(named, str) else named:
         service = name.removeprefix(SERVICE_PREFIX)
@@ -254,6 +254,6 @@ def named_queues(named: str | Sequence[str], queues: Sequence[str]) -> list[str]
     return list(found)
 
 
-def _told(turn: Turn) -> str:
+def _described(turn: Turn) -> str:
     headers = f" and the headers {dict(turn.headers)}" if turn.headers else ""
     return f"{turn.exchange or 'the default exchange'} with the routing key {turn.routing_key!r}{headers}"

@@ -1,4 +1,4 @@
-"""Starts the worker processes of a workload, watches them, and ends them."""
+"""Start the worker processes of a workload, watch them, and end them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rabbitmq_resilience.workloads.settlement import settle
 from rabbitmq_resilience.workloads.spec import Workload
 from rabbitmq_resilience.workloads.worker import LoadNotBegunError, Worker, WorkloadError
 
-#: Even a busy machine connects as many in a second.
+#: Even a busy machine opens this many idle connections a second.
 IDLE_CONNECT_PER_S_MIN = 20
-#: What publishers still wait for then is not coming.
+#: After this time, confirms that publishers still wait for do not come.
 _FINISH_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Sums over all workers. ``published`` may have been sent; ``received`` counts duplicates too."""
+    """Sums over all workers. ``published`` messages may have been sent; ``received`` also counts duplicates."""
 
     published: int
     confirmed: int
@@ -50,11 +50,11 @@ class Progress:
 
 
 class RunningWorkload(Closing):
-    """The workers of one run. Closing ends all and completes the history; until then their progress can be read, as
-    threads do that watch a run."""
+    """The workers of one run. Until it is closed, other threads may read their progress. ``close`` ends all workers
+    and completes the history."""
 
     def __init__(self, load: Load, folder: Path, routes: Routes | None = None, access: Access | None = None) -> None:
-        """``routes``: where messages of each turn go; by default each to its queue."""
+        """``routes``: the queues that messages of each turn go to; by default each turn has its own queue."""
         self.load = load
         self.folder = folder
         environ = (access or Access()).environ()
@@ -67,17 +67,17 @@ class RunningWorkload(Closing):
         letters = Letters(load.dead_letter_queues, load.reject_one_in)
         self._tally = Tally(folder, publishers=load.publishers, routes=routes, letters=letters)
         self._stopped = False
-        self._cut_off = False  # publishers were ended while brokers still read, or confirms were still to come
+        self._cut_off = False  # publishers were ended before the last reads or confirms
         self._to_start: list[Worker] = []
-        #: What each ``check`` looks at too; it raises what is to end the run.
-        self.beside: Callable[[], None] = lambda: None
+        #: A further check for each ``check``; it raises an error that must end the run.
+        self.also_check: Callable[[], None] = lambda: None
 
     @property
     def workers(self) -> list[Worker]:
         return self.publishers + self.consumers + self.background
 
     def worker(self, name: str) -> Worker:
-        """The process of the client of that name, such as ``publisher-0``. Raises KeyError."""
+        """Return the process of the client with that name, such as ``publisher-0``. Raise KeyError if there is none."""
         return {client: worker for worker in self.workers for client in worker.clients}[name]
 
     def progress(self) -> Progress:
@@ -102,7 +102,7 @@ class RunningWorkload(Closing):
         )
 
     def idle_missing(self) -> int:
-        """How many idle connections are not there."""
+        """Return how many idle connections are not open."""
         there = (connected_now(self.folder, each) for each in self.load.background() if each.role == "idle")
         return self.load.idle_connections - sum(there)
 
@@ -117,25 +117,25 @@ class RunningWorkload(Closing):
         return [self.load.queues[queue] for queue in self.load.consumer_queues(index)]
 
     def check(self) -> None:
-        """Raise ``WorkloadError`` if a worker ended unasked, or not in good order, and what ``beside`` raises. Good
+        """Raise ``WorkloadError`` if a worker ended by itself or with an error, and what ``also_check`` raises. Works
         after ``stop``, too."""
-        self.beside()
+        self.also_check()
         for worker in self.workers:
             if worker.failed:
                 last_lines = "\n".join(worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
                 raise WorkloadError(f"{worker.name} ended by itself; the end of {worker.log}:\n{last_lines}")
 
     def begin(self) -> None:
-        """Start all workers, or the idle connections alone where there are some. ``await_connected`` starts the others
-        when these are there: brokers that are busy with messages take new connections slowly."""
+        """Start all workers, or only the idle connections if there are any. Then ``await_connected`` starts the others
+        once these are open: brokers that are busy with messages take new connections slowly."""
         idle = [worker for worker in self.background if worker.name.startswith("idle")]
         for worker in idle or self.workers:
             worker.start()
         self._to_start = [worker for worker in self.workers if worker not in idle] if idle else []
 
     def await_connected(self, *, timeout_s: float) -> None:
-        """Wait until every client that connects before the drain is connected to some node, idle ones too, for which
-        there is more time. Raises LoadNotBegunError."""
+        """Wait until every client that connects before the drain is connected. Idle connections get more time. Raise
+        LoadNotBegunError if some are not connected in time."""
         busy = BusySince()
         try:
             self._await_connected(timeout_s=timeout_s)
@@ -151,7 +151,7 @@ class RunningWorkload(Closing):
             ) from error
 
     def publish(self) -> None:
-        """Let publishers begin."""
+        """Let publishers begin to publish."""
         for worker in self.publishers:
             worker.publish()
 
@@ -175,15 +175,15 @@ class RunningWorkload(Closing):
         wait_until(all_connected, timeout_s=timeout_s + idle_s, what=what, poll_s=0.05)
 
     def begin_variation(self) -> int:
-        """Let the variable parts of the load begin now; the moment, monotonic us."""
+        """Let the variable parts of the load begin now, and return the time, in monotonic us."""
         begins_us = now_us()
         for worker in self.workers:
             worker.vary(begins_us)
         return begins_us
 
     def stop_publishers(self, *, timeout_s: float) -> bool:
-        """Stop sending, and wait for outstanding confirms; where none are awaited, until brokers have read all of it.
-        False if that did not come: messages without a confirm are UNKNOWN, and see ``drain`` for the others."""
+        """Stop sending and wait for outstanding confirms, or without confirms until brokers have read all messages.
+        Return False if time ran out: unconfirmed messages are UNKNOWN then. Without confirms, see ``drain``."""
         for publisher in self.publishers:
             publisher.finish()
         try:
@@ -195,19 +195,19 @@ class RunningWorkload(Closing):
         return not self._cut_off
 
     def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-        """Let those consumers connect that wait for this, and wait for all to receive what is confirmed; call it after
-        ``stop_publishers``. What publishers that await no confirms had not yet handed over as they were ended is lost
-        by them, not by a broker: then the drain is not complete unless everything came."""
+        """Let waiting consumers connect, and wait until consumers have received all confirmed messages. Call this after
+        ``stop_publishers``. If publishers without confirms were ended with unsent messages, these are not lost by a
+        broker: then the drain is complete only if every message was received."""
         for consumer in self.consumers:
             consumer.consume()
         result = drain(self._tally, depths, idle_s=idle_s, timeout_s=timeout_s)
         if not (self._cut_off and self.load.confirms != "awaited" and result.unconsumed):
             return result
-        detail = f"publishers were ended before brokers had read all that they had sent; {result.detail}"
+        detail = f"publishers were ended before brokers had read all their messages; {result.detail}"
         return replace(result, complete=False, detail=detail)
 
     def stop(self) -> None:
-        """End all workers; consumers acknowledge what they have recorded. Then complete the history."""
+        """End all workers, then complete the history. Consumers first acknowledge all recorded messages."""
         if self._stopped:
             return
         self._stopped = True
@@ -216,13 +216,13 @@ class RunningWorkload(Closing):
             ended.callback(_end, self.workers)
             for worker in self.workers:
                 worker.finish()
-            with suppress(WaitTimeout):  # they are ended with less ado
+            with suppress(WaitTimeout):  # ``_end`` ends them without asking
                 wait_until(
                     lambda: all(w.ended for w in self.workers), timeout_s=_FINISH_WITHIN_S, what="all workers to end"
                 )
 
     def kill_publisher(self, index: int) -> None:
-        """SIGKILL. Restart it with ``restart_publisher``: it goes on with its next sequence."""
+        """Send SIGKILL to a publisher. After ``restart_publisher`` it goes on with its next sequence."""
         self.worker(f"publisher-{index}").kill()
 
     def restart_publisher(self, index: int) -> None:
@@ -242,15 +242,17 @@ class RunningWorkload(Closing):
 
 
 def _end(workers: Sequence[Worker]) -> None:
-    """Each of them, also where another one cannot be ended."""
+    """End each worker, even if ending another one fails."""
     with ExitStack() as each:
         for worker in workers:
             each.callback(worker.end)
 
 
 def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
-    """Where clients are sent, in the topology's order: to its balancers, or without any to the nodes that take clients;
-    for a client, on its own links, or for all on those that they share. Balancers are in no zone."""
+    """Return the addresses for clients, in the topology's order: its balancers, or without any the nodes for clients.
+
+    They are on the links of ``client``, or with None on the links that clients share. Balancers have no zone.
+    """
     topology, of_client = cluster.topology, client or ANY_CLIENT
     places = [(name, "") for name in topology.balancer_names] or [
         (node, zone) for node, zone in topology.nodes if node in topology.client_nodes
@@ -260,7 +262,7 @@ def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, 
 
 
 def proxied_addresses(cluster: Cluster) -> dict[str, tuple[Address, ...]]:
-    """The addresses of the workers whose links carry proxies."""
+    """Return {worker: its addresses} for the workers whose links have proxies."""
     clients = {link.client for link in cluster.links.proxied} - {None}
     return {worker_name(client): addresses(cluster, client=client) for client in clients if client is not None}
 
@@ -281,14 +283,13 @@ def start(
     nodes: Sequence[str] = (),
     access: Access = Access(),  # noqa: B008 - it is frozen
 ) -> RunningWorkload:
-    """Start workers as ``RunningWorkload.begin`` does and return at once; ``queues`` are declared already, in index
-    order.
+    """Start workers as ``RunningWorkload.begin`` does, and return at once.
 
-    ``routes`` are those of its routing, as ``exchanges.establish`` gives them; None for a plain workload. Publisher and
-    consumer i begin at node i modulo their number. ``proxied_addresses``: see ``Load``. ``run`` is any
-    number that no other run uses; all that is needed to read the history again is left in ``folder``, which must be
-    empty. ``alone`` are clients (``publisher:0``) that share their process with no other, as they are to be killed.
-    ``nodes`` and ``declared_with``: see ``Load``. ``access``: as whom clients connect.
+    ``queues`` exist already; they are in index order. ``routes`` are the result of ``exchanges.establish``, or None for
+    a plain workload. Publisher and consumer i begin at node i modulo the number of nodes. ``run`` is a number that no
+    other run uses. ``folder`` must be empty, and gets all that is needed to read the history again. ``alone`` are
+    clients (``publisher:0``) with a process of their own, as faults kill them. ``access``: the user that clients
+    connect as. ``proxied_addresses``, ``nodes`` and ``declared_with``: see ``Load``.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -324,7 +325,7 @@ def start(
 
 
 def _turns(workload: Workload) -> tuple[Turn, ...]:
-    """None where each queue has its own."""
+    """Return what messages are published with, by route; () if each queue has its own route."""
     if workload.routing is not None:
         return tuple(workload.routing.turns)
     if workload.dead_letters is None:
@@ -337,7 +338,7 @@ def _served(service: Service) -> Served:
 
 
 def _indexes(clients: Iterable[str], role: str) -> set[int]:
-    """Of those clients of the role."""
+    """Return the indexes of those of the clients that have the role."""
     named = (client.split(":") for client in clients)
     return {int(index) for kind, index in named if kind == role}
 

@@ -1,4 +1,4 @@
-"""Consumers of one kind with queues of their own, as a workload has several of them."""
+"""Describe services: groups of consumers with queues of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from rabbitmq_resilience.clusters.spec import Spec
 
-#: Of publishers, and of consumers: more than the ports of one address.
+#: The most publishers, and the most consumers: more than the ports of one address.
 CLIENTS_MAX = 100_000
 
 Count = Annotated[int, Field(ge=1, le=CLIENTS_MAX)]
@@ -17,7 +17,7 @@ Count = Annotated[int, Field(ge=1, le=CLIENTS_MAX)]
 def _some(number: object) -> object:
     if number == 0:
         raise ValueError(
-            "without any consumer nothing would show what the queues hold; for queues that have none during the load "
+            "without any consumer nothing would show what queues hold; for queues without consumers during the load "
             "write consume: at_drain, and in consumers how many empty them then, such as 1"
         )
     return number
@@ -31,16 +31,16 @@ Consume = Literal["always", "at_drain"]
 
 
 class ProcessingStep(Spec):
-    """A time to process one message, and how long it holds."""
+    """A processing time for one message, and how long it applies."""
 
     processing_ms: Processing
     for_s: Duration
 
 
 class Service(Spec):
-    """An application with ``queues`` of its own, which only its ``consumers`` read, each at the pace of
-    ``processing_ms`` and ``variable_processing`` as in the workload. Its queues are called by its name and their
-    numbers (``billing-1``), and ``service:billing`` stands for all of them in a binding. With ``consume: at_drain`` its
+    """An application with ``queues`` of its own, which only its ``consumers`` read. ``processing_ms`` and
+    ``variable_processing`` are the pace of each consumer, as in the workload. The names of its queues are its name and
+    a number (``billing-1``); in a binding, ``service:billing`` stands for all of them. With ``consume: at_drain`` its
     queues have no consumer before the drain."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z]\w*$", max_length=100)]

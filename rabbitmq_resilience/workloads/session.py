@@ -1,4 +1,4 @@
-"""The life of one client: its connection, which is replaced as often as it is lost."""
+"""Keep one client connected: replace its connection each time that it is lost."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rabbitmq_resilience.workloads.host import Host
 from rabbitmq_resilience.workloads.load import Address, Load
 from rabbitmq_resilience.workloads.wire import Connection
 
-#: A broker in trouble may accept a connection and then answer nothing.
+#: A faulty broker may accept a connection and then not answer.
 SETUP_TIMEOUT_S = 8.0
 CLOSE_TIMEOUT_S = 2.0
 BACKOFF_S = (0.05, 2.0)
 
 
 def parameters(load: Load, address: Address, access: Access, *, name: str, heartbeat_s: int) -> ConnectionParameters:
-    """Those of a connection to that address. Both of its timeouts, in seconds, end an attempt that nobody answers."""
+    """Return the parameters of a connection to that address. Its timeouts, in seconds, end an unanswered attempt."""
     return ConnectionParameters(
         **access.parameters(address.endpoint),
         virtual_host=load.vhost,
@@ -34,17 +34,17 @@ def parameters(load: Load, address: Address, access: Access, *, name: str, heart
 
 
 class User(Protocol):
-    """Who uses the connection: a publisher or a consumer."""
+    """The user of the connection: a publisher or a consumer."""
 
     def opened(self, connection: Connection, node: int) -> None:
-        """A connection to the node of this index is open. Calls ``Session.ready`` once it is of use."""
+        """Set up an open connection to the node with this index, then call ``Session.ready``."""
 
     def lost(self) -> None:
-        """The connection is gone, with all that was under way on it."""
+        """Give up the connection, with all that was under way on it."""
 
 
 class Session:
-    """Keeps one client connected: to its home node first, and after a loss to its next place in turn."""
+    """Keeps one client connected: to its home node first, and after a loss to the next address in turn."""
 
     def __init__(self, host: Host, *, worker: str, row: int, home: int, begins_after_s: float) -> None:
         load = host.load
@@ -64,13 +64,13 @@ class Session:
         self._user: User
 
     def begin(self, user: User) -> None:
-        """Connect for this user, when it is time."""
+        """Connect for this user, when its turn in the start of the load comes."""
         self._user = user
         self.record("started", detail=f"pid {os.getpid()}")
         self._host.loop.call_later(self._begins_after_s, lambda: self._host.connecting.enter(self._connect_first))
 
     def ready(self) -> None:
-        """The connection is of use."""
+        """Count and record the connection as usable."""
         self._cancel_setup_timer()
         self._leave_turn()
         self._failures = 0
@@ -78,13 +78,16 @@ class Session:
         self.record("connected")
 
     def fail(self, reason: str) -> None:
-        """Drop the connection; another one to the next node will follow."""
+        """Drop the connection; a connection to the next node follows."""
         if self._connection is not None and not self._stopping:
             self._connection.abort(reason)
 
     def finish(self, *, all_read: bool = False) -> None:
-        """Close the connection, and tell the process that this client is done. ``all_read``: not before the broker has
-        answered, and so has read all that was sent; whoever has no time for that ends the process."""
+        """Close the connection, and report to the process that this client is done.
+
+        ``all_read``: wait for the broker's answer, which shows that it has read all messages. There is no time limit;
+        the parent may end the process.
+        """
         if self._stopping:
             return
         self._stopping = True
@@ -96,12 +99,12 @@ class Session:
             self._host.loop.call_later(CLOSE_TIMEOUT_S, self._finish)
 
     def close(self) -> None:
-        """The client is over; the last call."""
+        """Record the end of the client. This is the last call."""
         self.count(Count.NODE, 0)
         self.record("stopped")
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> None:
-        """Call back at that moment (``now_us``)."""
+        """Call ``callback`` at the time ``at_us`` (of the clock ``now_us``)."""
         self._host.timer.call_at(at_us, callback)
 
     def count(self, count: Count, value: int) -> None:
@@ -161,7 +164,7 @@ class Session:
         self._host.loop.call_later(self._random.uniform(BACKOFF_S[0], longest_s), self._connect)
 
     def _leave_turn(self) -> None:
-        """Only a first attempt takes a turn: one that a node in trouble keeps waiting must keep nobody else."""
+        """Leave the turn of the first attempt. Later attempts take none, so that a faulty node holds up no others."""
         if self._in_turn:
             self._in_turn = False
             self._host.connecting.leave()

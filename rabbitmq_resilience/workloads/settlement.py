@@ -1,4 +1,4 @@
-"""Completes the history of publishers that were killed before they could record all outcomes."""
+"""Complete the history of publishers that were killed before they could record all outcomes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SETTLED = "settled"
 
 
 def settle(folder: Path) -> int:
-    """Record every message as UNKNOWN that may have been sent and has no row; their number is returned.
+    """Record every message as UNKNOWN that may have been sent and has no row, and return their number.
 
-    All publishers must have ended. What they had sent and not recorded they left in ``workloads.under_way``, with its
-    route and its times. Calling it again changes nothing.
+    All publishers must have ended. Their sent and unrecorded messages are in the tables of ``workloads.under_way``,
+    with routes and times. A second call changes nothing.
     """
     load = Load.read(folder)
     settled = 0
@@ -34,8 +34,11 @@ def settle(folder: Path) -> int:
 
 
 def _left(folder: Path, process: Process, *, sent: Mapping[int, int]) -> Iterator[tuple[int, Places]]:
-    """Publishers, and what has no row of each, in the order of sequences. What was written down and not counted as sent
-    was not written to a socket; the next process began with its sequence again."""
+    """Yield each publisher with its messages that have no row, in the order of sequences.
+
+    A message in a table that is not counted as sent was not written to a socket. The next process used its sequence
+    again.
+    """
     left: dict[tuple[int, int], Places] = {}
     for path in sorted(folder.glob(f"{process.name}.*{UNDER_WAY_SUFFIX}"), key=_life):
         for place in left_under_way(path):
@@ -55,7 +58,7 @@ def _left(folder: Path, process: Process, *, sent: Mapping[int, int]) -> Iterato
 
 
 def _streams(folder: Path, process: Process) -> Iterator[Path]:
-    """Of the process, and what was added for its publishers before."""
+    """Yield the streams of the process, and those that an earlier settlement added for its publishers."""
     yield from folder.glob(f"{process.name}.*{PUBLISHES_SUFFIX}")
     settled = (publishes_path(folder, f"publisher-{publisher}", SETTLED) for publisher in process.clients)
     yield from (path for path in settled if path.exists() and len(process.clients) > 1)
@@ -66,7 +69,7 @@ def _life(path: Path) -> int:
 
 
 def _write(folder: Path, publisher: int, left: Places) -> None:
-    """When nobody knew any more is not known; the time of sending stands for it."""
+    """Write the messages as UNKNOWN. The time of their outcome is unknown, so the time of sending stands for it."""
     path = publishes_path(folder, f"publisher-{publisher}", SETTLED)
     unfinished = path.with_name(f".{path.name}")
     unfinished.unlink(missing_ok=True)

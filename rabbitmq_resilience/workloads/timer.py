@@ -1,4 +1,4 @@
-"""Wakes an I/O loop at a moment, to some microseconds: epoll itself waits for whole milliseconds."""
+"""Wake an I/O loop at a time, to some microseconds; epoll itself waits for whole milliseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pika.adapters.select_connection import IOLoop
 
 from rabbitmq_resilience.record.history import now_us
 
-#: Where very many moments follow each other, those of so long are taken together, so that others have their turn.
+#: Times within this interval share one wake-up, so that other work of the loop has its turn.
 APART_US = 250
 
 _C_LIBRARY = ctypes.CDLL(None, use_errno=True)
@@ -20,7 +20,7 @@ _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 
 
 class Timer:
-    """Calls back at moments (``now_us``), each once, in their order."""
+    """Calls functions back, each once at its time (of the clock ``now_us``), in the order of times."""
 
     def __init__(self, loop: IOLoop) -> None:
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
@@ -30,7 +30,7 @@ class Timer:
         self._clock = (_KernelsClock if hasattr(_C_LIBRARY, "timerfd_create") else _LoopsClock)(loop, self._ring)
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> None:
-        """Soon, where that moment is over."""
+        """Call ``callback`` at the time ``at_us``, or soon if that is past."""
         entry = (at_us, next(self._numbers), callback)
         heappush(self._waiting, entry)
         if self._waiting[0] is entry and not self._ringing:
@@ -55,7 +55,7 @@ class Timer:
 
 
 class _KernelsClock:
-    """A timer that the kernel has as a file, see timerfd_create(2)."""
+    """A timer of the kernel that is a file, see timerfd_create(2)."""
 
     def __init__(self, loop: IOLoop, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -65,20 +65,20 @@ class _KernelsClock:
         loop.add_handler(self._fd, self._on_time, IOLoop.READ)
 
     def ring_at(self, at_us: int) -> None:
-        """Once, and not at the moment that was set before."""
+        """Ring once at this time, and not at the time that was set before."""
         seconds, us = divmod(max(at_us, 1), 1_000_000)
         _C_LIBRARY.timerfd_settime(self._fd, _ABSOLUTE, (ctypes.c_long * 4)(0, 0, seconds, us * 1000), None)
 
     def _on_time(self, fd: int, _events: int) -> None:
         try:
             os.read(fd, 8)
-        except BlockingIOError:  # it was set anew meanwhile
+        except BlockingIOError:  # it was set again meanwhile
             return
         self._ring()
 
 
 class _LoopsClock:
-    """The loop's own, where it waits for parts of milliseconds (kqueue)."""
+    """The loop's own timer, for systems on which it can wait for parts of milliseconds (kqueue)."""
 
     def __init__(self, loop: IOLoop, ring: Callable[[], None]) -> None:
         self._loop = loop

@@ -1,7 +1,7 @@
-"""What the publishers of a process have sent and not recorded yet, in memory that outlives it.
+"""Keep the messages that the publishers of a process have sent and not recorded yet, in memory that outlives it.
 
-A process writes down each message here *before* its bytes go out, and its row of the history only when it knows what
-became of it. If it is killed between the two, ``workloads.settlement`` finds here what the row has to say.
+A process writes each message to this table *before* it sends the bytes, and a row of the history only when it knows the
+outcome. If it is killed between the two, ``workloads.settlement`` finds the contents of the row here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rabbitmq_resilience.tools.closing import Closing
 
 UNDER_WAY_SUFFIX = ".underway.bin"
 
-#: One place; ``number`` is the sequence plus 1, and 0 where nothing was ever written.
+#: One place of the table. ``number`` is the sequence plus 1, or 0 if the place was never used.
 PLACE = np.dtype(
     [
         ("due_us", "<i8"),
@@ -37,7 +37,7 @@ Places = npt.NDArray[Any]
 
 
 class UnderWay(Closing):
-    """A table of ``size`` messages. A place is taken until its message's row is written."""
+    """A table with ``size`` places for messages. A place is taken until the row of its message is written."""
 
     def __init__(self, path: Path, *, size: int) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class UnderWay(Closing):
     def take(  # noqa: PLR0917 - the columns of a row
         self, publisher: int, first: int, routes: Sequence[int], due_us: Sequence[int], sent_us: int, node: int
     ) -> list[int]:
-        """Write down messages of consecutive sequences, the ``first`` and those after it; the places of them."""
+        """Write messages with consecutive sequences, from ``first`` on, to free places, and return these places."""
         count = len(routes)
         places = self._free[-count:]
         if len(places) < count:
@@ -61,10 +61,10 @@ class UnderWay(Closing):
             pack(table, place * size, due, sent_us, number, route, node, publisher)
         return places
 
-    def told(self, places: Sequence[int]) -> Places:
-        """A copy of what stands there."""
-        told: Places = self._table[np.array(places, dtype=np.intp)]
-        return told
+    def rows(self, places: Sequence[int]) -> Places:
+        """Return a copy of the table's rows at these places."""
+        copied: Places = self._table[np.array(places, dtype=np.intp)]
+        return copied
 
     def sequence(self, place: int) -> int:
         return int(self._table["number"][place]) - 1
@@ -73,7 +73,7 @@ class UnderWay(Closing):
         return int(self._table["sent_us"][place])
 
     def free(self, places: Sequence[int]) -> None:
-        """Their rows are written."""
+        """Free these places: the rows of their messages are written."""
         self._free += places
 
     def close(self) -> None:
@@ -81,13 +81,13 @@ class UnderWay(Closing):
         self._map.close()
 
     def remove(self) -> None:
-        """All rows are written."""
+        """Remove the table's file: all rows are written."""
         self.close()
         self._path.unlink()
 
 
 def left_under_way(path: Path) -> Places:
-    """What a process that was killed left there, recorded or not; nothing where the file is not whole."""
+    """Return the messages that a killed process left in its table, recorded or not. A torn last place is skipped."""
     data = path.read_bytes()
     table = np.frombuffer(data, PLACE, len(data) // PLACE.itemsize)
     return table[table["number"] > 0]

@@ -1,13 +1,14 @@
-"""The one place that reaches below pika's public interface, because a message must cost little.
+"""Publish and receive messages below pika's public interface, so that a message costs little. No other module does so.
 
-pika builds and takes apart every frame as an object, at 20 to 40 µs a message, which would cost the broker under test
-the processor that it needs. Short cuts take most of that away; the first two are confined to content frames:
+pika builds and parses every frame as an object. That takes 20 to 40 µs a message, and the broker under test needs this
+processor time. Shortcuts avoid most of it; the first two apply only to content frames:
 
-- Outgoing: all messages of a publisher have the same method and header frames, so these are marshalled once by pika
-  and written again for every message, many messages in one write.
-- Incoming: deliveries and confirms are cut out of the stream of frames and handed to callbacks. Every other frame is
-  handed to pika whole, in its order, so connection, channel, heartbeat and returns stay pika's.
-- To and from the kernel: what can be sent is sent at once, and a socket is read once each time it is readable.
+- Outgoing: all messages of a publisher have the same method and header frames. So pika marshals them once, and they
+  are written again for every message, many messages in one write.
+- Incoming: callbacks get deliveries and confirms directly from the stream of frames. pika gets every other frame whole
+  and in order, and so still handles connections, channels, heartbeats and returns.
+- To and from the kernel: data is sent at once if the kernel takes it, and a socket is read once each time it is
+  readable.
 
 Frames: type (1 octet), channel (2), size (4), payload, end mark (AMQP 0-9-1, section 2.3.5).
 """
@@ -43,7 +44,7 @@ OnConfirm = Callable[[int, int, bool], None]
 
 
 class PublishFrames:
-    """The bytes on the wire of messages that differ only in their first ``HEADER_BYTES``."""
+    """The wire format of messages that differ only in their first ``HEADER_BYTES``."""
 
     def __init__(
         self,
@@ -56,9 +57,8 @@ class PublishFrames:
         copied_to: str | None = None,
         priority: int | None = None,
     ) -> None:
-        """``turn``: the exchange, routing key and headers. ``copied_to`` is a second queue that the messages are routed
-        to (CC, RabbitMQ's sender-selected distribution). ``payload`` is not copied where it needs several
-        frames."""
+        """``copied_to`` is a second queue that the messages are routed to (CC, RabbitMQ's sender-selected
+        distribution). ``payload`` is not copied if it needs several frames."""
         body_bytes = HEADER_BYTES + len(payload)
         method = spec.Basic.Publish(exchange=turn.exchange, routing_key=turn.routing_key, mandatory=True)
         headers = {**turn.headers, **({"CC": [copied_to]} if copied_to else {})} or None
@@ -76,8 +76,10 @@ class PublishFrames:
 
 @functools.lru_cache(maxsize=64)
 def _payload_frames(channel: int, payload: bytes, frame_max_bytes: int) -> tuple[int, tuple[bytes | memoryview, ...]]:
-    """How much of the payload is in the frame that the header begins, and the pieces of all that follows the header.
-    Kept, as thousands of routing keys have the same. What needs several frames is not copied."""
+    """Return the number of payload bytes in the frame that begins with the header, and all pieces after the header.
+
+    The result is cached, as thousands of routing keys share it. A payload that needs several frames is not copied.
+    """
     chunk_bytes = frame_max_bytes - _OVERHEAD_BYTES
     whole = memoryview(payload)
     first, *others = (
@@ -95,15 +97,15 @@ def _payload_frames(channel: int, payload: bytes, frame_max_bytes: int) -> tuple
 class Connection(SelectConnection):  # type: ignore[misc]  # pika is not typed
     """A SelectConnection that hands deliveries and positive confirms to plain callbacks.
 
-    ``on_delivery`` and ``on_confirm`` are None until the client sets them; ``on_data`` is called after each chunk of
-    received data was worked through, which is the time to do things once for many messages.
+    ``on_delivery`` and ``on_confirm`` are None until the client sets them. ``on_data`` is called after each chunk of
+    received data: then a client can do work once for many messages.
     """
 
     on_delivery: OnDelivery | None = None
     on_confirm: OnConfirm | None = None
     on_data: Callable[[], None] | None = None
 
-    #: What one of our own callbacks raised. pika only logs that and drops the connection.
+    #: The error of one of our own callbacks. pika only logs it and drops the connection.
     failure: Exception | None = None
 
     _rest = b""
@@ -112,10 +114,10 @@ class Connection(SelectConnection):  # type: ignore[misc]  # pika is not typed
     _body: list[bytes]
 
     def read_in_large_pieces(self) -> None:
-        """To be called once the connection is open; pika reads 4 KiB at a time until nothing is left, which costs it an
-        exception each time."""
+        """Read larger pieces than pika; call this when the connection is open. pika reads 4 KiB at a time until nothing
+        is left, which costs an exception each time."""
         self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES
-        self._transport._MAX_CONSUME_BYTES = 1  # one read each time; the poller tells again of what is left
+        self._transport._MAX_CONSUME_BYTES = 1  # one read each time; the poller reports the rest again
 
     def write_messages(self, messages: Iterable[bytes]) -> None:
         """Queue marshalled messages for the socket, in few large pieces."""
@@ -131,8 +133,8 @@ class Connection(SelectConnection):  # type: ignore[misc]  # pika is not typed
             self._output_marshaled_frames([b"".join(piece)])
 
     def _adapter_emit_data(self, data: bytes) -> None:
-        """Pika would first ask the kernel to tell when the socket takes more, which it does at once: two system calls
-        and a turn of the loop. What does not fit, or a socket that is lost, is left to pika."""
+        """Send data at once. Leave to pika the part that does not fit, and lost sockets. pika would first have the
+        kernel report that the socket takes data, which it does at once: two system calls and a turn of the loop."""
         sent, open_socket = 0, self._transport._sock
         if open_socket is not None and not self.unsent_bytes:
             with suppress(OSError):
@@ -142,11 +144,11 @@ class Connection(SelectConnection):  # type: ignore[misc]  # pika is not typed
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and has not reached the kernel."""
+        """Return how many written bytes have not reached the kernel."""
         return int(self._transport.get_write_buffer_size()) if self._transport else 0
 
     def abort(self, reason: str) -> None:
-        """Drop the connection at once: a polite close waits for an answer that a broker in trouble never gives."""
+        """Drop the connection at once: a clean close waits for an answer, which a faulty broker never gives."""
         if not self.is_closed:
             self._terminate_stream(StreamLostError(reason))
 
@@ -180,7 +182,7 @@ class Connection(SelectConnection):  # type: ignore[misc]  # pika is not typed
             self.on_data()
 
     def _take(self, kind: int, channel: int, data: bytes, start: int, end: int) -> bool:
-        """Work off one frame's payload if it belongs to a delivery or is a confirm."""
+        """Handle one frame's payload if it is a confirm or part of a delivery; return whether it was."""
         if self._delivery is not None and kind in (spec.FRAME_HEADER, spec.FRAME_BODY):
             self._take_content(kind, data, start, end)
             return True

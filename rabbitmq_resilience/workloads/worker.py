@@ -1,4 +1,4 @@
-"""The place of one worker process of a load: started, watched, killed and ended from outside."""
+"""Start, watch, kill and end the worker processes of a load from outside."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rabbitmq_resilience.record.event_log import EventLog
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.workloads.load import Process
 
-#: A process of thousands of connections needs a second of a processor to end, which a full machine gives in ten.
+#: A process with thousands of connections needs a second of CPU time to end. A full machine gives that in ten seconds.
 END_TIMEOUT_S = 30.0
 
 
 class WorkloadError(Exception):
-    """A worker ended by itself, or did not do what it was asked; the text names it and its log."""
+    """A worker ended by itself, or did not follow an order; the text names the worker and its log."""
 
 
 class LoadNotBegunError(WorkloadError):
-    """Not all clients connected in time, or nothing came through; the text tells how many did, and what is known."""
+    """Not all clients connected in time, or no messages arrived; the text says how many did."""
 
 
 class Worker:
-    """The place of one worker process, which successive processes fill."""
+    """The place of one worker process; after a restart the next process takes it."""
 
     def __init__(self, place: Process, folder: Path, environ: Mapping[str, str]) -> None:
-        """``environ``: what its environment has besides, which is written nowhere."""
+        """``environ``: additions to the environment of its processes. They are written to no file."""
         self.name = place.name
         self.clients = [f"{place.role}-{client}" for client in place.clients]
         self._module = f"rabbitmq_resilience.workloads.{place.role}"
@@ -61,7 +61,7 @@ class Worker:
 
     @property
     def failed(self) -> bool:
-        """It ended although nobody had asked for it, or not in good order."""
+        """Return whether the process ended without an order, or with an error status."""
         if self._process is None or self._killed or not self.ended:
             return False
         return self.expected_to_run or self._process.returncode != 0
@@ -70,7 +70,7 @@ class Worker:
         if not self.ended:
             raise WorkloadError(f"{self.name} is already running")
         if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()  # of a life that ended by itself
+            self._process.stdin.close()  # of an incarnation that ended by itself
         command = [sys.executable, "-m", self._module, str(self._folder), self.name, str(self._lives)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -94,32 +94,32 @@ class Worker:
             self.vary(self._varies_from_us)
 
     def publish(self) -> None:
-        """Let its publishers begin, in this life and the next ones."""
+        """Let its publishers begin, in this incarnation and the next ones."""
         self._publishes = True
         self._order("publish")
 
     def consume(self) -> None:
-        """Let those of its consumers connect that wait for the drain, in this life and the next ones."""
+        """Let its consumers that wait for the drain connect, in this incarnation and the next ones."""
         self._consumes = True
         self._order("consume")
 
     def vary(self, begins_us: int) -> None:
-        """Let its load vary from that moment on, in this life and the next ones."""
+        """Let its load vary from ``begins_us`` on, in this incarnation and the next ones."""
         self._varies_from_us = begins_us
         self._order(f"vary {begins_us}")
 
     def finish(self) -> None:
-        """Ask it to end in good order."""
+        """Order the process to end cleanly."""
         self.expected_to_run = False
         self._order("stop")
 
     def _order(self, text: str) -> None:
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.closed:
-            with suppress(BrokenPipeError):  # it ended first
+            with suppress(BrokenPipeError):  # the process ended first
                 self._process.stdin.write(f"{text}\n".encode())
 
     def end(self) -> None:
-        """Ask it to end now, and see to it."""
+        """Order the process to end now, and kill it if it does not."""
         self.expected_to_run = False
         if self._process is None:
             return
@@ -131,9 +131,9 @@ class Worker:
             self._kill("hung", detail=f"it did not end within {END_TIMEOUT_S:g} s")
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone. Raises WorkloadError if the process serves several clients."""
+        """Kill the process and wait for its end. Raise WorkloadError if it serves several clients."""
         if len(self.clients) > 1:
-            raise WorkloadError(f"{self.name} is the process of {len(self.clients)} clients; nobody dies alone in it")
+            raise WorkloadError(f"{self.name} is the process of {len(self.clients)} clients; none can be killed alone")
         self._kill("killed")
 
     def _kill(self, event: str, *, detail: str = "") -> None:
